@@ -15,11 +15,10 @@ from components.evaluate import declared
 from components.values import RECORDER
 
 from .placeholders import Recorder, placeholder
-from .recording import Opened, Recording, Spread, Value
+from .recording import Opened, Value
 from .writers import YamlWriter, action
 
 HELPERS = "_helpers.tpl"
-KEEP = {"helm.sh/resource-policy": "keep"}  # What Helm is told of objects that Pulumi retains.
 
 _ROOT = Path(__file__).parents[1]
 
@@ -32,7 +31,6 @@ class _Seen:
     name: str
     owner: Any
     opened: tuple[Opened, ...]
-    retained: bool
 
 
 def chart_templates() -> dict[str, str]:
@@ -54,8 +52,6 @@ def templates_of(program: Callable[[EnvironmentArgs], object]) -> dict[str, str]
         lines += [*_between(below.get(name, ()), one.opened), "---"]
         below[name] = one.opened
         item = objects[one.type, one.name]
-        if one.retained:
-            item["metadata"]["annotations"] = _kept(recording, item["metadata"].get("annotations"))
         holds = [guard.opening.removeprefix("if ") for guard in one.opened]
         lines += YamlWriter(recording, holds).mapping(item, 0)
     for name, lines in files.items():
@@ -75,8 +71,7 @@ def _watched(recording: Recorder) -> Iterator[list[_Seen]]:
 
     def watched(self: Any, t: str, name: str, props: Any = None, opts: Any = None, *more: Any, **named: Any) -> None:
         owner = type(opts.parent) if opts is not None and opts.parent is not None else Environment
-        retained = opts is not None and bool(opts.retain_on_delete)
-        seen.append(_Seen(t, name, owner, tuple(recording.opened), retained))
+        seen.append(_Seen(t, name, owner, tuple(recording.opened)))
         original(self, t, name, props, opts, *more, **named)
 
     token = RECORDER.set(recording)
@@ -86,14 +81,6 @@ def _watched(recording: Recorder) -> Iterator[list[_Seen]]:
     finally:
         pulumi.CustomResource.__init__ = original  # type: ignore[method-assign]
         RECORDER.reset(token)
-
-
-def _kept(recording: Recording, annotations: Any) -> dict[str, Any]:
-    """Return an object's annotations with the one by which Helm keeps it."""
-    mark = recording.mark(annotations)
-    if isinstance(mark, Value):
-        return {recording.token(Spread(mark.expression, tuple(KEEP))): True, **KEEP}
-    return {**(annotations or {}), **KEEP}
 
 
 def _between(before: tuple[Opened, ...], now: tuple[Opened, ...]) -> list[str]:

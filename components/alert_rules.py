@@ -207,6 +207,8 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
             f"max by ({_WHERE}, model, version) (time() - tidegate_proxy_load_failed_timestamp_seconds{{{here}}})",
             f"Version {{{{ $labels.version }}}} of {{{{ $labels.model }}}} has not been loaded in {_POOL}"
             " for {{ $value | humanizeDuration }}: the proxy's log says why.",
+            lasting="1m",
+            severity="critical",
         ),
         alert(
             "TidegateOnDemandLoadFailed",

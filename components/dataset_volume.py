@@ -6,7 +6,7 @@ import pulumi_kubernetes as k8s
 from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource
 
 from .args import DatasetVolumeArgs
-from .place import Place
+from .place import RETAINED, Place
 from .values import either, none_if_empty, of_kind, when
 
 # What a claim asks for. Its volume is named, so the size does not matter; but Kubernetes lets nobody change it on a
@@ -30,7 +30,7 @@ class DatasetVolume(pulumi.ComponentResource):
         labels = place.labels("dataset")
         volume = k8s.core.v1.PersistentVolume(
             f"{name}-volume",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=volume_name, labels=labels),
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=volume_name, labels=labels, annotations=RETAINED),
             spec=k8s.core.v1.PersistentVolumeSpecArgs(
                 capacity={"storage": args.capacity},
                 access_modes=[args.access_mode],
@@ -57,7 +57,7 @@ class DatasetVolume(pulumi.ComponentResource):
         )
         k8s.core.v1.PersistentVolumeClaim(
             f"{name}-claim",
-            metadata=place.metadata(args.name, labels),
+            metadata=place.metadata(args.name, labels, RETAINED),
             spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
                 access_modes=[args.access_mode],
                 # An empty text keeps the cluster's default class away.

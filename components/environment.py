@@ -13,9 +13,9 @@ from .identity import account_annotations
 from .kinds import by_kind
 from .monitoring import Monitoring
 from .network_boundary import Mesh, NetworkBoundary, namespace_peer
-from .place import Place, Texts, service_account
+from .place import RETAINED, Place, Texts, service_account
 from .proxy import Proxy
-from .values import each, joined, merged, none_if_empty, of_kind, when
+from .values import each, joined, merged, of_kind, when
 
 POD_SECURITY = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
 
@@ -114,7 +114,7 @@ class Environment(pulumi.ComponentResource):
                     place.labels("tidegate"),
                     POD_SECURITY,
                 ),
-                annotations=none_if_empty(args.namespace.annotations),
+                annotations=merged(args.namespace.annotations, RETAINED),
             ),
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )

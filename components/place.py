@@ -14,6 +14,12 @@ STAGING: Final = "staging"
 """Name of the volume, in a pod, that models are staged in."""
 
 Texts = dict[str, Any]
+RETAINED: Final = {
+    "helm.sh/resource-policy": "keep",
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+"""Annotations of objects that hold data: Helm, Argo CD and Flux keep such an object when it is no longer rendered."""
 
 
 @dataclass(frozen=True)

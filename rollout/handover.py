@@ -13,7 +13,7 @@ AUTOSCALED = "tidegate-autoscaled"
 """Field manager of a workload's replicas from when an autoscaler is declared until that sets them itself."""
 MENDING = "tidegate-mending"  # Field manager that takes away what people added.
 US = "tidegate"  # Field manager of what objects say about their owners.
-_HELMS = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace", "helm.sh/resource-policy")
+_HELMS = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace")
 
 
 def mend(kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequence[KubernetesObject]) -> None:

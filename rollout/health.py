@@ -54,7 +54,7 @@ def lacking(kubectl: Kubectl, target: Target) -> list[str]:
         own = [pod for pod in pods if wanted <= pod["metadata"].get("labels", {}).items()]
         what = _behind(workload)
         if not what and name == PROXY:
-            ready = sum(_condition(pod, "Ready").get("status") == "True" for pod in own)
+            ready = sum(map(is_ready, own))
             if not ready:
                 what = "no pod is ready"
             elif ready < len(own):
@@ -122,6 +122,11 @@ def _reason(pod: Object) -> str:
             message = f": {_short(held['message'])}" if held.get("message") else ""
             return f"container {container['name']}: {held['reason']}{message}"
     return ""
+
+
+def is_ready(pod: Object) -> bool:
+    """Say whether a pod is ready."""
+    return bool(_condition(pod, "Ready").get("status") == "True")
 
 
 def _condition(pod: Object, kind: str) -> Object:

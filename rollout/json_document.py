@@ -15,10 +15,10 @@ from stacks.problems import Position
 
 from .changes import restarts
 from .changes.compare import ObjectChange, Verb
+from .changes.permissions import Grant
 from .changes.report import values
 from .changes.restarts import Notice, Restart
 from .changes.stack_change import Devices, StackChange, State, findings_of
-from .changes.weaker import Grant
 from .guardrails import PINNED
 from .room import PoolRoom
 from .seen import Seen
@@ -129,6 +129,10 @@ class SeenStack(_Place):
     """The command that takes that down; empty where there is none."""
     weaker: tuple[str, ...] = ()
     """What it newly allows or no longer asks for: sentences without a subject."""
+    lost: tuple[str, ...] = ()
+    """What callers and teams could do before, and cannot do after: sentences without a subject."""
+    stricter: tuple[str, ...] = ()
+    """What it newly asks for, and limits that are raised: sentences without a subject."""
     grants: tuple[Grant, ...] = ()
     """Who may newly call what; `wider`: among it are models that were served before."""
     objects: tuple[ChangedObject, ...] = ()
@@ -231,10 +235,8 @@ def _stacks(seen: Seen) -> Iterator[SeenStack]:
             said |= {"data_plane": stack.data_plane.name, "context": stack.data_plane.context_name}
         if change := changes.get(name):
             said |= {"objects": map(_object, change.objects), "restarts": map(_restart, change.restarts)}
-            said |= {
-                key: getattr(change, key)
-                for key in ("state", "stays", "down", "weaker", "grants", "notices", "devices")
-            }
+            said |= {key: getattr(change, key) for key in ("state", "stays", "down", "notices", "devices")}
+            said |= {key: getattr(change.permissions, key) for key in ("weaker", "lost", "stricter", "grants")}
             said |= {"month": _month(change), "pools": change.room.pools if change.room else ()}
         yield SeenStack(name=name, **said)
 

@@ -25,7 +25,7 @@ PART_OF = "app.kubernetes.io/part-of"
 INSTANCE = "app.kubernetes.io/instance"
 _SET_BY_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "selfLink", "managedFields")
 _BOOK_KEEPING = (
-    "meta.helm.sh/", "helm.sh/resource-policy", "pulumi.com/", "kubectl.kubernetes.io/last-applied-configuration",
+    "meta.helm.sh/", "pulumi.com/", "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/", "pv.kubernetes.io/",
 )  # fmt: skip
 """Annotations of engines and controllers: they say nothing about what is declared."""

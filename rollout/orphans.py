@@ -16,7 +16,7 @@ from stacks.definition import DataPlane, Environment
 from stacks.problems import counted, escaped, listed
 from stacks.stack import Definition, Home, Stack
 
-from .changes.weaker import definition_in
+from .changes.permissions import definition_in
 from .changes.workloads import mapping, text
 from .contexts import LOCAL, context_in, on_cluster
 from .engines.ownership import helm_release, owner_in

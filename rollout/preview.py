@@ -18,7 +18,7 @@ from stacks.validate import read_definition
 
 from . import output
 from .changes.compare import ObjectChange, compare
-from .changes.names import by_their_place, place_of, renamings, under_names_of_now
+from .changes.names import by_their_place, hints, place_of, renamings, under_names_of_now
 from .changes.page import code, failed_page, page
 from .changes.report import report, terminal_summary, total
 from .changes.revision import NothingToCompare, rendering_of
@@ -88,6 +88,7 @@ def preview_changes(wanted: Wanted, seen: Seen) -> None:
         for name in comparison.changes
         for line in renamings(comparison.before[name] or (), comparison.after[name] or ())
     ]
+    moves += dict.fromkeys(hints(comparison.before, comparison.after))
     for line in moves:
         note(line)
     seen.notes = (*comparison.notes, *moves)
@@ -184,7 +185,7 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
             with rendering_of(wanted.base, wanted.definition) as (commit, folder):
                 # Another version of this code wrote it: only folders of YAML files are relied on.
                 texts = {
-                    stack.name: {file.name: file.read_text("utf-8") for file in sorted(stack.glob("*.yaml"))}
+                    stack.name: {file.name: file.read_text("utf-8", "replace") for file in sorted(stack.glob("*.yaml"))}
                     for stack in sorted(folder.iterdir())
                     if stack.is_dir()
                 }
@@ -194,9 +195,23 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
     rendering = _rendered(definition, stacks)
     texts = under_names_of_now(texts, definition.stacks)
     texts = by_their_place(texts, lambda files: place_of(parsed(files)), definition.stacks)
-    changes = changes_since(texts, rendering, () if wanted.only else texts)
+    # What is no longer described stays in its cluster, so none of its objects changes.
+    described = {stack.name for stack in definition.stacks}
+    changes = {
+        name: found if name in described else ()
+        for name, found in changes_since(texts, rendering, () if wanted.only else texts).items()
+    }
     before = {name: parsed(texts[name]) if name in texts else None for name in {**changes, **texts}}
     after = {item.stack: item.objects for item in rendering}
+    if lost := [
+        f"{name}/{file}"
+        for name, objects in before.items()
+        if objects is not None and len(objects) < len(texts[name])
+        for file, text in texts[name].items()
+        if not parsed({file: text})
+    ]:
+        notes = (*notes, f"Not compared, because nothing can be read in them: {escaped(listed(lost, most=5))}")
+        note(notes[-1])
     return rendering, Comparison(against, changes, before, {name: after.get(name) for name in changes}, notes, commit)
 
 

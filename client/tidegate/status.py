@@ -13,12 +13,12 @@ from typing import Any, Final, Literal
 from pydantic import Field
 from tidegate_contracts.environments import ModelFacts, Plane
 from tidegate_contracts.message import Message
-from tidegate_contracts.whereabouts import VisibleModel
+from tidegate_contracts.whereabouts import PlaceState, VisibleModel
 
 from .calling.credentials import Credential, find_credential
 from .calling.proxy import VARIABLE, ProxyClient, proxy_url
 from .environments import ENVIRONMENTS, environment, load
-from .errors import BusyError, NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
+from .errors import BusyError, NotFoundError, TidegateError, UnreachableError, UsageError
 from .kinds import KINDS, TRITON, ServerKind
 from .names import nearest_of
 from .parallel import in_parallel
@@ -141,9 +141,9 @@ class VersionStatus(Message):
     """One version of a model; counts are since it was loaded, of one replica, and None where its server tells none."""
 
     version: str
-    ready: bool | None = None  # None where that could not be told
-    requests: int | None = 0  # those that were answered
-    failures: int | None = 0
+    ready: bool | None = None  # whether it is in memory; None of a model that loads when it is called, and is cold
+    requests: int | None = None  # those that were answered
+    failures: int | None = None
     rows: int = 0  # rows of batches in them
     mean_seconds: float | None = None  # of an answered request, in Triton
     queue_seconds: float | None = None  # what of that it waited for its turn
@@ -163,11 +163,10 @@ class ModelStatus(Message):
     server: str | None = None
     pool: str | None = None
     loading: Loading | None = None
-    state: Literal["ready", "not-ready", "absent", "hidden", "failing"]
-    """`absent`: no version of it is in a pool that has all of its models in memory; `hidden`: this caller may not see
-    it; `failing`: see `why`. An on-demand model is ready when it can be loaded."""
-    why: str = ""
-    resident: bool | None = None  # whether it is in memory; None where that could not be told
+    state: PlaceState | Literal["hidden"] | str
+    """As in `GET /models` of the proxy: that of the replica where it is nearest to use. `hidden`: the caller may not
+    see the model."""
+    why: str = ""  # Why it is not resident.
     traffic: str  # what decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
     versions: tuple[VersionStatus, ...] = ()
 
@@ -227,8 +226,9 @@ def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float) -> PlaneS
             said = [ModelStatus(environment=about["environment"], plane=proxy.plane, **each) for each in models]
             hottest = sorted(sorted(said, key=lambda each: each.model), key=lambda each: each.heat, reverse=True)
             lacking = tuple(sorted(collector.unavailable))
-            away = collector.away() if lacking or any(each.state in ("failing", "not-ready") for each in said) else {}
-            return PlaneStatus(**about, caller=caller.principal, unavailable=lacking, away=away, models=tuple(hottest))
+            return PlaneStatus(
+                **about, caller=caller.principal, unavailable=lacking, away=collector.away(), models=tuple(hottest)
+            )
     except TidegateError as error:
         return PlaneStatus(**about, error=str(error), exit_code=error.exit_code)
 
@@ -246,7 +246,11 @@ class _Collector:
     @cached_property
     def places(self) -> dict[Key, VisibleModel]:
         """Where the proxy finds each model that the caller may inspect."""
-        return {(each.server, each.model): each for each in self.client.whereabouts(self.only).models}
+        try:
+            found = self.client.whereabouts(self.only)
+        except NotFoundError:
+            return {}
+        return {(each.server, each.model): each for each in found.models}
 
     @cached_property
     def known(self) -> dict[Key, tuple[str, Loading | None]]:
@@ -255,10 +259,7 @@ class _Collector:
             loading = {(server.name, pool.name): pool.loading for server in plane.servers for pool in server.pools}
             facts = {key: each for key, each in self.proxy.models.items() if self.only in (None, key[1])}
             return {key: (each.pool, loading.get((each.server, each.pool))) for key, each in facts.items()}
-        try:
-            return {key: (each.pool, each.loading) for key, each in self.places.items()}
-        except NotFoundError:
-            return {}
+        return {key: (each.pool, each.loading) for key, each in self.places.items()}
 
     def count(self) -> dict[Key, Statistics]:
         """Return the statistics of each model that there is, by version; empty for what is not in memory."""
@@ -273,68 +274,44 @@ class _Collector:
         return found
 
     def model(self, key: Key, before: Statistics, now: Statistics) -> dict[str, Any]:
-        """Return what there is to say of a model."""
+        """Return the state of a model as the proxy gives it, with what its server has counted of its versions."""
         server, name = key
-        facts, (pool, loading) = self.proxy.models.get(key), self.known[key]
-        resident = None if f"{server}/{pool}" in self.unavailable else bool(now)
-        said: dict[str, Any] = {"model": name, "server": server, "pool": pool, "loading": loading, "resident": resident}
-        named = () if facts is None else tuple(str(share.version) for share in facts.versions)
+        facts, at, (pool, loading) = self.proxy.models.get(key), self.places.get(key), self.known[key]
         config: Mapping[str, Any] = {}
-        absent = loading == "preload" and resident is False
-        try:
-            ready = self.client.ready(name, server=server)
-            if facts is not None and facts.alias and (now or (loading == "preload" and ready)):
-                with suppress(TidegateError):  # a model that is not ready has none
-                    config = self.client.config(name, server=server)
-            said["versions"] = tuple(
-                _version(number, self._ready(key, number, now), before.get(number), now.get(number), self.seconds)
-                for number in sorted({*now, *named}, key=lambda each: (int(each) if each.isdecimal() else 0, each))
-            )
-            said["state"] = "ready" if ready else "absent" if absent else "not-ready"
-        except (RefusedError, NotFoundError):
-            said |= self._as_placed(key)
-        except TidegateError as error:
-            # The proxy is busy waiting for the alias of a model that is not deployed.
-            waits = absent and isinstance(error, BusyError)
-            said |= {"state": "absent"} if waits else {"state": "failing", "why": str(error)}
-        return said | {"traffic": self.proxy.traffic(server, name, config)}
-
-    def away(self) -> dict[str, tuple[str, ...]]:
-        """Return why replicas do not answer, or do not say what they have, of each pool where that is so."""
-        found: dict[str, dict[str, None]] = {}
-        with suppress(TidegateError):
-            for model in self.places.values():
-                for place in model.places:
-                    if place.state in ("unreachable", "unseen"):
-                        at = f"{model.server}/{place.pool or model.pool}"
-                        found.setdefault(at, {})[place.why or f"{place.replica} is {place.state}"] = None
-        return {at: tuple(whys) for at, whys in found.items()}
-
-    # ---
-    def _as_placed(self, key: Key) -> dict[str, Any]:
-        """Return how a model is, of a server that tells it in no other way, such as one of OpenAI's API."""
-        try:
-            at = self.places.get(key)
-        except NotFoundError:
-            at = None
-        except TidegateError as error:
-            return {"state": "failing", "why": str(error)}
-        if at is None:
-            return {"state": "hidden"}
-        there = [place for place in at.places if place.state == "resident"]
-        ready = {version for place in there for version in place.versions}
-        facts = self.proxy.models.get(key)
-        shares = {} if facts is None else {share.version: share.weight for share in facts.versions}
-        called = {version for version, weight in shares.items() if weight}
+        if at is not None and at.state == "resident" and facts is not None and facts.alias:
+            with suppress(TidegateError):
+                config = self.client.config(name, server=server)
+        named = () if facts is None or at is None else tuple(str(share.version) for share in facts.versions)
+        there = frozenset(str(version) for place in at.places for version in place.versions) if at else frozenset()
+        # A model that loads on demand is loaded when it is called: until then no version is ready or not.
+        is_known = loading != "on-demand" or bool(there)
         return {
-            "state": "ready" if there and called <= ready else "not-ready",
-            "why": at.why,
-            "resident": bool(there),
+            "model": name,
+            "server": server,
+            "pool": pool,
+            "loading": loading,
+            "state": "hidden" if at is None else at.state,
+            "why": "" if at is None else at.why,
+            "traffic": self.proxy.traffic(server, name, config),
             "versions": tuple(
-                VersionStatus(version=str(version), ready=version in ready, requests=None, failures=None)
-                for version in sorted(ready | shares.keys())
+                _version(
+                    number, number in there if is_known else None, before.get(number), now.get(number), self.seconds
+                )
+                for number in sorted(
+                    {*now, *named, *there}, key=lambda each: (int(each) if each.isdecimal() else 0, each)
+                )
             ),
         }
+
+    def away(self) -> dict[str, tuple[str, ...]]:
+        """Return why replicas do not answer, or do not state what they have, of each pool that has such replicas."""
+        found: dict[str, dict[str, None]] = {}
+        for model in self.places.values():
+            for place in model.places:
+                if place.state in ("unreachable", "unseen"):
+                    at = f"{model.server}/{place.pool or model.pool}"
+                    found.setdefault(at, {})[place.why or f"{place.replica} is {place.state}"] = None
+        return {at: tuple(whys) for at, whys in found.items()}
 
     def _ask(self, server: str | None, model: str | None) -> dict[Key, Statistics]:
         """Return the statistics of a model, or of all models of a server."""
@@ -353,11 +330,9 @@ class _Collector:
             found.setdefault((server, str(entry["name"])), {})[str(entry.get("version", ""))] = counts
         return found
 
-    def _ready(self, key: Key, number: str, now: Statistics) -> bool | None:
-        try:
-            return self.client.ready(key[1], server=key[0], version=number)
-        except TidegateError:
-            return None if number not in now else False
+
+def _by_number(version: str) -> tuple[int, str]:
+    return (int(version) if version.isdecimal() else 0), version
 
 
 def _version(

@@ -50,6 +50,7 @@ RATIOS = {
     "helm_up_vs_kubectl": ("make up ENGINE=helm", "kubectl apply, and wait", "≤ 3"),
     "pulumi_up_vs_kubectl": ("make up ENGINE=pulumi", "kubectl apply, and wait", "≤ 10"),
     "noop_vs_up": ("make up ENGINE=helm, again", "make up ENGINE=helm", "≤ 0.5"),
+    "pulumi_noop_vs_up": ("make up ENGINE=pulumi, again", "make up ENGINE=pulumi", "≤ 0.5"),
     "parallel_rollout_speedup": ("make rollout, plane after plane", "make rollout, planes side by side", "≥ 2.2"),
     "render_vs_helm_template": ("make up, to YAML", "helm template", ""),
 }

@@ -84,7 +84,6 @@ function part(at) {
 }
 
 const isUntold = (state) => UNTOLD.includes(state) || state.startsWith(WAS);
-const knowsNothing = (model) => model.loading === "on-demand" && UNTOLD.includes(model.state);
 
 /* Where it is written what to do about a replica that has a model not in use. */
 function runbook(model, at) {
@@ -101,8 +100,15 @@ function preloaded() {
   const pools = new Map();
   for (const model of told.models) {
     if (model.loading !== "preload") continue;
-    const at = `${model.server}/${model.pool} `, states = pools.get(at) ?? new Map();
-    pools.set(at, states.set(model.state, (states.get(model.state) ?? 0) + 1));
+    const near = new Map();  // the versions of a model may be in several pools
+    for (const at of (model.places ?? []).length ? model.places : [model]) {
+      const pool = at.pool ?? model.pool;
+      if (at.state === "resident" || !near.has(pool)) near.set(pool, at.state);
+    }
+    for (const [pool, state] of near) {
+      const at = `${model.server}/${pool} `, states = pools.get(at) ?? new Map();
+      pools.set(at, states.set(state, (states.get(state) ?? 0) + 1));
+    }
   }
   for (const [at, states] of pools) {
     const counts = [...states].map(([state, number]) => `${number} ${state}`).join(", ");
@@ -225,8 +231,7 @@ function row(model) {
 
 function sorted() {
   const word = find("word").value.trim().toLowerCase();
-  // Of models of which nothing is known, it is said once why.
-  const match = told.models.filter((model) => word ? of(model).toLowerCase().includes(word) : !knowsNothing(model));
+  const match = told.models.filter((model) => of(model).toLowerCase().includes(word));
   const rank = (model) => isTroubled(model) ? -1 : ORDER.indexOf(model.state);
   return match.sort((one, other) => rank(one) - rank(other));
 }

@@ -202,7 +202,7 @@ def _preloaded(watch: LoadWatch, seen_seconds: int) -> _Tell:
             why = "; ".join(dict.fromkeys(each["why"] for each in failed))
             said = {"state": "failed", "since": min(each["since"] for each in failed), "why": why}
         else:
-            why = "its server has not loaded it: nobody has deployed it, it was taken out, or that was just now"
+            why = "no version of it is in memory: deploy it, or wait a minute if you have just done so"
             said = {"state": State.UNKNOWN, "why": why}
         return said | {"failures": failed, "seenSeconds": seen_seconds}
 

@@ -6,12 +6,13 @@ from typing import TypeVar
 from stacks.resolve.settings import ENVIRONMENT, PLANE
 from stacks.stack import Stack
 
+from .permissions import definition_in, definitions
 from .restarts import Notice
-from .weaker import definition_in, definitions
 from .workloads import Tree, mapping, text
 
 Thing = TypeVar("Thing")
 Place = tuple[str, str]  # A namespace, and the kubeconfig context that it is in.
+_PARTS = (ENVIRONMENT, ("name",)), (PLANE, ("dataPlane", "name"))
 _MOVED = "`make up` moves its Helm release or Pulumi stack; no object is made anew for that, and nothing restarts"
 
 
@@ -48,6 +49,19 @@ def renamings(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[str]:
             yield f"{what}, formerly {past[-1]}: its objects keep the name {past[0]}"
 
 
+def hints(before: Mapping[str, Sequence[Tree] | None], after: Mapping[str, Sequence[Tree] | None]) -> Iterator[str]:
+    """Yield which new stacks could be old ones whose environment or data plane has another name now."""
+    gone, new = (
+        [definition_in(objects) for name, objects in some.items() if objects and not others.get(name)]
+        for some, others in ((before, after), (after, before))
+    )
+    for was, now in ((was, now) for now in new for was in gone):
+        for (kind, keys), (_, same) in zip(_PARTS, reversed(_PARTS), strict=True):
+            if text(was, *keys) and text(was, *same) == text(now, *same):
+                old, name = text(was, *keys), text(now, *keys)
+                yield f"{kind} {name} is new, and {old} is gone. If it is the same {kind}, set formerly: [{old}] in it"
+
+
 def unsaid(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
     """Yield what has another name than the one by which it was brought up, and does not say so: `up` refuses it."""
     for kind, old, new, is_said in _renamed(*definitions(before, after)):
@@ -58,7 +72,7 @@ def unsaid(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
 
 def _renamed(was: Tree, now: Tree) -> Iterator[tuple[str, str, str, bool]]:
     """Yield what an environment and a data plane were called, what they are called now, and whether they say it."""
-    for kind, keys in ((ENVIRONMENT, ("name",)), (PLANE, ("dataPlane", "name"))):
+    for kind, keys in _PARTS:
         old, new = text(was, *keys), text(now, *keys)
         if old != new:
             yield kind, old, new, old in (mapping(now, "formerly").get(f"{kind} {new}") or ())

@@ -5,6 +5,7 @@ What does not fit a comment is cut where it stands and counted: the worst comes 
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from policies.guardrails import Finding
 from policies.guardrails.checking import counted
@@ -65,12 +66,14 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
     if notes:
         lines += ["", message("\n".join(notes), _NOTES)]
     sections: dict[str, Callable[[Sequence[StackChange], _Room], list[str]]] = {
-        "Weaker than before": _weaker,
+        "Weaker than before": partial(_permissions, "weaker"),
         "Who may newly call": _grants,
+        "What callers and teams lose": partial(_permissions, "lost"),
         "Deleted, replaced, no longer served": _dangerous,
         "Guardrails": _findings,
         "What restarts": _restarts,
         "Without a restart": _notices,
+        "Stricter, or newly offered": partial(_permissions, "stricter"),
         "GPU devices": _devices,
         "GPUs a month, and room": _money,
         "Changes": _stacks,
@@ -104,7 +107,10 @@ def message(text: str, room: int) -> str:
 def _sign(changes: Sequence[StackChange], refused: int) -> str:
     if broken(changes):
         return "⛔"
-    if refused or any(change.dangerous or change.grave or change.is_weaker or change.stays for change in changes):
+    if refused or any(
+        change.dangerous or change.grave or change.is_weaker or change.permissions.lost or change.stays
+        for change in changes
+    ):
         return "⚠️"
     return "✏️" if any(change.objects for change in changes) else "✅"
 
@@ -114,14 +120,15 @@ def _places(stacks: Sequence[str]) -> str:
     return ", ".join(map(code, stacks[:_MOST_STACKS])) + more
 
 
-def _weaker(changes: Sequence[StackChange], room: _Room) -> list[str]:
-    ways = alike((change.name, way) for change in changes for way in change.weaker)
-    lines = [f"- {_places(stacks)} **{prose(way)}**" for way, stacks in ways.items()]
-    return room.take(lines, "- **and is WEAKER in {} more ways**".format)
+def _permissions(about: str, changes: Sequence[StackChange], room: _Room) -> list[str]:
+    ways = alike((change.name, way) for change in changes for way in getattr(change.permissions, about))
+    mark = "" if about == "stricter" else "**"
+    lines = [f"- {_places(stacks)} {mark}{prose(way)}{mark}" for way, stacks in ways.items()]
+    return room.take(lines, lambda rest: f"- {mark}and {rest} more{mark}")
 
 
 def _grants(changes: Sequence[StackChange], room: _Room) -> list[str]:
-    found = alike((change.name, grant) for change in changes for grant in change.grants)
+    found = alike((change.name, grant) for change in changes for grant in change.permissions.grants)
     if not found:
         return []
     rows = [

@@ -5,7 +5,7 @@ Object by object and field by field, and what that means for what runs: restarts
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich.text import Text
 
@@ -173,12 +173,14 @@ def terminal_summary(changes: Sequence[StackChange]) -> Text:
     parts = {
         "What restarts:": _restarts(changes),
         "Without a restart:": [(f"  {line}", "") for line in _notices(changes, grave=False)],
+        "Stricter, or newly offered:": [(f"  {line}", "") for line in sentences(changes, "stricter")],
         "GPU devices, autoscalers at their most:": devices,
         "GPUs a month, and room, autoscalers at their most:": [(escaped(line), "") for line in _money(changes)],
         "Guardrails:": _findings(changes),
     }
     lines = [line for title, body in parts.items() if body for line in ((title, "bold"), *body)]
-    lines += [(line, "bold red") for line in (*_notices(changes, grave=True), *_weaker(changes), *_stays(changes))]
+    grave = (*_notices(changes, grave=True), *_permissions(changes), *_stays(changes))
+    lines += [(line, "bold red") for line in grave]
     return Text("\n").join(Text(*line) for line in lines)
 
 
@@ -195,14 +197,20 @@ def _cost_words(change: StackChange) -> str:
     return str(after) if before == after else f"{before} → {after} ({difference(before, after)})"
 
 
-def _weaker(changes: Sequence[StackChange]) -> list[str]:
-    ways = alike((change.name, way) for change in changes for way in change.weaker)
-    ways |= alike(
+def sentences(changes: Sequence[StackChange], about: Literal["weaker", "lost", "stricter"]) -> list[str]:
+    """Return what changes of permissions in one direction, behind the stacks in which it does."""
+    ways = alike((change.name, way) for change in changes for way in getattr(change.permissions, about))
+    return [escaped(f"{', '.join(stacks)} {way}") for way, stacks in ways.items()]
+
+
+def _permissions(changes: Sequence[StackChange]) -> list[str]:
+    granted = alike(
         (change.name, f"newly lets {each.who} {each.action}: {each.models}")
         for change in changes
-        for each in change.grants
+        for each in change.permissions.grants
     )
-    return [escaped(f"{', '.join(stacks)} {way}") for way, stacks in ways.items()]
+    new = [escaped(f"{', '.join(stacks)} {way}") for way, stacks in granted.items()]
+    return [*sentences(changes, "weaker"), *new, *sentences(changes, "lost")]
 
 
 def _stays(changes: Sequence[StackChange]) -> list[str]:

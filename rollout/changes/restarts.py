@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from .compare import MISSING, Identity, compare, field_changes
-from .weaker import definition_in
+from tidegate_contracts.eviction_process import SETTINGS_FILE
+from tidegate_contracts.proxy_process import ACCESS_FILE, ROUTING_FILE
+
+from .compare import MISSING, Identity, compare, field_changes, json_tree
+from .permissions import definition_in, definitions
 from .workloads import (
     Model,
+    Pool,
     Replacing,
     Serving,
     Tree,
@@ -22,6 +26,8 @@ from .workloads import (
     items,
     mapping,
     mig_profiles,
+    number,
+    pool_of,
     serving,
     staged,
     text,
@@ -70,6 +76,7 @@ class Restart:
     loading: str  # `preload` or `on-demand`; empty where no models are served.
     models: tuple[Model, ...]  # Models that it served before and serves after.
     wait_seconds: int | None  # How long a caller waits for a load, where it is declared.
+    new_versions: tuple[str, ...] = ()  # Versions that no replica of before serves, so calls of them fail meanwhile.
 
     @property
     def replacing(self) -> Replacing:
@@ -80,7 +87,7 @@ class Restart:
     def without_replica(self) -> int | None:
         """Longest time without any replica, in seconds: 0 for never, None where nothing bounds it."""
         pods, update = self.workload.least, self.replacing
-        never = not self.replaced and (update.kept or update.unavailable < max(1, pods))
+        never = not (self.replaced or self.new_versions) and (update.kept or update.unavailable < max(1, pods))
         return 0 if never or self.workload.most == 0 else self._one_pod(update)
 
     @property
@@ -119,8 +126,14 @@ def restarts(before: Sequence[Tree], after: Sequence[Tree]) -> list[Restart]:
         settings = (text(volume, "configMap", "name") for volume in items(new.pod, "volumes"))
         waits = [will.wait_seconds[name] for name in settings if name in will.wait_seconds]
         loading = will.loading.get(pool, "")
-        found.append(Restart(new, bool(immutable), causes, loading, models, waits[0] if waits else None))
+        new_versions = _new_versions(was, will, pool)
+        found.append(Restart(new, bool(immutable), causes, loading, models, waits[0] if waits else None, new_versions))
     return found
+
+
+def _new_versions(was: Serving, will: Serving, pool: Pool) -> tuple[str, ...]:
+    """Return what a pool serves only after its replicas have started again."""
+    return tuple(sorted(will.fixed.get(pool, set()) - was.fixed[pool])) if pool in was.fixed else ()
 
 
 def template_changes(old: Workload, new: Workload) -> tuple[str, ...]:
@@ -175,42 +188,147 @@ class Notice:
 def notices(before: Sequence[Tree], after: Sequence[Tree], restarts: Iterable[Restart]) -> list[Notice]:
     """Return what happens without a restart; `restarts` are those of the same change."""
     old, new = workloads(before), workloads(after)
+    was, will = serving(before), serving(after)
     rolled = {restart.workload.identity for restart in restarts}
     return [
+        *_unread(before, after),
         *_cuts(before, after),
-        *_pods(old, new),
+        *_pods(old, new, will),
         *_settings(before, after, [one for one in new.values() if one.identity not in rolled]),
         *_accounts(before, after, new.values()),
-        *_called(serving(before), serving(after)),
-        *_models(serving(before), serving(after)),
+        *_called(was, will),
+        *_models(was, will),
+        *_repositories(*definitions(before, after), will),
+        *_turns(before, after),
+        *_renamed(before, after),
     ]
+
+
+def _unread(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
+    """Yield the tables that are there and cannot be read: nothing can be said about what they allow."""
+    for when, objects in (("before", before), ("after", after)):
+        for item in objects if any(mapping(item, "data") for item in objects) else ():
+            for file in (ROUTING_FILE, ACCESS_FILE) if item.get("kind") == "ConfigMap" else ():
+                if (content := text(item, "data", file)) and json_tree(content) is None:
+                    what = f"{file} of {when} the change CANNOT BE READ: what callers gain or lose is not known"
+                    yield Notice("ConfigMap", text(item, "metadata", "name"), what, grave=True)
+
+
+def _repositories(was: Tree, now: Tree, will: Serving) -> Iterator[Notice]:
+    """Yield the servers that read their models from elsewhere."""
+    for name, server in mapping(now, "servers").items():
+        old, new = (_place(mapping(tree, "servers", name, "repository")) for tree in (was, {"servers": {name: server}}))
+        if old and old != new:
+            count = len({model.name for pool, models in will.models.items() if pool[0] == name for model in models})
+            what = (
+                f"READS ITS MODELS FROM {new}, no longer from {old}: copy the files first, or its {count} models fail"
+            )
+            yield Notice("server", name, what, grave=True)
+
+
+def _place(repository: Tree) -> str:
+    path = text(repository, "path")
+    return text(repository, "url") or "/".join(filter(None, (text(repository, "dataset"), path.strip("/"))))
+
+
+def _turns(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
+    """Yield the pools whose models need more memory together than their replicas have, if that becomes worse."""
+    was = _memory(before)
+    for pool, (need, have) in _memory(after).items():
+        need_before, have_before = was.get(pool, (0, 1))
+        if need > have and pool in was and need * have_before > need_before * have:
+            what = f"its models need {_gb(need, have)}, and take turns (before: {_gb(need_before, have_before)})"
+            yield Notice("pool", "/".join(pool), what, grave=need_before <= have_before)
+
+
+def _gb(need: int, have: int) -> str:
+    return f"{need / 1e9:.1f} GB of the {have / 1e9:.1f} GB in its replicas"
+
+
+def _memory(objects: Sequence[Tree]) -> dict[Pool, tuple[int, int]]:
+    """Return what the models of each on-demand pool need, as far as declared, and what its replicas have, in bytes."""
+    replicas = {one.pool: max(1, one.least) for one in workloads(objects).values() if one.pool}
+    found = {}
+    for item in objects:
+        settings, pool = json_tree(at(item, "data", SETTINGS_FILE)), pool_of(item)
+        if settings and pool in replicas:
+            need = sum(number(model, "footprintBytes", default=0) for model in items(settings, "models"))
+            found[pool] = need, number(settings, "capacityBytes", default=0) * replicas[pool]
+    return found
+
+
+def _renamed(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
+    """Yield what could be an old thing under a new name, which the definition would have to state."""
+    (old, new) = (_names(objects) for objects in (before, after))
+    for kind, was in old.items():
+        now = new.get(kind, [])
+        gone = [name for name in was if name not in now]
+        for name in (name for name in now if name not in was) if gone else ():
+            what = (
+                f"is new, and {', '.join(gone)} is gone. If it is the same {kind[0]}, set formerly: [{gone[0]}] in it"
+            )
+            yield Notice(kind[0], name, f"{what}, so that its objects keep their names")
+
+
+def _names(objects: Sequence[Tree]) -> dict[tuple[str, str], list[str]]:
+    """Return the names of servers, of the pools of each server, and of datasets, as they were made."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for pool in sorted({pool for item in objects if item.get("kind") == "StatefulSet" and (pool := pool_of(item))}):
+        servers = found.setdefault(("server", ""), [])
+        servers += [pool[0]] if pool[0] not in servers else []
+        found.setdefault(("pool", pool[0]), []).append(pool[1])
+    claims = (item for item in objects if item.get("kind") == "PersistentVolumeClaim")
+    found["dataset", ""] = [text(item, "metadata", "name") for item in claims]
+    return found
 
 
 def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
     """Yield which GPUs are to be cut anew: where the inventory says so, and where a pool asks for other slices."""
-    was, now = _layouts(before), _layouts(after)
-    for product in sorted(was.keys() & now.keys()):
-        if was[product] != now[product]:
-            yield Notice("nodes with", product, f"{was[product]} → {now[product]}: {_RECUT}", grave=True)
+    was, now = ([*items(definition_in(objects), "dataPlane", "gpus")] for objects in (before, after))
+    for product in dict.fromkeys(text(group, "product") for group in now):
+        left = [_layout(group) for group in was if text(group, "product") == product]
+        come = []
+        for index, group in enumerate(now):
+            if text(group, "product") == product:
+                if (layout := _layout(group)) in left:
+                    left.remove(layout)
+                else:
+                    come.append((f"gpus[{index}] of the data plane", number(group, "nodes", default=0), layout))
+        for old, (where, nodes, layout) in zip(left, come, strict=False):  # groups that only come or go cut nothing
+            where += f" ({nodes} nodes)" if nodes else ""
+            yield Notice("nodes with", product, f"{old} → {layout} in {where}: {_RECUT}", grave=True)
+    if now:
+        return  # the inventory states how the nodes are cut, whichever slices a pool takes of them
     had = mig_profiles(before)
     for (kind, namespace, name), profiles in mig_profiles(after).items():
-        if (old := had.get((kind, namespace, name))) and profiles and old != profiles:
-            what = f"MIG {', '.join(sorted(old))} → {', '.join(sorted(profiles))}: {_RECUT}"
+        if (other := had.get((kind, namespace, name))) and profiles and other != profiles:
+            what = f"MIG {', '.join(sorted(other))} → {', '.join(sorted(profiles))}: {_RECUT}"
             yield Notice(kind, name, what, grave=True)
 
 
-def _layouts(objects: Sequence[Tree]) -> dict[str, str]:
-    """Return how the inventory says that each product is cut."""
-    found: dict[str, set[str]] = {}
-    for group in items(definition_in(objects), "dataPlane", "gpus"):
-        slices = mapping(group, "mig", "slices")
-        layout = ", ".join(f"{count} × {profile}" for profile, count in slices.items()) or "not cut"
-        strategy = text(group, "mig", "strategy")
-        found.setdefault(text(group, "product"), set()).add(f"{layout} ({strategy})" if strategy else layout)
-    return {product: " and ".join(sorted(layouts)) for product, layouts in found.items()}
+def _layout(group: Tree) -> str:
+    """Return how the inventory cuts a group of nodes: all GPUs of a node alike, or some of them in each way."""
+    layouts = [*items(group, "mig")] or [mapping(group, "mig")]
+    ways = []
+    for layout in layouts:
+        slices = ", ".join(f"{count} × {profile}" for profile, count in mapping(layout, "slices").items()) or "not cut"
+        strategy = f" ({layout['strategy']})" if text(layout, "strategy") else ""
+        ways.append(f"{slices}{strategy}" + (f" on {layout['gpus']} GPUs" if layout.get("gpus") else ""))
+    return " and ".join(ways)
 
 
-def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload]) -> Iterator[Notice]:
+def _bound(before: Workload, workload: Workload, bound: str) -> Iterator[Notice]:
+    """Yield that files of models may not load with another image of the server."""
+    was, now = ({text(one, "name"): text(one, "image") for one in each.containers} for each in (before, workload))
+    for name, image in now.items():
+        if name in ("triton", "engine") and was.get(name, image) != image:
+            what = (
+                f"image {was[name].rpartition('/')[2]} → {image.rpartition('/')[2]}: {bound} load only with the release"
+            )
+            yield Notice(workload.kind, workload.name, f"{what} that they were built for. Build them again first")
+
+
+def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload], will: Serving) -> Iterator[Notice]:
     for before, workload in ((old[key], new[key]) for key in new if key in old):
         if (before.least, before.most) != (workload.least, workload.most):
             what = "no running pod restarts"
@@ -218,10 +336,16 @@ def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload]) ->
                 what = "NOTHING SERVES ANY LONGER"
             elif workload.most < before.most:
                 what = "the last ones end" + (", and what they held in memory is cold" if workload.pool else "")
+            if workload.least == 0 < before.least and workload.most:
+                what, grave = f"{what}; WITHOUT CALLS NO POD RUNS, and the first callers wait for one", True
+            if workload.least == 1 < before.least:
+                what, grave = f"{what}; CALLS FAIL while the only pod restarts or its node fails", True
             yield Notice(workload.kind, workload.name, f"{before.pods} → {workload.pods}: {what}", grave)
         if (was := staged(before)) != (now := staged(workload)):
             then = "what was evicted is loaded from there" if now else "every load reads the repository"
             yield Notice(workload.kind, workload.name, f"stages models {was or 'nowhere'} → {now or 'nowhere'}: {then}")
+        if workload.pool and (bound := will.bound.get(workload.pool)):
+            yield from _bound(before, workload, bound)
         if workload.replacing(workload.most).by_hand and template_changes(before, workload):
             yield Notice(workload.kind, workload.name, "its pods stay as they are until somebody deletes them")
 
@@ -260,6 +384,17 @@ def _models(was: Serving, will: Serving) -> Iterator[Notice]:
             how = "until its first request there" if on_demand else "until a replica there has loaded it"
             there, here = (", ".join(map("/".join, pools)) for pools in (old, new))
             yield Notice(MODEL, name, f"moves from {there} to {here}: cold {how}")
+        if name in after and was.traffic.get(name) != (now := will.traffic.get(name)):
+            yield Notice(MODEL, name, f"calls go {now}; before: {was.traffic.get(name)}")
+    for pool in sorted(was.fixed.keys() & will.fixed.keys()):
+        if versions := ", ".join(_new_versions(was, will, pool)):
+            until = f"until a replica of {'/'.join(pool)} has started with it"
+            yield Notice(
+                "pool",
+                "/".join(pool),
+                f"CALLS FAIL of {versions}, {until}: replicas serve what they started with",
+                grave=True,
+            )
 
 
 def _changed(kind: str, before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[tuple[str, str]]:
@@ -325,6 +460,9 @@ def without_replica(restart: Restart) -> str:
     seconds = restart.without_replica
     if seconds == 0:
         return "never"
+    if restart.new_versions and not restart.replaced:
+        bound = "no bound declared" if seconds is None else f"up to {duration(seconds)}"
+        return f"{bound} without {', '.join(restart.new_versions)}"
     least, most = restart.workload.least, restart.workload.most
     scaled = f" (while there is {least})" if 0 < least < most else ""
     return (f"up to {duration(seconds)}" if seconds is not None else "no bound declared") + scaled

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
 
 from policies.guardrails import Finding
@@ -14,8 +14,8 @@ from ..room import Room, difference
 from ..terminal import make
 from .compare import DATASETS, KEPT, ObjectChange, tally
 from .names import unsaid
+from .permissions import PermissionChange, definition_in, permission_change
 from .restarts import MODEL, Notice, Restart, notices, restarting, restarts
-from .weaker import Grant, definition_in, grants, weaker
 from .workloads import gpu_slices, text
 
 State = Literal["new", "removed", "orphaned", "changed", "unchanged"]
@@ -45,8 +45,7 @@ class StackChange:
     devices: Sequence[Devices]
     findings: Sequence[Finding]  # Of the guardrails, after the change.
     known: Sequence[Finding]  # Those of before the change.
-    weaker: Sequence[str] = ()  # What it newly allows, or asks for no longer: sentences without a subject.
-    grants: Sequence[Grant] = ()  # Who may newly call what.
+    permissions: PermissionChange = field(default_factory=PermissionChange)
     costs: tuple[Cost, Cost] = (Cost(), Cost())  # Before and after, autoscalers at their most.
     room: Room | None = None  # Of one that is described.
     stays: str = ""  # Of one that is not described: what stays in its cluster; a sentence without a subject.
@@ -60,7 +59,7 @@ class StackChange:
     @property
     def is_weaker(self) -> bool:
         """Whether the change allows what was not allowed, or no longer asks for what was asked."""
-        return bool(self.weaker) or any(grant.wider for grant in self.grants)
+        return bool(self.permissions.weaker) or any(grant.wider for grant in self.permissions.grants)
 
     @property
     def grave(self) -> list[Notice]:
@@ -97,14 +96,14 @@ def stack_change(
     state: State = "unchanged"
     started: list[Restart] = []
     beside: list[Notice] = []
-    loosened: list[str] = []
-    granted: list[Grant] = []
+    permissions = PermissionChange()
     stays = down = ""
     if before is None:
         state = "new"
     elif after is None:
-        state = "removed"
-        stays = f"is no longer described: its {counted(changes, 'object')} stay in its cluster, and serve on"
+        # Nothing takes it down by itself: the objects run and take their devices until `make down`.
+        state, changes, after = "removed", (), before
+        stays = f"is no longer described: its {counted(before, 'object')} stay and serve until you take the stack down"
         if context := text(definition_in(before), "dataPlane", "context"):
             down = make("down", CLUSTER=context, STACK=name, DEFINITION=definition)
     elif changes:
@@ -112,7 +111,7 @@ def stack_change(
         beside = [*unsaid(before, after), *notices(before, after, started)]
         stood, stands = (any(item.get("kind") not in KEPT for item in items) for items in (before, after))
         if stood or not stands:  # what was taken down comes up as a new one does
-            loosened, granted = weaker(before, after), grants(before, after)
+            permissions = permission_change(before, after)
     was, will = gpu_slices(before or ()), gpu_slices(after or ())
     devices = [
         Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
@@ -127,8 +126,7 @@ def stack_change(
         devices,
         findings,
         known,
-        loosened,
-        granted,
+        permissions,
         costs=(cost_of(before or ()), cost_of(after or ())),
         room=room,
         stays=stays,
@@ -177,7 +175,9 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
     objects = [item for change in changes for item in change.objects]
     datasets = {item.name for item in objects if item.verb == "replaced" and item.kind in DATASETS}
     unserved = {notice.name for change in changes for notice in change.grave if notice.kind == MODEL}
-    ways = {way for change in changes for way in (*change.weaker, *(each for each in change.grants if each.wider))}
+    permissions = [change.permissions for change in changes]
+    ways = {way for one in permissions for way in (*one.weaker, *(each for each in one.grants if each.wider))}
+    lost = {way for one in permissions for way in one.lost}
     was, will = (sum((change.costs[at] for change in changes), Cost()) for at in (0, 1))
     money = (
         f"a month {was} → {will} ({difference(was, will)})" if was.month is not None and will.month is not None else ""
@@ -188,6 +188,7 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
         broken(changes),
         f"the cluster REFUSES {counted(range(refused), 'object')}" if refused else "",
         f"{counted(ways, 'thing')} WEAKER" if ways else "",
+        f"{counted(lost, 'thing')} LOST" if lost else "",
         f"{counted(datasets, 'dataset')} REPLACED" if datasets else "",
         f"{counted(unserved, 'model')} NO LONGER SERVED" if unserved else "",
         f"{counted(changes, 'stack')}: {kinds}",

@@ -13,6 +13,7 @@ from tidegate_contracts import eviction_process, proxy_process
 from tidegate_contracts.labels import POOL, ROLE, SERVER
 
 from components.place import STAGING
+from stacks.definition.kinds import KINDS
 from stacks.devices import Device
 
 from .compare import Identity, json_tree
@@ -151,6 +152,11 @@ class Serving:
     wait_seconds: dict[str, int]
     """How long a caller waits for a load, by the name of the ConfigMap with the pool's eviction settings."""
     called: dict[Pool, str]  # What callers call the server of a pool.
+    traffic: dict[str, str]
+    """Where the calls of each model go, in words."""
+    bound: dict[Pool, str]  # Files of its models that load only with the release of the image that they were built for.
+    fixed: dict[Pool, set[str]]
+    """Models and versions that a replica serves as it started: it must start again to serve another version."""
 
     def places(self) -> dict[str, list[Pool]]:
         """Return where each model is served: in several pools where its versions have pools of their own."""
@@ -163,7 +169,7 @@ class Serving:
 
 def serving(objects: Sequence[Tree]) -> Serving:
     """Return what a stack's objects serve, by the names of these: the table may call a server or pool otherwise."""
-    found = Serving({}, {}, {}, {})
+    found = Serving({}, {}, {}, {}, {}, {}, {})
     services = {text(item, "metadata", "name"): pool_of(item) for item in objects if item.get("kind") == "Service"}
     there = {pool_of(item) for item in objects if item.get("kind") == "StatefulSet"}
     for item in objects:
@@ -171,21 +177,53 @@ def serving(objects: Sequence[Tree]) -> Serving:
             continue
         table = json_tree(at(item, "data", proxy_process.ROUTING_FILE))
         made_as: dict[Pool, Pool] = {}
+        fixed = set()
+        found.traffic.update(_traffic(table))
         for server in items(table, "servers"):
+            kind = KINDS.get(text(server, "kind"))
+            fixed |= {text(server, "name")} if kind and not kind.loads_whole_repository else set()
             for pool in items(server, "pools"):
                 called = text(server, "name"), text(pool, "name")
                 behind = services.get(text(pool, "host").partition(".")[0])
                 made_as[called] = behind if behind and behind in there else called  # else it is before several pools
                 found.loading[made_as[called]] = text(pool, "loading")
                 found.called[made_as[called]] = called[0]
+                found.bound[made_as[called]] = kind.bound_to_image if kind else ""
         for model in sorted(items(table, "models"), key=lambda model: text(model, "name")):
             footprint = number(model, "footprintBytes", default=0) or None
             one = Model(text(model, "name"), model.get("pinned") is True, footprint)
             called = text(model, "server"), text(model, "pool")
-            found.models.setdefault(made_as.get(called, called), []).append(one)
+            place = made_as.get(called, called)
+            found.models.setdefault(place, []).append(one)
+            if called[0] in fixed:
+                versions = [f"{one.name} version {share.get('version')}" for share in items(model, "versions")]
+                found.fixed.setdefault(place, set()).update(versions or [one.name])
         settings = json_tree(at(item, "data", eviction_process.SETTINGS_FILE))
         if settings is not None:
             found.wait_seconds[text(item, "metadata", "name")] = number(settings, "waitSeconds", default=0)
+    return found
+
+
+def _traffic(table: Any) -> dict[str, str]:
+    """Return where the calls of each model go: to which versions, with which share."""
+    models: dict[str, list[Tree]] = {}
+    for model in items(table, "models"):
+        models.setdefault(text(model, "name"), []).append(model)
+    found = {}
+    for name, entries in models.items():
+        shares = [share for model in entries for share in items(model, "versions")]
+        total = sum(number(share, "weight", default=0) for share in shares) or 1
+        to = [
+            f"{number(share, 'weight', default=0) * 100 // total} % to version {share.get('version')}"
+            for share in shares
+        ]
+        to += [f"all to the version with the alias {alias}" for model in entries if (alias := text(model, "alias"))]
+        to += [
+            f"copies of {at(model, 'mirror', 'percent')} % to version {at(model, 'mirror', 'version')}"
+            for model in entries
+            if mapping(model, "mirror")
+        ]
+        found[name] = ", ".join(dict.fromkeys(to)) or "all to the newest version"
     return found
 
 

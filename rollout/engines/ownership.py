@@ -9,7 +9,7 @@ from stacks.problems import counted, escaped, listed
 from stacks.stack import Home
 
 from .. import managed_fields
-from ..changes.weaker import definition_in
+from ..changes.permissions import definition_in
 from ..changes.workloads import mapping
 from ..kubectl import BEING_DELETED, Kubectl, KubernetesObject
 from ..live import INSTANCE, PART_OF, left_of

@@ -74,7 +74,8 @@ class Pulumi:
             looking = beside.submit(of_stack, kube, objects)
             resources, state = asking.result()
             owner, planned, live = self._planned(kube, stack, objects, state, looking.result())
-        if _stands(kube, objects, state, planned, live) and pulumi_cli.is_configured(cli, stack, bundle.definition):
+        known = stack.name in resources and pulumi_cli.is_configured(cli, stack, bundle.definition)
+        if known and _stands(kube, objects, state, planned, live):
             if wait and (failure := await_ready(kube, objects, patience(objects))) is not None:
                 raise CommandError(f"nothing was changed, and {failure}")
             return False

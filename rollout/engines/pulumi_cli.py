@@ -41,6 +41,10 @@ DESTROY = ("destroy", "--yes", "--skip-preview", "--refresh", "--exclude-protect
 """All but datasets and what holds them."""
 
 _VERSION_SECONDS = 20.0
+_PROGRESS = re.compile(
+    r"@ |[ +~-]{4}(?:(?P<program>pulumi:pulumi:Stack \S+ )|\S+:\S+ \S+ )(?:\w+ing (?:\([\d.]+s\) )?|\*\*[^*]+\*\* )?"
+)
+"""What a line begins with that shows the progress of a resource: of the program's own, or of another."""
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _SHORT_SECONDS = 120.0  # What commands may take that only look at the backend or at a stack's configuration.
 
@@ -248,24 +252,34 @@ def _show(cli: PulumiCli, command: Sequence[str]) -> tuple[int, str, str]:
 
 
 class _Tracebacks:
-    """Tells which lines of Pulumi's output are a Python traceback: its frames, its error, and those that led to it."""
+    """Finds the Python tracebacks in Pulumi's output: their frames, their errors, and those that led to them.
+
+    Each stands there twice: line by line behind the progress of the program's own resource, between lines about others,
+    and once more as a whole among the diagnostics.
+    """
 
     def __init__(self) -> None:
         self.held: list[str] = []
-        self._depth: int | None = None  # Where the words "Traceback …" begin; None outside of a traceback.
+        self._depths: dict[bool, int | None] = {}  # Where "Traceback …" begins, in progress lines and in others.
 
     def has(self, line: str) -> bool:
-        """Say whether a line belongs to a traceback; lines are asked about in their order."""
-        text, depth = line.strip(), len(line) - len(line.lstrip())
-        if (begin := line.find("Traceback (most recent call last)")) >= 0:
-            self._depth = begin
-        elif self._depth is not None:
-            is_error = re.match(r"[\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b", text) and self._depth == depth
-            if not (not text or depth > self._depth or is_error or text == ">" or text.startswith(_CHAINED)):
-                self._depth = None
-        if self._depth is not None:
+        """Return whether a line belongs to a traceback; call this for each line in its order."""
+        progress = _PROGRESS.match(line)
+        if progress is not None and progress["program"] is None:
+            return False
+        message = line if progress is None else line[progress.end() :]
+        depth = self._depths.get(progress is not None)
+        text, indent = message.strip(), len(message) - len(message.lstrip())
+        if (begin := message.find("Traceback (most recent call last)")) >= 0:
+            depth = begin
+        elif depth is not None:
+            is_error = indent == depth and re.match(r"[\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b", text)
+            if not (not text or indent > depth or is_error or text == ">" or text.startswith(_CHAINED)):
+                depth = None
+        self._depths[progress is not None] = depth
+        if depth is not None:
             self.held.append(line)
-        return self._depth is not None
+        return depth is not None
 
 
 # ---- what it says when it fails ----
@@ -330,12 +344,13 @@ def _explanation(said: str, stack: Home) -> str | None:
             " `pulumi state unprotect` for it, as Pulumi says above; its volume and its claim stay in the cluster."
         ),
         "The resource already exists in the cluster": not_in_state(stack),
-        "configured Kubernetes cluster is unreachable": (
-            f"stack {stack.name}'s cluster cannot be reached. Does `kubectl --context {context} get namespaces` work?"
-        ),
         "no resource plugin 'pulumi-resource-kubernetes": (
             "Pulumi has no Kubernetes provider and could not fetch it: `pulumi plugin install resource kubernetes`."
         ),
     }
     found = next((explanation for words, explanation in known.items() if re.search(words, said)), None)
-    return found or explained(said, context)
+    if (why := found or explained(said, context)) is None and "configured Kubernetes cluster is unreachable" in said:
+        return (
+            f"stack {stack.name}'s cluster cannot be reached. Does `kubectl --context {context} get namespaces` work?"
+        )
+    return why

@@ -8,6 +8,7 @@ first. No change of it touches an object.
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,6 +38,11 @@ class State:
     @property
     def _resources(self) -> list[Any]:
         return [*((self.exported.get("deployment") or {}).get("resources") or ())]
+
+    @property
+    def size(self) -> int:
+        """How many resources it lists."""
+        return len(self._resources)
 
     @property
     def pending(self) -> bool:
@@ -138,7 +144,14 @@ def write(cli: PulumiCli, stack: Home, name: str, state: State) -> None:
 
 
 def found(cli: PulumiCli, stack: Home) -> tuple[dict[str, int], State]:
-    """Return the stacks that there are, and the state of this one, also under a former name; nothing is changed."""
+    """Return the stacks that there are, and the state of this one, also under a former name; nothing is changed.
+
+    Pulumi lists the stacks only if this one may have another name, or is not there.
+    """
+    if not [*stack.former()]:
+        with suppress(CommandError):
+            state = read(cli, stack, stack.name)
+            return {stack.name: state.size}, state
     there = pulumi_cli.stacks(cli, stack)
     name = next((each.name for each in (stack, *stack.former()) if each.name in there), None)
     if name is None:

@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 
 from stacks.command import FAILED, STOPPED, CommandError, Outcome
@@ -19,7 +19,7 @@ from ..seen import Seen
 from ..terminal import console, note
 from ..up import MOST_FIELDS, MOST_OBJECTS
 from . import report, worker
-from .gate import HealthCheck, await_health, why_not_well
+from .gate import HealthCheck, await_health, not_loaded, why_not_well
 from .journal import History, Journal
 from .prepare import Prepared, RolloutRequest, prepared, refuse_contradictions
 from .runner import Runner, Show, Stop
@@ -91,11 +91,16 @@ def _run(journal: Journal, ready: Prepared, lock: int, *, keep_going: bool) -> N
 
     def look(plane: str) -> HealthCheck:
         stack = ready.stacks[plane]
-        return HealthCheck(
-            stack.platform.gate, Kubectl(stack.data_plane.context_name), target_of(ready.rendering[plane].objects)
-        )
+        kubectl, target = Kubectl(stack.data_plane.context_name), target_of(ready.rendering[plane].objects)
+        return HealthCheck(stack.platform.gate, kubectl, target, frozenset(record.planes[plane].not_loaded or ()))
 
     def bring_up(plane: str, show: Show) -> None:
+        if record.planes[plane].not_loaded is None:
+            now = look(plane)
+            failed: list[str] = []
+            with suppress(CommandError):  # nothing runs there yet, or no pod answers: then nothing is loaded either
+                failed, _ = not_loaded(now.kubectl, now.target)
+            journal.note_not_loaded(plane, failed)
         read_from = str(sources[plane].definition_file)
         task = worker.Task(record.environment, plane, record.engine, record.definition, read_from, keep_going)
         seconds = ready.stacks[plane].environment.rollout.engine_timeout_seconds
@@ -106,7 +111,10 @@ def _run(journal: Journal, ready: Prepared, lock: int, *, keep_going: bool) -> N
             raise CommandError("\n  ".join([str(error), *why_not_well(now, now.lacking())])) from None
 
     def through_gate(plane: str, show: Show) -> None:
-        await_health(look(plane), show, stop.now.wait)
+        check = look(plane)
+        await_health(check, show, stop.now.wait)
+        for why in check.blind[-1:]:
+            note(f"{plane}: the gate could not look at the models: {why}")
 
     if ready.journal is not None:
         journal.note_outcome(None)

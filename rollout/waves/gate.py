@@ -8,12 +8,15 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+
+from tidegate_contracts import eviction_process, proxy_process
+from tidegate_contracts.labels import LOADING
 
 from lab import tools
 from stacks.command import CommandError
@@ -33,6 +36,13 @@ _LONGEST_PAUSE = 5.0
 _LONGEST_WHILE_SETTLING = 1.0
 _MOST_LINES = 6
 _LONGEST = 300
+_METRICS_SECONDS = 5.0
+_MOST_LOOKS = 3
+_SERIES = re.compile(
+    r"tidegate_(?:proxy|eviction)_(?P<name>load_failed_timestamp_seconds|index_seen|model_load_failures_total"
+    r"|model_quarantined_timestamp_seconds)\{(?P<labels>.*)\} (?P<value>\S+)"
+)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 Pause = Callable[[float], bool]  # Waits for so many seconds; says whether somebody wants to stop.
 
@@ -44,12 +54,16 @@ class HealthCheck:
     gate: Gate
     kubectl: Kubectl
     target: Target
+    known: frozenset[str] = frozenset()  # Models that were not loaded before the rollout either.
+    blind: list[str] = field(default_factory=list)  # Why looks at the models failed.
 
     def lacking(self) -> list[str]:
         """Return what is still missing, of which cheap questions come first."""
         what = "the workloads cannot be looked at"
         try:
             if lines := health.lacking(self.kubectl, self.target):
+                return lines
+            if lines := self._models():
                 return lines
             what = "the probe request is not answered"
             if self.gate.probe is not None:
@@ -62,11 +76,26 @@ class HealthCheck:
             return [f"{what}: {shortened(' '.join(str(error).split()), _LONGEST)}"]
         return []
 
+    def _models(self) -> list[str]:
+        """Return which models are not loaded, and were before the rollout; after three failed looks it gives up."""
+        if len(self.blind) >= _MOST_LOOKS:
+            return []
+        try:
+            failed, unseen = not_loaded(self.kubectl, self.target)
+        except CommandError as error:
+            self.blind.append(shortened(" ".join(str(error).split()), _LONGEST))
+            return []
+        self.blind.clear()
+        if lines := [f"{model} cannot be loaded" for model in failed if model not in self.known]:
+            return lines
+        return [f"no proxy has seen the models of {replica} yet" for replica in unseen]
+
     def further(self) -> list[str]:
         """Return what else is known about why it is not well."""
-        with suppress(CommandError):
+        try:
             return health.warnings(self.kubectl, self.target)
-        return []
+        except CommandError as error:
+            return [f"its events cannot be read: {shortened(' '.join(str(error).split()), _LONGEST)}"]
 
 
 def await_health(look: HealthCheck, show: Show, pause: Pause, clock: Callable[[], float] = time.monotonic) -> None:
@@ -106,6 +135,49 @@ def why_not_well(look: HealthCheck, lines: list[str]) -> list[str]:
     return shown + [line for line in look.further()[:_MOST_LINES] if line not in shown]
 
 
+# ---- which models the replicas could not load ----
+
+
+def not_loaded(kubectl: Kubectl, target: Target) -> tuple[list[str], list[str]]:
+    """Return the models that replicas could not load, and the replicas whose models no proxy has seen yet.
+
+    A proxy knows the models of pools that load by themselves, an eviction policy those of a replica that loads on
+    demand. Raises CommandError if the metrics of a pod cannot be read.
+    """
+    failed, unseen = set(), set()
+    pods = kubectl.find(["pods"], "--namespace", target.namespace, "-l", "app.kubernetes.io/part-of=tidegate")
+    ready = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"] and health.is_ready(pod)]
+    labels = [pod["metadata"].get("labels", {}) for pod in ready]
+    proxies = [pod for pod, of in zip(ready, labels, strict=True) if of.get("app.kubernetes.io/name") == PROXY]
+    policies = [pod for pod, of in zip(ready, labels, strict=True) if of.get(LOADING) == "on-demand"]
+    looked = [(pod, proxy_process.ADMIN_PORT) for pod in proxies[:1]]  # each proxy sees every replica
+    for pod, port in (*looked, *((pod, eviction_process.ADMIN_PORT) for pod in policies)):
+        name = pod["metadata"]["name"]
+        for line in _metrics(kubectl, target.namespace, name, port).splitlines():
+            if (series := _SERIES.match(line)) is None:
+                continue
+            of = dict(_LABEL.findall(series["labels"]))
+            if series["name"] == "index_seen":
+                unseen |= set() if float(series["value"]) else {of.get("replica", name)}
+            elif float(series["value"]) > 0:
+                version = f" version {of['version']}" if "version" in of else ""
+                where = f"{of['server']}/{of['pool']}" if {"server", "pool"} <= of.keys() else name
+                failed.add(escaped(f"model {of.get('model', '')}{version} of {where}"))
+    return sorted(failed), sorted(map(escaped, unseen))
+
+
+def _metrics(kubectl: Kubectl, namespace: str, pod: str, port: int) -> str:
+    """Return a pod's metrics, through the API server or, if NetworkPolicies refuse that, through the kubelet."""
+    place = f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy{proxy_process.METRICS_PATH}"
+    try:
+        return kubectl.run("get", "--raw", place, seconds=_METRICS_SECONDS).stdout
+    except CommandError:
+        with _forwarded(kubectl, namespace, f"pod/{pod}", port, _METRICS_SECONDS) as here:
+            return _request(f"http://127.0.0.1:{here}{proxy_process.METRICS_PATH}", tunnel=True).decode(
+                errors="replace"
+            )
+
+
 # ---- what is asked over HTTP: the probe, answered when its status is 2xx, and which alerts fire ----
 
 
@@ -121,7 +193,7 @@ def send(probe: Probe, kubectl: Kubectl, target: Target) -> None:
     if isinstance(probe, ServiceProxyProbe):
         through_service(kubectl, target.namespace, PROXY, target.port, probe.path, https=target.https)
     elif isinstance(probe, PortForwardProbe):
-        with _forwarded(kubectl, target) as port:
+        with _forwarded(kubectl, target.namespace, f"service/{PROXY}", target.port) as port:
             address = f"{'https' if target.https else 'http'}://127.0.0.1:{port}{probe.path}"
             _request(address, probe.body, probe.token_variable, tunnel=True)
     else:
@@ -179,11 +251,11 @@ def _request(url: str, body: str | None = None, token_variable: str | None = Non
 
 
 @contextmanager
-def _forwarded(kubectl: Kubectl, target: Target) -> Iterator[int]:
-    where = ["--context", kubectl.context, "--namespace", target.namespace, "--address", "127.0.0.1"]
-    command = [str(tools.path("kubectl")), "port-forward", *where, f"service/{PROXY}", f":{target.port}"]
+def _forwarded(kubectl: Kubectl, namespace: str, to: str, port: int, seconds: float = 3 * _SECONDS) -> Iterator[int]:
+    where = ["--context", kubectl.context, "--namespace", namespace, "--address", "127.0.0.1"]
+    command = [str(tools.path("kubectl")), "port-forward", *where, to, f":{port}"]
     process = processes.started(command, start_new_session=True)
-    watchdog = threading.Timer(3 * _SECONDS, process.kill)
+    watchdog = threading.Timer(seconds, process.kill)
     watchdog.start()
     try:
         said = ""

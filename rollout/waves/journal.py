@@ -56,6 +56,7 @@ class PlaneStatus(_Record):
     changed_at: str = ""
     seconds: float | None = None  # How long the latest attempt has taken.
     message: str = ""  # What failed, and why.
+    not_loaded: list[str] | None = None  # Models that were not loaded before the first attempt; None if nobody looked.
 
 
 class RolloutRecord(_Record):
@@ -137,6 +138,12 @@ class Journal:
     def log(self, plane: str) -> Path:
         """Return the file that holds what the engine said about a plane."""
         return self.folder / "logs" / f"{plane}.log"
+
+    def note_not_loaded(self, plane: str, models: list[str]) -> None:
+        """Write down which models a plane had not loaded before it was begun."""
+        with self._lock:
+            self.record.planes[plane].not_loaded = models
+            _write(self.folder, self.record)
 
     def note_plane(self, plane: str, state: State, seconds: float | None = None, message: str = "") -> None:
         """Write down where a plane stands now."""

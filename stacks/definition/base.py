@@ -187,7 +187,11 @@ _VALUE = "a Kubernetes label value: at most 63 letters, digits, dashes, dots and
 LabelValue = Annotated[str, form(f"^({LABEL_TEXT})?$", _VALUE)]
 Labels = dict[LabelKey, LabelValue]
 Annotations = dict[LabelKey, str]
-ForeignAnnotations = Annotated[Annotations, Without(r"^tidegate\.dev/", "is an annotation that Tidegate sets itself")]
+_OUR_ANNOTATIONS = (
+    r"^(tidegate\.dev/|helm\.sh/resource-policy$|argocd\.argoproj\.io/sync-options$"
+    r"|kustomize\.toolkit\.fluxcd\.io/prune$)"
+)
+ForeignAnnotations = Annotated[Annotations, Without(_OUR_ANNOTATIONS, "is an annotation that Tidegate sets itself")]
 EnvironmentName = Annotated[
     str, form(r"^[A-Za-z_][A-Za-z0-9_]*$", "a name of an environment variable: letters, digits and underscores")
 ]

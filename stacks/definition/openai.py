@@ -247,6 +247,7 @@ AnyEngine = Annotated[
 class OpenaiServer(Server):
     """One logical server of OpenAI's API: pools of which each serves one model."""
 
+    bound_to_image: ClassVar[str] = "engines of TensorRT-LLM and compiled caches"
     loads_whole_repository: ClassVar[bool] = False
 
     kind: Literal["openai"]

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from .base import LABEL_TEXT, ByteQuantity, Condition, Conditional, ObjectName, Section, Without, form
+from .base import LABEL_TEXT, ByteQuantity, Condition, Conditional, CpuQuantity, ObjectName, Section, Without, form
 from .gpu_products import gpu_product
 from .mig_cuts import most_on_one_gpu, stand_on, words
 from .prices import Price
@@ -137,6 +137,9 @@ class GpuNodes(Conditional):
     memory: ByteQuantity | None = None
     """Memory that pods can have in each node, as `kubectl describe node` has it under Allocatable; pools that ask for
     more are refused. Not looked at without."""
+    cpu: CpuQuantity | None = None
+    """CPU cores that pods can have in each node, as `kubectl describe node` has them under Allocatable; pools that ask
+    for more are refused. Not looked at without."""
     price: Price | None = None
     """What one of these GPUs costs; without it previews count device hours, and no money."""
     mig: Layouts | None = None

@@ -90,6 +90,8 @@ class Server(Renamable):
     Each kind adds its settings, below a key of the kind's name.
     """
 
+    bound_to_image: ClassVar[str] = ""
+    """Files of models that load only with the release of the image that they were built for."""
     loads_whole_repository: ClassVar[bool] = True  # In preload pools; what lies in a bucket is copied to /tmp first.
 
     name: ServiceLabel

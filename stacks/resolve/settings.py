@@ -33,7 +33,9 @@ def annotation(stack: Stack) -> str:
         "datasets": _named(platform.datasets, {"writers", "domino"}),
         "servers": {
             server.name: {
-                **server.model_dump(mode="json", by_alias=True, include={"repository"}),
+                **server.model_dump(
+                    mode="json", by_alias=True, include={"repository": True, "openai": {"context_length"}}
+                ),
                 # Objects have a start-up's bound in steps of the probe's ten seconds.
                 "pools": _named((pool for pool in server.pools if pool.startup_seconds % 10), {"startup_seconds"}),
             }

@@ -10,6 +10,7 @@ from .. import devices, mig_layouts
 from ..definition import DataPlane
 from ..definition.base import PolicyResources, byte_count
 from ..definition.gpu_products import gpu_bytes, gpu_product, slice_bytes
+from ..definition.openai import OpenaiServer
 from ..definition.placement import (
     CpuPlacement,
     GpuNodes,
@@ -18,6 +19,7 @@ from ..definition.placement import (
     WholeGpuPlacement,
 )
 from ..definition.pools import OnDemand, Pool, QueueScaling
+from ..definition.servers import Server
 from ..devices import gb
 from ..load import Document, PathInTree
 from ..problems import Position, Problem
@@ -80,8 +82,26 @@ def preloaded_models_fit_a_replica(stack: Stack) -> Iterator[Problem]:
         total = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
         if total > memory:
             what = f"the declared footprints on {server.name}/{pool.name} sum to {gb(total)}"
-            do = "Give replicas more memory, or move models to an on-demand pool."
-            yield stack.source.problem((*path, "placement"), f"{what}, and a replica has {gb(memory)}", do=do)
+            what = f"{what}, and a replica has {gb(memory)}"
+            yield stack.source.problem((*path, "placement"), what, do=_larger(server, pool, total))
+
+
+def _larger(server: Server, pool: Pool, needed: int) -> str:
+    """Return how a replica of a pool gets so much memory for its models."""
+    is_engine = isinstance(server, OpenaiServer)
+    elsewhere = "" if is_engine else ", or move models to another pool"
+    memory = devices.memory_bytes(pool)
+    if isinstance(pool.placement, CpuPlacement):
+        return f"Raise resources.memory of {pool.resources.memory}{elsewhere}."
+    if isinstance(pool.placement, WholeGpuPlacement) and memory:
+        count = -(-needed * pool.placement.count // memory)
+        if not is_engine:
+            return f"Set placement.count to {count}, name a product with more memory{elsewhere}."
+        count = 1 << (count - 1).bit_length()  # Attention heads are shared out among a power of two.
+        return f"Set placement.count and openai.tensorParallelSize to {count}, or name a product with more memory."
+    if is_engine:
+        return "Place it on a larger slice, or on whole GPUs with openai.tensorParallelSize."
+    return f"Name a larger profile, or whole GPUs{elsewhere}."
 
 
 @stack_rule("Each on-demand model fits into the capacity of its pool")
@@ -107,7 +127,8 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
                 room = f"{server.name}/{pool.name} has {gb(capacity)}: it could never be loaded"
                 what = f'model "{model.name}" takes {model.footprint}, and {room}'
                 place = (*stack.path_of(model), "footprint")
-                yield stack.source.problem(place, what, do="Put it on a pool whose replicas have more memory.")
+                do = _larger(server, pool, byte_count(model.footprint)).replace("move models", "move it")
+                yield stack.source.problem(place, what, do=do)
         pinned = {model.name for model in models if model.pinned}
         kept = {"the pinned models": pinned} | {
             f'the pinned models and those of warm window "{window.name}"': pinned | set(window.models)
@@ -117,12 +138,12 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
             total = sum(byte_count(model.footprint) for model in models if model.name in together and model.footprint)
             if total > capacity:
                 what = f"{what} of {server.name}/{pool.name} sum to {gb(total)}, and its capacity is {gb(capacity)}"
-                do = "Keep fewer models resident, or give replicas more memory."
+                do = f"Pin fewer models, or name fewer in the window. Otherwise: {_larger(server, pool, total)}"
                 yield stack.source.problem((*path, "loading"), what, do=do)
                 break
 
 
-@stack_rule("A pool's nodeSelector does not repeat or contradict its placement")
+@stack_rule("A pool's nodeSelector sets no label that follows from its placement")
 def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
     """The labels of NVIDIA's device plugin follow from the placement."""
     for path, server, pool in stack.pools():
@@ -220,10 +241,27 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
                 why += [f"Asked for by {'; '.join(askers[device, product])}."]
         if short:
             what = f'data plane "{plane.name}" has {next(iter(short.values()))}'
-            do = "Ask for fewer (an autoscaler's max counts), or tell of more GPUs under gpus."
+            do = "Set fewer replicas (an autoscaler's max counts), or add the GPUs that you have under gpus."
             together = max(devices.devices_per_replica(pool.placement) for *_, pool in pools)
-            do = "\n".join([do, *mig_layouts.advice(plane.gpus, each, max(1, together))])
+            if other := _handed_out_otherwise(there, next(iter(short))):
+                do = other
+            else:
+                do = "\n".join([do, *mig_layouts.advice(plane.gpus, each, max(1, together))])
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
+
+
+def _handed_out_otherwise(there: Counter[tuple[devices.Device, str]], short: devices.Device) -> str:
+    """Return what to do if the slices that are short are there, but by another way than the pools ask for."""
+    ways = {kind for kind, _ in there if short.profile and kind.profile == short.profile and kind != short}
+    if not ways or any(kind == short for kind, _ in there):
+        return ""
+    way = min(ways, key=str)
+    placement = "kind: dra" if way.kind == "dra" else f"kind: mig, strategy: {way.strategy}"
+    strategy = "dra" if short.kind == "dra" else short.strategy
+    return (
+        f"Its nodes have slices {short.profile} as {way}. Set placement to {{{placement}, …}}, "
+        f"or mig.strategy to {strategy} under gpus if that is how the nodes hand them out."
+    )
 
 
 @definition_rule("All prices are in one currency")
@@ -320,7 +358,7 @@ def models_have_a_replica_in_production(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "replicas"), what, do=do)
 
 
-@stack_rule("`loading.resources` is enough for an eviction policy")
+@stack_rule("`policyResources` is set only for on-demand pools")
 def policy_resources_are_those_of_a_policy(stack: Stack) -> Iterator[Problem]:
     """The eviction policy runs beside on-demand Tritons only."""
     for path, server, pool in stack.pools():

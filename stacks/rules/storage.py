@@ -24,7 +24,7 @@ _NEW_BUCKET = re.compile(r"(?!.*\.\.)(?!([0-9]+\.){3}[0-9]+$)[a-z0-9][a-z0-9.-]{
 """What Amazon lets a new bucket be called: its user guide, "General purpose bucket naming rules"."""
 
 
-@stack_rule("A preloaded repository holds only models of its pool", "advisory")
+@stack_rule("A preload pool does not load another server's models", "advisory")
 def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
     """A preload pool loads every model that lies in its repository, those for another server's pools too."""
     servers = stack.platform.servers

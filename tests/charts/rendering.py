@@ -50,11 +50,6 @@ def kept(objects: Objects) -> set[tuple[str, str]]:
     }
 
 
-def without_policy(objects: Objects) -> Objects:
-    """The objects without the one thing that the chart adds to them."""
-    return [_without_policy(item) for item in objects]
-
-
 def differences(one: Any, other: Any, place: str = "") -> list[str]:
     """What differs, for people; empty when nothing does."""
     if isinstance(one, dict) and isinstance(other, dict):
@@ -79,9 +74,3 @@ def _by_identity(objects: Objects) -> dict[str, KubernetesObject]:
     found = {f"{item['apiVersion']} {item['kind']} {item['metadata']['name']}": item for item in objects}
     assert len(found) == len(objects)
     return found
-
-
-def _without_policy(item: KubernetesObject) -> KubernetesObject:
-    metadata = dict(item["metadata"])
-    annotations = {key: value for key, value in metadata.pop("annotations", {}).items() if key != KEEP}
-    return {**item, "metadata": metadata | ({"annotations": annotations} if annotations else {})}

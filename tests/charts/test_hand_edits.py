@@ -20,7 +20,7 @@ from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 
 from .broken_values import edited
-from .rendering import ROOT, declared, object_differences, rendered, without_policy
+from .rendering import ROOT, declared, object_differences, rendered
 
 Values = dict[str, Any]
 
@@ -137,7 +137,7 @@ def test_an_edit_of_the_values_gives_what_the_same_edit_of_the_definition_gives(
     wanted = declared(resolved(edited(edit.definition, reference()), edit.stack))
     assert object_differences(declared(before), wanted), "the edit changes nothing"
     values = edited(edit.values or edit.definition, values_of(before))
-    differing = object_differences(wanted, without_policy(rendered(values)))
+    differing = object_differences(wanted, rendered(values))
     assert [each for each in differing if ANNOTATION not in each] == []  # which tells what the definition was
 
 
@@ -163,4 +163,4 @@ def test_items_need_not_say_what_holds_anyway(tree: Tree) -> None:
     definition = read_tree(tree)
     args = resolve(definition.stacks[0], definition.lock)
     short = brief(values_of(args), (EnvironmentArgs,))
-    assert object_differences(declared(args), without_policy(rendered(short))) == []
+    assert object_differences(declared(args), rendered(short)) == []

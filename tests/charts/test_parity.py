@@ -24,7 +24,7 @@ from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 from tests.strategies.renaming import renamed
 
-from .rendering import DEFINITIONS, ROOT, declared, kept, object_differences, rendered_args, without_policy
+from .rendering import DEFINITIONS, ROOT, declared, kept, object_differences, rendered_args
 
 # Nothing that a person may type is to be read as anything but that text.
 NASTY = [
@@ -46,7 +46,7 @@ def changed(part: Part, **changes: Any) -> Part:
 
 
 def assert_alike(args: EnvironmentArgs, *arguments: str) -> None:
-    assert object_differences(declared(args), without_policy(rendered_args(args, *arguments))) == []
+    assert object_differences(declared(args), rendered_args(args, *arguments)) == []
 
 
 @pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.stem)
@@ -183,4 +183,3 @@ def test_helm_keeps_what_the_components_retain_and_nothing_else(everything: Envi
     objects = rendered_args(everything)
     wanted = {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}
     assert kept(objects) == {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in wanted}
-    assert kept(without_policy(objects)) == set()

@@ -353,15 +353,17 @@ CASES = [
             for pod in PODS
         },
         {
-            10: [
+            minute: [
                 (
-                    "warning",
+                    "critical",
                     POOL | {"model": "resnet", "version": "3"},
-                    "Version 3 of resnet has not been loaded in main/small for 10m 0s: the proxy's log says why.",
+                    "Version 3 of resnet has not been loaded in main/small "
+                    f"for {minute}m 0s: the proxy's log says why.",
                 )
             ]
+            for minute in (1, 10)
         },
-        quiet=(3, 22),
+        quiet=(0, 22),
     ),
     Case(
         "TidegateOnDemandLoadFailed",

@@ -65,7 +65,7 @@ def test_a_local_environment_needs_no_digests_but_a_cluster_that_can_be_reached(
     checkout: Project, definition: Path
 ) -> None:
     checkout.edit("  - name: dev\n", "  - name: dev\n    local: true\n")
-    with pytest.raises(CommandError, match="kubectl --context eks-lab get namespaces"):
+    with pytest.raises(CommandError, match="there is no context eks-lab in the kubeconfig"):
         operate(pulumi_cli.UP, definition)
 
 

@@ -19,7 +19,7 @@ from stacks.load import parse
 from stacks.problems import DefinitionError
 from stacks.resolve import resolve
 from stacks.resolve.servers import READY_MARGIN_SECONDS
-from tests.charts.rendering import declared, object_differences, rendered, without_policy
+from tests.charts.rendering import declared, object_differences, rendered
 
 from .stack import toys_are_known, with_toys
 from .toy.components import GRPC_PORT, HTTP_PORT, METRICS_PORT
@@ -99,7 +99,7 @@ def test_helm_renders_servers_of_both_kinds_as_the_components_declare_them(tmp_p
     write(contents(), tmp_path)
     definition = with_toys(toy={"greeting": 'say "hello"'})
     args = resolve(definition.stacks[0], definition.lock)
-    assert object_differences(declared(args), without_policy(rendered(values_of(args), chart=tmp_path))) == []
+    assert object_differences(declared(args), rendered(values_of(args), chart=tmp_path)) == []
 
 
 def test_values_with_both_kinds_are_held_to_the_rules_of_the_definition() -> None:

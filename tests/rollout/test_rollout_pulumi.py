@@ -215,6 +215,39 @@ def test_a_refusal_is_shown_without_the_traceback_that_it_ends_the_program_with(
     assert shown.splitlines() == [*lines[:3], *lines[4:9], *lines[25:]]
 
 
+STACK = " +  pulumi:pulumi:Stack tidegate-dev-lab creating (0s) "
+BEHIND_PROGRESS = [
+    f"{STACK}Traceback (most recent call last):",
+    f'{STACK}  File "/opt/bin/pulumi-language-python-exec", line 232, in <module>',
+    " +  kubernetes:core/v1:ConfigMap a creating (0s) ",
+    f"{STACK}    loop.run_until_complete(coro)",
+    "@ updating....",
+    f"{STACK}           ^^^^^^^^^^^^^^^^^^",
+    f"{STACK}KeyboardInterrupt",
+    f"{STACK}During handling of the above exception, another exception occurred:",
+    f"{STACK}Traceback (most recent call last):",
+    f'{STACK}  File "/opt/lib/python3.11/threading.py", line 1139, in _wait_for_tstate_lock',
+    " +  kubernetes:core/v1:ConfigMap a created (0.1s) ",
+    f"{STACK}KeyboardInterrupt",
+    f"{STACK}error: update failed",
+]
+"""Lines of a traceback, between lines about other resources, as Pulumi 3.260 prints them while it works."""
+
+
+@pytest.mark.parametrize("does", [" +  {}creating (0s) ", " ~  {}updating (12s) ", "    {}running "])
+def test_a_traceback_behind_the_progress_of_the_program_is_not_shown_and_all_else_is(
+    up: Up, tmp_path: Path, capsys: Capsys, does: str
+) -> None:
+    (one,) = [line for line in REFUSED.splitlines() if line.startswith(" + ") and "Traceback" in line]
+    lines = [line.replace(STACK, does.format("pulumi:pulumi:Stack tidegate-dev-lab ")) for line in BEHIND_PROGRESS]
+    said = REFUSED.replace(one, "\n".join(lines))
+    with pytest.raises(CommandError, match="refused by the quota"):
+        up(says(said, tmp_path))
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line in shown] == [lines[at] for at in (2, 4, 10, 12)]
+    assert not [line for line in shown if "File" in line or "Interrupt" in line or "^^" in line]
+
+
 def test_a_traceback_that_nothing_explains_is_shown_whole(up: Up, tmp_path: Path, capsys: Capsys) -> None:
     said = REFUSED.replace("is forbidden: exceeded quota", "is not to anybody's liking").replace("\n\n", "\n")
     assert up(says(said, tmp_path)) == 255

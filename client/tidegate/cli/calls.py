@@ -205,11 +205,6 @@ def _show(plane: "PlaneStatus", *, watched: bool) -> None:
             said.setdefault(model.why, []).append(model.model)
     for why, models in said.items():
         note(f"{', '.join(models)}: {why}")
-    for model in plane.models:
-        if model.state == "absent":
-            why = "no version of it is in memory: nobody has deployed it here, or Triton cannot load it"
-            do = f"tidegate history {model.model} tells who brought what; `tidegate deploy` or `promote` brings it"
-            note(f"{model.model}: {why}\n  do: {do}")
 
 
 def _model_row(model: "FoundModel") -> tuple[object, ...]:
@@ -226,7 +221,7 @@ def _place(model: "FoundModel") -> str:
 
 def _rows(model: "ModelStatus", watched: bool) -> list[tuple[object, ...]]:
     server = model.server if model.pool is None else f"{model.server}/{model.pool}"
-    head = model.model, server, _state(model), model.traffic
+    head = model.model, server, model.state, model.traffic
     if not model.versions:
         return [(*head, *[""] * (8 if watched else 6))]
     first, *others = (_cells(each, watched) for each in model.versions)
@@ -238,7 +233,7 @@ def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:
     if watched and version.per_second is not None and version.busy is not None:
         rate = (f"{version.per_second:.1f}", f"{100 * version.busy:.0f} %")
     return (
-        version.version if version.ready else f"{version.version} (not ready)",
+        f"{version.version} (not ready)" if version.ready is False else version.version,
         "" if version.requests is None else version.requests,
         "" if version.failures is None else version.failures,
         *rate,
@@ -246,14 +241,6 @@ def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:
         _time(version.queue_seconds),
         moment(version.last_used) or ("" if version.requests is None else "never"),
     )
-
-
-def _state(model: "ModelStatus") -> str:
-    if model.state != "ready":
-        return {"not-ready": "not ready", "absent": "not deployed"}.get(model.state, model.state)
-    if model.loading != "on-demand":
-        return "ready"
-    return {True: "in memory", False: "on demand", None: "on demand?"}[model.resident]
 
 
 def _time(seconds: float | None) -> str:

@@ -136,11 +136,9 @@ def _shown(
 
     for each in sorted(planes, key=lambda each: not each.error):
         yield from _above(each, width, live=live)
-        # Of models of which nothing is known, it is said once why.
-        models = [model for model in each.models if model.loading != "on-demand" or model.state not in _UNTOLD]
-        if models:
-            yield _table(models, rows, width, wraps=not live)
-        if (more := len(models) - rows) > 0:
+        if each.models:
+            yield _table(each.models, rows, width, wraps=not live)
+        if (more := len(each.models) - rows) > 0:
             yield Text(f"and {more} more: `tidegate models`, or --rows", style="dim")
         yield Text("")
     if any(each.slices for each in planes):
@@ -174,24 +172,33 @@ def _sums(plane: "PlaneOverview") -> str:
         return "no models that you may inspect"
     failed, told = sum(map(_has_failed, plane.models)), sum(_busy(each) > 0 for each in plane.models)
     of_these = [f"{failed} failed to load"] * (failed > 0) + [f"{told} told busy"] * (told > 0)
-    return "; of these ".join(filter(None, (_counted(plane.models), ", ".join(of_these))))
+    states = [model.state for model in plane.models]
+    return "; of these ".join(filter(None, (_counted(states), ", ".join(of_these))))
 
 
-def _counted(models: "Iterable[VisibleModel]") -> str:
+def _counted(states: list[str]) -> str:
     """Return how many models are in each state."""
-    states = [model.state for model in models]
     return ", ".join(
         f"{states.count(state)} {state}" for state in (*_ORDER, *sorted({*states} - {*_ORDER})) if state in states
     )
 
 
 def _preloaded(plane: "PlaneOverview") -> dict[str, str]:
-    """Return pools that have all of their models in memory, with how many are in each state: they have no slices."""
-    pools: dict[str, list[VisibleModel]] = {}
+    """Return pools that have all of their models in memory, with how many are in each state: they have no slices.
+
+    The versions of a model may be in several pools.
+    """
+    pools: dict[str, list[str]] = {}
     for model in plane.models:
-        if model.loading == "preload":
-            pools.setdefault(f"{model.server}/{model.pool}", []).append(model)
-    return {where: f"preload  {_counted(models)}" for where, models in pools.items()}
+        if model.loading != "preload":
+            continue
+        at: dict[str, list[str]] = {} if model.places else {model.pool: [model.state]}
+        for place in model.places:
+            at.setdefault(place.pool or model.pool, []).append(place.state)
+        for pool, states in at.items():
+            nearest = "resident" if "resident" in states else states[0]
+            pools.setdefault(f"{model.server}/{pool}", []).append(nearest)
+    return {where: f"preload  {_counted(states)}" for where, states in pools.items()}
 
 
 def _untold(plane: "PlaneOverview") -> dict[str, str]:
@@ -227,8 +234,9 @@ def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "Re
 
     parts = []
     for model in models:
-        for place in model.places if (model.server, model.pool) == (room.server, room.pool) else ():
-            if place.replica == room.replica and place.state in _IN_MEMORY and place.footprint_bytes:
+        for place in model.places if model.server == room.server else ():
+            at = place.pool or model.pool, place.replica
+            if at == (room.pool, room.replica) and place.state in _IN_MEMORY and place.footprint_bytes:
                 parts.append((place.footprint_bytes, model.model, _COLOURS.get(place.state, "yellow")))
     parts.sort(reverse=True)
     used = room.resident_bytes + room.loading_bytes + room.freeing_bytes

@@ -88,7 +88,7 @@ def test_status_says_which_versions_are_ready_and_hides_what_is_not_for_the_call
     [plane] = json.loads(run(seen, "status", "--watch", "0", "--json"))
     found = by_name(plane["models"])
     assert {name: each["state"] for name, each in found.items()} == {
-        "chat": "not-ready", "plain": "ready", "secret": "hidden"
+        "chat": "resident", "plain": "resident", "secret": "hidden"
     }  # fmt: skip
     assert {each["version"]: each["ready"] for each in found["chat"]["versions"]} == {"3": True, "4": False}
     assert {each["requests"] for each in found["chat"]["versions"]} == {None}, "which nobody has counted"
@@ -102,7 +102,7 @@ def test_status_of_a_proxy_alone_tells_what_the_proxy_tells(seen: dict[str, str]
     alone = {name: value for name, value in seen.items() if name != "TIDEGATE_ENVIRONMENTS"}
     [plane] = json.loads(run(alone, "status", "--watch", "0", "--json", "--proxy", plane["proxy"]))
     assert {name: each["state"] for name, each in by_name(plane["models"]).items()} == {
-        "chat": "ready", "plain": "ready"
+        "chat": "resident", "plain": "resident"
     }  # fmt: skip
 
 

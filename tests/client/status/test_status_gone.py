@@ -103,7 +103,7 @@ def test_one_that_hangs_is_told_and_refused_within_three_seconds_and_used_again(
     os.killpg(triton.pid, signal.SIGSTOP)
     try:
         began = time.monotonic()
-        assert status(here)[other] == "ready", "asked before anybody can know"
+        assert status(here)[other] == "resident", "asked before anybody can know"
         assert time.monotonic() - began < TO_AGREE_SECONDS + 1
         seconds_until(lambda: probe(here, server)[0] == 503, TO_AGREE_SECONDS - (time.monotonic() - began))
         print(f"{server} hangs: {time.monotonic() - began:.2f} s to know, status included")
@@ -136,5 +136,5 @@ def check_gone(here: LocalEnvironment, server: str, model: str, other: str, why:
     assert ask(here, "/v2/health/ready")[0] == 400
     assert why in probe(here, server)[1]
     assert why in (here.proxies[0].process.log).read_text()
-    assert status(here) == {model: "failing", other: "ready"}
+    assert status(here) == {model: "unreachable", other: "resident"}
     assert ask(here, f"/v2/models/{other}/infer", BODIES[other])[0] == 200

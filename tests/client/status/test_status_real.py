@@ -28,15 +28,14 @@ def test_looking_tells_what_is_there_and_loads_nothing(cli: Cli) -> None:
     assert (plane["environment"], plane["plane"], plane["caller"]) == ("dev", "here", "visitor")
     found = by_name(plane["models"])
     assert set(found) == {"batched", "versions", "add_sub", "repeat", "words", "late", "huge"}
-    assert {name: each["state"] for name, each in found.items()} == dict.fromkeys(found, "ready")
-    assert {name for name, each in found.items() if each["resident"]} == set(found) - {"late", "huge"}
+    assert {name for name, each in found.items() if each["state"] == "resident"} == set(found) - {"late", "huge"}
     late = found["late"]
-    assert (late["server"], late["loading"], late["resident"], late["versions"]) == (ON_DEMAND, "on-demand", False, [])
+    assert (late["server"], late["loading"], late["state"], late["versions"]) == (ON_DEMAND, "on-demand", "cold", [])
     assert found["versions"]["server"] == PRELOAD
     said = by_name(cli.json("models"))
     assert (said["late"]["state"], said["late"]["inputs"]) == ("cold", [])
     assert {name for name, each in said.items() if each["state"] == "resident"} == set(found) - {"late", "huge"}
-    assert not by_name(cli.json("status", "--watch", "0")[0]["models"])["late"]["resident"]
+    assert by_name(cli.json("status", "--watch", "0")[0]["models"])["late"]["state"] == "cold"
 
 
 def test_where_only_the_proxy_s_address_is_known_models_that_are_not_in_memory_are_told_too(cli: Cli) -> None:
@@ -44,7 +43,7 @@ def test_where_only_the_proxy_s_address_is_known_models_that_are_not_in_memory_a
     for words in (("huge",), ()):
         [plane] = cli.json("status", *words, "--proxy", address, "--watch", "0")
         huge = by_name(plane["models"])["huge"]
-        assert (huge["state"], huge["resident"]) == ("ready", False)
+        assert huge["state"] == "cold"
         assert (huge["server"], huge["loading"]) == (ON_DEMAND, "on-demand")
 
 
@@ -104,11 +103,11 @@ def test_who_is_called_is_counted_and_the_hottest_stands_first(cli: Cli) -> None
 def test_what_is_loaded_by_a_call_is_in_memory(cli: Cli) -> None:
     cli.run("predict", "late", "--environment", "dev", "--input", "INPUT=[1, 2, 3]")
     [late] = cli.json("status", "late", "--watch", "0")[0]["models"]
-    assert late["resident"] is True
+    assert late["state"] == "resident"
     assert late["versions"][0]["version"] == "1"
     assert late["versions"][0]["requests"] >= 1
     table = cli.run("status", "late")
-    assert "in memory" in table
+    assert "resident" in table
     assert "COMPUTING" in table
 
 

@@ -94,11 +94,30 @@ def test_what_there_is_not_is_told_with_the_nearest_and_no_credential_is_shown()
 WHO = {"environment": "dev", "principal": "me", "source": "api-keys"}
 
 
+MISSING = "no version of it is in memory"
+
+
+def found_at(model: str, state: str, **more: object) -> dict[str, object]:
+    """A model at the only replica of its pool, as a proxy tells it."""
+    place = {"replica": "10.0.0.1:8000", "state": state} | more
+    about = {"server": "gpu", "pool": "main", "loading": "preload", "model": model}
+    return about | {"state": state, "places": [place]} | more
+
+
+def listed(caller: Caller, *models: dict[str, object]) -> None:
+    name = caller.request.path.removeprefix("/models").strip("/")
+    some = [each for each in models if name in ("", each["model"])]
+    caller.answer(json.dumps({"environment": "dev", "models": some}).encode())
+
+
 def proxy(caller: Caller) -> None:
-    """Answer as a proxy whose Triton has one of three models; one of the others has an alias that nobody set."""
+    """Answer as a proxy whose Triton has one of three models; an alias of one of the others is not set."""
     path = caller.request.path
     if path == "/whoami":
         caller.answer(json.dumps(WHO).encode())
+    elif path.startswith("/models"):
+        there = found_at("there", "resident", versions=[1])
+        listed(caller, there, found_at("plain", "unknown", why=MISSING), found_at("aliased", "unknown", why=MISSING))
     elif path.endswith("/models/stats"):
         caller.answer(b'{"model_stats": [{"name": "there", "version": "1", "inference_stats": {}}]}')
     elif "/there" in path:
@@ -119,17 +138,16 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path, monkey
         known = facts.Environments(environments=(dev,))
         (tmp_path / "environments.json").write_text(known.model_dump_json(by_alias=True))
         said = CliRunner().invoke(app, ["status", "--watch", "0"])
-        assert (said.exit_code, said.stdout.count("not deployed")) == (0, 2), said.output
-        assert "busy" not in said.output
-        assert said.stderr.count("nobody has deployed it here") == 2
+        assert (said.exit_code, said.stdout.count("unknown")) == (0, 2), said.output
+        assert said.stderr.count(f"aliased, plain: {MISSING}") == 1
         [found] = json.loads(CliRunner().invoke(app, ["status", "--watch", "0", "--json"]).stdout)
         assert {each["model"]: each["state"] for each in found["models"]} == {
-            "there": "ready", "plain": "absent", "aliased": "absent",
+            "there": "resident", "plain": "unknown", "aliased": "unknown",
         }  # fmt: skip
         monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
         with Tidegate(environments=tmp_path / "environments.json") as tidegate:
             [found] = tidegate.status("plain", environment="dev")
-        assert [each.state for each in found.models] == ["absent"]
+        assert [each.state for each in found.models] == ["unknown"]
 
 
 def without_gpu(caller: Caller) -> None:
@@ -140,10 +158,8 @@ def without_gpu(caller: Caller) -> None:
         caller.answer(problem.body("r"), problem.type.status, CONTENT_TYPE, Retry_After="30")
     elif path == "/models":
         why = "10.0.0.1:8000 gets no calls: there is no answer"
-        place = {"replica": "10.0.0.1:8000", "state": "unreachable", "why": why}
-        about = {"server": "gpu", "pool": "main", "loading": "preload", "state": "unreachable", "places": [place]}
-        models = [about | {"model": name} for name in ("lost", "lost-too")]
-        caller.answer(json.dumps({"environment": "dev", "models": models}).encode())
+        lost = [found_at(name, "unreachable", why=why) for name in ("lost", "lost-too")]
+        listed(caller, *lost, found_at("there", "resident", versions=[1]) | {"server": "cpu"})
     else:
         proxy(caller)
 
@@ -165,10 +181,9 @@ def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(
         assert said.exit_code == 0, said.output
         [found] = json.loads(said.stdout)
         assert (found["error"], found["unavailable"]) == ("", ["gpu/main"])
-        told = {each["model"]: (each["state"], each["resident"], each["why"]) for each in found["models"]}
-        assert told["there"] == ("ready", True, "")
-        assert told["lost"][:2] == ("failing", None)
-        assert "No replica of gpu/main can be used: there is no answer." in told["lost"][2]
+        told = {each["model"]: (each["state"], each["why"]) for each in found["models"]}
+        assert told["there"] == ("resident", "")
+        assert told["lost"] == ("unreachable", "10.0.0.1:8000 gets no calls: there is no answer")
         said = CliRunner().invoke(app, ["status", "--watch", "0"])
         why = "10.0.0.1:8000 gets no calls: there is no answer"
         assert [line for line in said.stderr.splitlines() if "there is no answer" in line] == [

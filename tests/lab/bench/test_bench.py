@@ -53,7 +53,8 @@ KEYS = {
         near_first_100 near_second_100
     """,
     "iac": """
-        helm_up_vs_kubectl pulumi_up_vs_kubectl noop_vs_up parallel_rollout_speedup render_vs_helm_template
+        helm_up_vs_kubectl pulumi_up_vs_kubectl noop_vs_up pulumi_noop_vs_up parallel_rollout_speedup
+        render_vs_helm_template
     """,
     "lifecycle": """
         publish_small_vs_cp publish_large_vs_cp publish_small_vs_rsync publish_large_vs_rsync publish_mb_per_s

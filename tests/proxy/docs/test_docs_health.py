@@ -16,8 +16,10 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from tidegate import whereabouts
 from tidegate.calling.credentials import Credential
 from tidegate.status import KnownProxy, collect
+from tidegate.whereabouts import overview
 from tidegate_contracts import environments as facts
 from tidegate_contracts import lease, routing
 
@@ -83,11 +85,14 @@ class Plane(RunningProxy):
         models = (facts.ModelFacts(name=self.model, server=SERVER, pool=POOL),)
         plane = facts.Plane(name="here", proxy_url=url, servers=(server,), models=models)
         known = KnownProxy("test", "here", url, Credential("a test", ("X-API-Key", KEY)), plane)
-        [found] = await asyncio.to_thread(collect, [known])
-        assert not found.error, "it never fails whole"
-        [model] = found.models
-        assert bool(model.why) == (model.state == "failing")
-        return model.state
+        of_status, of_models, of_top = await asyncio.to_thread(
+            lambda: (collect([known]), whereabouts.ask([known]), overview([known], 3.0))
+        )
+        assert not any(each.error for each in (*of_status, *of_models, *of_top)), "it never fails whole"
+        [status] = of_status[0].models
+        others = [each for each in (*of_models[0].models, *of_top[0].models) if each.model == self.model]
+        assert [each.state for each in others] == [status.state] * 2
+        return status.state
 
     async def ready_metric(self) -> str:
         return f"{value(await scrape(self), 'pool_ready', server=SERVER, pool=POOL):g}"
@@ -116,13 +121,13 @@ ASKED: dict[str, Callable[[Plane], Awaitable[str]]] = {
     "`GET /v2/health/live`": lambda here: here.get("/v2/health/live", key=None),
     "`GET /v2/health/ready`": lambda here: here.get("/v2/health/ready", key=None),
     "`GET /servers/{server}/v2/health/ready`": lambda here: here.get(f"/servers/{SERVER}/v2/health/ready"),
+    "`tidegate status`, `models`, `why`, `top`": lambda here: here.status(),
     "`GET /v2/models/{model}/ready`": lambda here: here.get(f"/v2/models/{here.model}/ready"),
     "`GET /v2/models/{model}/stats`": lambda here: here.get(f"/v2/models/{here.model}/stats"),
     "`POST /v2/models/{model}/infer`": call,
     "`ServerReady` over gRPC": lambda here: here.is_true("ServerReady"),
     "`ModelReady` over gRPC": lambda here: here.is_true("ModelReady", of_model(here)),
     "`grpc.health.v1.Health/Check`": check,
-    "`tidegate status --json`": lambda here: here.status(),
     "port 8082: `GET /readyz/servers/{server}`": lambda here: here.get(f"/readyz/servers/{SERVER}", "admin"),
     "port 8082: `tidegate_proxy_pool_ready`": lambda here: here.ready_metric(),
 }
@@ -208,6 +213,7 @@ async def staged(folder: Path, loading: str, how: signal.Signals) -> AsyncIterat
             for triton in tritons:
                 triton.announced_ports()  # it listens
             policies = [Site(host, lease_seconds=30.0) for host in HOSTS]
+            policies[1].resident.add("a")
             for site in policies:
                 port = policies[0].policy.port
                 site.policy = await stack.enter_async_context(upstream(site.decide, site.host, port))

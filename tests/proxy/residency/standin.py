@@ -166,7 +166,8 @@ class Site:
 
     def _listing(self) -> lease.Listing:
         states: dict[str, Any] = dict.fromkeys(("cold", "a", "b"), "cold")
-        states |= dict.fromkeys(self.resident, "resident") | dict.fromkeys(self.refuses, "quarantined")
+        states |= dict.fromkeys(self.loading, "loading") | dict.fromkeys(self.resident, "resident")
+        states |= dict.fromkeys(self.refuses, "quarantined")
         models = [
             lease.Listed(
                 model=name, state=state, state_seconds=3.0, why=self.said.get(name, ""),

@@ -50,6 +50,7 @@ async def serve(host: str, http_port: int, grpc_port: int) -> None:
     act = only(f"/{BROKEN}/", refused, act)
     async with upstream(only(f"/{BROKEN}/infer", unknown, act), host, http_port) as made:
         made.index = [{"name": BROKEN, "version": "1", "state": "UNAVAILABLE", "reason": "no such library"}]
+        made.index += [{"name": name, "version": "1", "state": "READY"} for name in MODELS]
         print(f"ready http={http_port} grpc={grpc_port}", flush=True)
         await asyncio.Event().wait()
 

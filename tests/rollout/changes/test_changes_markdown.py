@@ -167,10 +167,9 @@ def test_a_dataset_that_is_no_longer_described_is_said_to_stay() -> None:
 def test_a_stack_that_is_no_longer_described_loses_nothing_in_its_cluster() -> None:
     before = [made("Service", "one"), stateful(), served("a")]
     text = page([stack_change("old", compare(before, []), before, None)], "x")
-    assert text.startswith("**⚠️ 1 stack: 1 REMOVED · objects: 3 DELETED")
-    loud = text[: text.index("<details>")]
-    assert "- **REMOVED** <code>old</code> is no longer described: its 3 objects stay in its cluster" in loud
-    assert "Service one" not in loud
+    assert text.startswith("**⚠️ 1 stack: 1 REMOVED**")
+    assert "- **REMOVED** <code>old</code> is no longer described: its 3 objects stay" in text
+    assert "DELETED" not in text
     assert "NO LONGER SERVED" not in text
 
 

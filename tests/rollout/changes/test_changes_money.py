@@ -67,3 +67,12 @@ def test_what_does_not_change_has_no_line() -> None:
     one = stack_change("dev-lab", (), objects, objects, room=room)
     assert one.costs[0] == one.costs[1] != Cost()
     assert "a month" not in terminal_summary([one]).plain + verdict([one]) + page([one], "A test")
+
+
+def test_a_stack_that_is_no_longer_described_frees_no_device_and_no_money() -> None:
+    before, _ = replicas_of_small(2, PRICE)
+    change = stack_change("old", compare(before, []), before, None)
+    assert change.devices
+    assert all(one.before == one.after for one in change.devices)
+    assert change.costs[0] == change.costs[1] != Cost()
+    assert change.objects == ()

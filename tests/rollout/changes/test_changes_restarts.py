@@ -14,6 +14,7 @@ from ..conftest import made
 Object = dict[str, Any]
 STARTUP = {"periodSeconds": 10, "failureThreshold": 6}
 READY = {"periodSeconds": 5}
+ALONE = "CALLS FAIL while the only pod restarts or its node fails"
 
 
 def container(**parts: Any) -> Object:
@@ -306,7 +307,7 @@ def scaled(least: int, most: int) -> list[Object]:
     ("before", "after", "what"),
     [
         ([pool(1)], [pool(3)], "1 pod → 3 pods: no running pod restarts"),
-        ([pool(3)], [pool(1)], "3 pods → 1 pod: the last ones end, and what they held in memory is cold"),
+        ([pool(3)], [pool(1)], f"3 pods → 1 pod: the last ones end, and what they held in memory is cold; {ALONE}"),
         ([pool(3)], [pool(0)], "3 pods → 0 pods: NOTHING SERVES ANY LONGER"),
         ([proxy(3)], [proxy(2)], "3 pods → 2 pods: the last ones end"),
         (
@@ -314,7 +315,7 @@ def scaled(least: int, most: int) -> list[Object]:
             scaled(3, 4),
             "2 to 6 pods → 3 to 4 pods: the last ones end, and what they held in memory is cold",
         ),
-        (scaled(2, 6), scaled(1, 6), "2 to 6 pods → 1 to 6 pods: no running pod restarts"),
+        (scaled(2, 6), scaled(1, 6), f"2 to 6 pods → 1 to 6 pods: no running pod restarts; {ALONE}"),
     ],
 )
 def test_more_or_fewer_pods_are_no_restart(before: list[Object], after: list[Object], what: str) -> None:
@@ -365,7 +366,9 @@ def on_slice(profile: str) -> Object:
 def test_an_inventory_that_tells_of_other_slices_says_that_nodes_are_re_cut_first() -> None:
     (notice,) = notices([inventory(g1_10gb=7)], [inventory(g3_40gb=2)], [])
     assert notice.name == "NVIDIA-A100-SXM4-80GB"
-    assert notice.what.startswith("7 × g1.10gb (mixed) → 2 × g3.40gb (mixed): NODES ARE RE-CUT FIRST")
+    assert notice.what.startswith(
+        "7 × g1.10gb (mixed) → 2 × g3.40gb (mixed) in gpus[0] of the data plane: NODES ARE RE-CUT"
+    )
     assert notice.grave
     assert notices([inventory(g1_10gb=7)], [inventory(g1_10gb=7)], []) == []
 

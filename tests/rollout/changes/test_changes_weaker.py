@@ -12,8 +12,8 @@ from components.alert_rules import alert_rules
 from components.place import Place
 from rollout.changes.compare import compare
 from rollout.changes.page import page
+from rollout.changes.permissions import Grant, permission_change
 from rollout.changes.stack_change import stack_change, verdict
-from rollout.changes.weaker import Grant, grants, weaker
 from rollout.render import render
 from stacks.definition.environment import Objectives
 from tests.cases import read_cases
@@ -25,6 +25,16 @@ from ..conftest import made
 WIDER = read_cases(Path(__file__).with_name("wider.yaml"))
 
 Object = dict[str, Any]
+
+
+def weaker(before: list[Object], after: list[Object]) -> list[str]:
+    return [*permission_change(before, after).weaker]
+
+
+def grants(before: list[Object], after: list[Object]) -> list[Grant]:
+    return [*permission_change(before, after).grants]
+
+
 PROD: Object = {
     "name": "prod",
     "dataPlane": {"name": "east", "wave": 2},
@@ -71,9 +81,9 @@ def having(value: Any, *path: str) -> Object:
         (without("promotion", "from"), "no longer asks that versions of models served in dev before"),
         (having(4, "promotion", "soakHours"), "asks for hours of service before a promotion: 24 → 4"),
         (having(["deployers", "all"], "promotion", "groups"), "newly lets all bring in versions of models"),
-        (without("gate", "probe"), "no longer has its gate ask a probe"),
-        (without("gate", "alerts"), "no longer has its gate look for alerts"),
-        (having(5, "gate", "settleSeconds"), "has its gate hold for seconds: 60 → 5"),
+        (without("gate", "probe"), "no longer sends a probe in its gate"),
+        (without("gate", "alerts"), "no longer looks for alerts in its gate"),
+        (having(5, "gate", "settleSeconds"), "holds its gate for seconds: 60 → 5"),
         (without("rollout", "canary"), "no longer sends east ahead as canary"),
         (having(50, "rollout", "maxParallel"), "rolls out to so many data planes at once: 2 → 50"),
         (having(1, "dataPlane", "wave"), "comes in wave: 2 → 1"),
@@ -134,7 +144,7 @@ def test_addresses_within_those_that_came_in_before_are_not_new() -> None:
 
 def test_no_source_at_all_lets_anybody_in() -> None:
     (line,) = weaker([policy(cidr("10.0.0.0/8"))], [policy()])
-    assert "anybody" in line
+    assert "anyone" in line
 
 
 def test_a_network_policy_that_goes_is_a_protection_that_goes() -> None:
@@ -167,11 +177,11 @@ def test_alerts_that_go_and_promises_that_shrink_are_said() -> None:
 
 def test_whoever_newly_vouches_for_callers_is_told() -> None:
     here, there = (principals_of(f"https://{host}/principal") for host in ("here", "there"))
-    assert weaker([here], [there]) == ["newly believes Domino's principals, as https://there/principal tells them"]
+    assert weaker([here], [there]) == ["newly trusts Domino's principals, as https://there/principal names them"]
     assert weaker([here], []) == []
     one, two = ({kind: {"name": "bank-ca"}} for kind in ("configMap", "secret"))
     assert weaker([believing(one)], [believing(one, two)]) == [
-        "newly believes issuers by the authorities in the Secret bank-ca"
+        "newly trusts issuers by the authorities in the Secret bank-ca"
     ]
     assert weaker([believing(one, two)], [believing(two)]) == []
 
@@ -218,7 +228,7 @@ def test_what_is_weaker_stands_first_and_never_under_a_tick() -> None:
     assert verdict([change]).startswith("1 thing WEAKER")
     assert text.startswith("**⚠️ ")
     assert text.index("Weaker than before") < text.index("#### Changes")
-    assert "no longer has its gate ask a probe" in text
+    assert "no longer sends a probe in its gate" in text
 
 
 def test_what_was_taken_down_but_for_what_is_kept_comes_up_as_new() -> None:
@@ -227,7 +237,7 @@ def test_what_was_taken_down_but_for_what_is_kept_comes_up_as_new() -> None:
     after = [*before, *tables([rule("a")], "one")]
     change = stack_change("prod-east", compare(before, after), before, after)
     assert not change.is_weaker
-    assert not change.grants
+    assert not change.permissions.grants
 
 
 def test_against_a_rendering_that_says_nothing_of_its_definition_nothing_of_it_is_weaker() -> None:
@@ -275,7 +285,7 @@ def test_whose_keys_and_groups_are_believed_is_said() -> None:
         ("groupsClaim", "roles", "with groups by roles"),
     ):
         after = objects_of(edited_at({f"proxy/auth/oidc/0/{key}": value}))
-        assert said(before, after) == [f"newly believes tokens of https://idp.example.com/realm for proxy, {words}"]
+        assert said(before, after) == [f"newly trusts tokens of https://idp.example.com/realm for proxy, {words}"]
 
 
 def test_what_goes_or_comes_with_its_pods_weakens_nothing() -> None:

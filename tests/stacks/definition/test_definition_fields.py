@@ -153,7 +153,7 @@ RIGHT: tuple[tuple[str, Any], ...] = (
      ["--backend-config=python,shm-default-byte-size=1048576", "--cache-config=local,size=1"]),
     (f"{TRITON}/metrics", {"latencySummaries": [{"quantile": 0.99, "error": 0.001}]}),
     (GROUP, {**NODES, "product": "NVIDIA-A30", "sharing": {"kind": "time-slicing", "replicas": 48}}),
-    ("mesh", {"mode": "istio", "mtls": "STRICT"}),
+    ("mesh", {"mode": "istio", "mtls": "PERMISSIVE"}),
     ("proxy/auth/authorities", [{"name": "ours", "secret": "bank-ca", "key": "ca-chain.pem"}]),
     ("proxy/auth/oidc/0/jwksUrl", "https://[2001:db8::7]:8443/certs"),
 )  # fmt: skip

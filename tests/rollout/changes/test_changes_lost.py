@@ -1,0 +1,233 @@
+"""Callers and teams see what a change takes from them, by the same comparison that shows what it gives."""
+
+import json
+from fnmatch import fnmatchcase
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollout.changes.compare import compare
+from rollout.changes.names import hints
+from rollout.changes.page import page
+from rollout.changes.permissions import PermissionChange, permission_change
+from rollout.changes.report import terminal_summary
+from rollout.changes.stack_change import stack_change, verdict
+from tests.cases import read_cases
+from tests.counts import examples
+from tests.stacks.definition.examples import edited_at
+
+from .test_changes_weaker import Object, objects_of, tables
+
+LOST = read_cases(Path(__file__).with_name("lost.yaml"))
+WIDER = read_cases(Path(__file__).with_name("wider.yaml"))
+
+
+def gained(change: PermissionChange) -> list[str]:
+    return [*change.weaker, *(f"newly lets {each.who} {each.action}: {each.models}" for each in change.grants)]
+
+
+def both(case: Any) -> tuple[list[Object], list[Object]]:
+    before, after = (objects_of(edited_at(case[key])) for key in ("before", "after"))
+    return before, after
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_what_callers_and_teams_lose_is_shown(name: str) -> None:
+    before, after = both(LOST[name])
+    change = permission_change(before, after)
+    assert len(change.lost) == len(LOST[name]["lost"]), change.lost
+    for line, start in zip(change.lost, LOST[name]["lost"], strict=True):
+        assert line.startswith(start)
+    wanted = LOST[name].get("gained", [])
+    assert all(line.startswith(start) for line, start in zip(gained(change), wanted, strict=True)), gained(change)
+
+
+def turned(line: str) -> str:
+    """Return what the way back shows in place of a line."""
+    for one, other in (("newly ", "no longer "), ("no longer ", "newly ")):
+        if line.startswith(one):
+            return other + line.removeprefix(one)
+    words, _, amounts = line.rpartition(": ")
+    before, _, after = amounts.partition(" → ")
+    return f"{words}: {after} → {before}"
+
+
+@pytest.mark.parametrize("name", [*LOST, *WIDER])
+def test_the_way_back_shows_each_line_turned_round(name: str) -> None:
+    before, after = both((LOST | WIDER)[name])
+    lines, back = (
+        {
+            line
+            for line in (*change.weaker, *change.lost, *change.stricter)
+            if " infer: " not in line and " inspect: " not in line
+        }
+        for change in (permission_change(before, after), permission_change(after, before))
+    )
+    assert {turned(line) for line in lines} == back
+
+
+GROUPS, SERVERS, MODELS = ("a", "ab"), ("s", "t"), ("one", "two")
+GLOBS = ("*", "a*", "s", "t", "o*", "one", "two", "a", "ab", "x")
+RULES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "groups": st.lists(st.sampled_from(GLOBS), min_size=1, max_size=2),
+            "servers": st.lists(st.sampled_from(GLOBS), min_size=1, max_size=2),
+            "models": st.lists(st.sampled_from(GLOBS), min_size=1, max_size=2),
+            "actions": st.just(["infer"]),
+        }
+    ),
+    max_size=3,
+)
+
+
+def lets_in(rules: list[Object]) -> set[tuple[str, ...]]:
+    return {
+        call
+        for call in product(GROUPS, SERVERS, MODELS)
+        for rule in rules
+        if all(
+            any(fnmatchcase(name, glob) for glob in rule[key])
+            for name, key in zip(call, ("groups", "servers", "models"), strict=True)
+        )
+    }
+
+
+@examples(300)
+@given(RULES, RULES)
+def test_a_call_that_was_let_in_and_is_not_any_more_never_goes_unnoticed(old: list[Object], new: list[Object]) -> None:
+    before, after = tables(old), tables(new)
+    for item in (*before, *after):
+        models = [{"server": server, "pool": "p", "name": name} for server, name in product(SERVERS, MODELS)]
+        item["data"]["routing.json"] = json.dumps({"servers": [], "models": models})
+    change = permission_change(before, after)
+    assert change.lost or lets_in(old) <= lets_in(new)
+    assert change.grants or lets_in(new) <= lets_in(old)
+
+
+def test_losses_stand_in_the_verdict_on_the_page_and_on_the_screen() -> None:
+    before, after = both(LOST["a rate limit cut to a hundredth"])
+    change = stack_change("dev-lab", compare(before, after), before, after)
+    line = "lets one caller send a model requests a minute: 1000 → 10"
+    assert "2 things LOST" in verdict([change])
+    assert "What callers and teams lose" in page([change], "A preview")
+    assert page([change], "A preview").startswith("**⚠️ ")
+    assert line in terminal_summary([change]).plain
+
+
+def test_ports_between_the_environments_own_pods_are_not_shown() -> None:
+    pool = {
+        "servers/main/pools/third": {"loading": {"mode": "on-demand", "capacity": "1Gi"}, "placement": {"kind": "cpu"}}
+    }
+    before, after = objects_of(edited_at({})), objects_of(edited_at(pool))
+    for one, other in ((before, after), (after, before)):
+        change = permission_change(one, other)
+        assert not [line for line in (*change.weaker, *change.lost, *change.stricter) if "reach" in line]
+
+
+def notices(before: list[Object], after: list[Object]) -> dict[tuple[str, str], Any]:
+    change = stack_change("dev-lab", compare(before, after), before, after)
+    return {(notice.kind, notice.name): notice for notice in change.notices}
+
+
+def edited(text: str, edit: Any) -> list[Object]:
+    tree = yaml.safe_load(text)
+    edit(tree)
+    return objects_of(yaml.safe_dump(tree))
+
+
+def test_shifted_weights_a_moved_repository_and_the_last_replica_are_shown() -> None:
+    text = edited_at({})
+    before = objects_of(text)
+
+    def shift(tree: Object) -> None:
+        tree["models"][0]["versions"] = [{"version": 9, "weight": 100}]
+
+    def move(tree: Object) -> None:
+        tree["servers"][0]["repository"]["path"] = "elsewhere"
+
+    def replicas(count: int) -> list[Object]:
+        pool = {"loading": {"mode": "preload"}, "placement": {"kind": "cpu"}, "replicas": count}
+        return objects_of(edited_at({"servers/main/pools/third": pool}))
+
+    model = yaml.safe_load(text)["models"][0]["name"]
+    assert "100 % to version 9" in notices(before, edited(text, shift))["model", model].what
+    moved = notices(before, edited(text, move))["server", "main"]
+    assert moved.grave
+    assert "elsewhere" in moved.what
+    fewer = [one for (kind, _), one in notices(replicas(3), replicas(1)).items() if kind == "StatefulSet"]
+    assert [one.grave for one in fewer] == [True]
+
+
+def test_a_server_of_another_name_hints_at_formerly() -> None:
+    text = edited_at({})
+
+    def rename(tree: Object) -> None:
+        tree["servers"][0]["name"] = "vision"
+        for model in tree["models"]:
+            model["server"] = "vision" if model["server"] == "main" else model["server"]
+
+    found = notices(objects_of(text), edited(text, rename))
+    assert "formerly: [main]" in found["server", "vision"].what
+
+
+def test_an_environment_of_another_name_hints_at_formerly() -> None:
+    text = edited_at({})
+    tree = yaml.safe_load(text)
+    tree["environments"][0]["name"] = "trial"
+    tree["dataPlanes"][0]["environments"] = ["trial"]
+    before, after = objects_of(text), objects_of(yaml.safe_dump(tree))
+    [hint] = hints({"dev-lab": before, "trial-lab": None}, {"dev-lab": None, "trial-lab": after})
+    assert "environment trial" in hint
+    assert "formerly: [dev]" in hint
+    assert not [*hints({"dev-lab": before}, {"dev-lab": before})]
+
+
+def test_an_image_of_another_release_shows_which_files_are_bound_to_it() -> None:
+    text = edited_at({})
+
+    def renew(tree: Object) -> None:
+        tree["images"][0]["tag"] = "26.09-py3"
+
+    pools = [
+        one.what for (kind, _), one in notices(objects_of(text), edited(text, renew)).items() if kind == "StatefulSet"
+    ]
+    assert pools
+    assert all("TensorRT plans" in what and "26.08-py3 → " in what for what in pools)
+
+
+def inventory(*cuts: tuple[int, str]) -> Object:
+    gpus = [
+        {"product": "NVIDIA-A100-SXM4-80GB", "nodes": nodes, "mig": {"slices": {profile: 2}}} for nodes, profile in cuts
+    ]
+    annotations = {"tidegate.dev/definition": json.dumps({"dataPlane": {"gpus": gpus}})}
+    return {"kind": "Namespace", "metadata": {"name": "ns", "annotations": annotations}}
+
+
+def cut(before: Object, after: Object) -> list[str]:
+    return [one.what for (kind, _), one in notices([before], [after]).items() if kind == "nodes with"]
+
+
+def test_a_layout_of_slices_that_changes_names_the_group_of_nodes_that_is_cut_again() -> None:
+    two = inventory((2, "1g.10gb"), (2, "1g.10gb"))
+    [line] = cut(two, inventory((2, "1g.10gb"), (3, "3g.40gb")))
+    assert line.startswith("2 × 1g.10gb → 2 × 3g.40gb in gpus[1] of the data plane (3 nodes)")
+    assert cut(two, inventory((2, "1g.10gb"), (5, "1g.10gb"))) == []
+    assert cut(two, inventory((2, "1g.10gb"), (2, "1g.10gb"), (1, "3g.40gb"))) == []
+
+
+def test_models_that_no_longer_fit_together_are_shown() -> None:
+    def on_demand(capacity: str) -> list[Object]:
+        pool = {"loading": {"mode": "on-demand", "capacity": capacity}, "placement": {"kind": "cpu"}}
+        tree = yaml.safe_load(edited_at({"servers/main/pools/third": pool}))
+        tree["models"] += [{"name": name, "server": "main", "pool": "third", "footprint": "1Gi"} for name in ("u", "v")]
+        return objects_of(yaml.safe_dump(tree))
+
+    found = notices(on_demand("4Gi"), on_demand("1Gi"))
+    assert found["pool", "main/third"].grave
+    assert ("pool", "main/third") not in notices(on_demand("1Gi"), on_demand("4Gi"))

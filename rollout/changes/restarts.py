@@ -177,7 +177,7 @@ def _amount(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that happens without a restart, and that people should know."""
+    """An effect of a change besides the restarts, of a workload that restarts or of another."""
 
     kind: str
     name: str
@@ -186,7 +186,7 @@ class Notice:
 
 
 def notices(before: Sequence[Tree], after: Sequence[Tree], restarts: Iterable[Restart]) -> list[Notice]:
-    """Return what happens without a restart; `restarts` are those of the same change."""
+    """Return the effects besides the restarts; `restarts` are those of the same change."""
     old, new = workloads(before), workloads(after)
     was, will = serving(before), serving(after)
     rolled = {restart.workload.identity for restart in restarts}

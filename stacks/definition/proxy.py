@@ -275,7 +275,8 @@ class Tracing(Section):
     """Base address of a collector that takes OTLP over HTTP, such as http://collector.tracing.svc:4318; network.reach
     has to let the proxy reach it."""
     percent: Annotated[int, Field(ge=0, le=100)] = 1
-    """Share of the calls that get a span, in per cent; a caller that a rule grants the call decides by its traceparent."""
+    """Share of the calls that get a span, in per cent; a caller that a rule grants the call decides by its traceparent.
+    """
 
 
 class Metrics(Section):

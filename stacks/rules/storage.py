@@ -8,7 +8,7 @@ from tidegate_contracts.object_url import parsed
 
 from .. import devices
 from ..definition.base import byte_count
-from ..definition.datasets import GCS_FUSE, CsiDataset, Dataset, EfsDataset, NfsDataset, ObjectStoreRepository
+from ..definition.datasets import GCS_FUSE, CsiDataset, EfsDataset, NfsDataset, ObjectStoreRepository
 from ..definition.pools import OnDemand
 from ..devices import gb
 from ..problems import Problem
@@ -127,21 +127,28 @@ def staging_is_of_files_that_are_far(stack: Stack) -> Iterator[Problem]:
 def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[Problem]:
     """A file system of EFS lies in one region, and a cluster elsewhere cannot mount it by its name.
 
-    Regions are known where they are told: in the context of a data plane, an EKS cluster's ARN perhaps, and in the host
-    name of an EFS mount. The id of a file system tells none; one id in two regions does.
+    A region is in the context of a data plane (an EKS cluster's ARN, perhaps), in its name, in a zone that pods select,
+    or in the host name of an EFS mount. The id of a file system names none; one id in two regions does.
     """
     seen: dict[str, tuple[str, str]] = {}
     for stack in definition.stacks:
         plane = stack.data_plane
-        found = _REGION.search(plane.context_name)
+        selectors = [stack.platform.proxy.node_selector, *(pool.node_selector for _, _, pool in stack.pools())]
+        zones = [
+            value for each in selectors for key, value in each.items() if key.startswith("topology.kubernetes.io/")
+        ]
+        found = next(filter(None, map(_REGION.search, (plane.context_name, plane.name, *zones))), None)
         for index, dataset in enumerate(stack.platform.datasets if found else ()):
             here = found[0] if found else ""
             told = _REGION.search(dataset.server) if isinstance(dataset, NfsDataset) else None
             key, what = "server", f'dataset "{dataset.name}" lies in {told[0]}' if told else ""
-            if system := _file_system(dataset):
-                there, other = seen.setdefault(system, (here, plane.name))
-                key = "fileSystemId" if isinstance(dataset, EfsDataset) else "volumeHandle"
-                what = f'data plane "{other}" in {there} mounts {system} too'
+            is_csi = isinstance(dataset, CsiDataset) and dataset.driver == "efs.csi.aws.com"
+            if isinstance(dataset, EfsDataset) or is_csi:
+                handle = dataset.volume_handle.partition(":")[0] if isinstance(dataset, CsiDataset) else ""
+                of_efs = dataset.file_system_id if isinstance(dataset, EfsDataset) else handle
+                there, other = seen.setdefault(of_efs, (here, plane.name))
+                key = "volumeHandle" if is_csi else "fileSystemId"
+                what = f'data plane "{other}" in {there} mounts {of_efs} too'
             else:
                 there = told[0] if told else here
             if there != here:
@@ -150,15 +157,6 @@ def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[
                 where = ("datasets", index, key)
                 what = f'data plane "{plane.name}" is in {here}, and {what}'
                 yield stack.source.problem(where, what, why, do)
-
-
-def _file_system(dataset: Dataset) -> str:
-    """Return the id of a file system of EFS, or nothing."""
-    if isinstance(dataset, EfsDataset):
-        return dataset.file_system_id
-    if isinstance(dataset, CsiDataset) and dataset.driver == "efs.csi.aws.com":
-        return dataset.volume_handle.partition(":")[0]
-    return ""
 
 
 @definition_rule("Each volume of a cluster has its own volume handle", severity="advisory")

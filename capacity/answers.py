@@ -97,8 +97,8 @@ class Row:
     answer: Answer | None = None
 
     def meets(self, target: float) -> bool:
-        """Say whether it answers this share of requests at once."""
-        return self.figures.share_warm >= target
+        """Say whether it answers this share of requests at once, and locks no model out."""
+        return self.figures.share_warm >= target and self.figures.serves_every_model
 
 
 def pool_tree(gpu: Gpu, name: str, on: GpuSlice, replicas: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def table(lines: Sequence[Line], hours: float, money: str) -> Table:
     """Return the table of a trace of so many hours; `money` names the column, and there is none without a price."""
     made = Table(box=None, header_style="bold", pad_edge=False)
     made.add_column("")
-    headings = ("at once", "waited", "refused", "cold wait p50", "p99", "loads/h", "lost", "GPU-hours", money)
+    headings = "at once", "waited", "refused", "worst", "cold wait p50", "p99", "loads/h", "lost", "GPU-hours", money
     for heading in filter(None, headings):
         made.add_column(heading, justify="right", no_wrap=True)
     for line in lines:
@@ -45,16 +45,25 @@ def table(lines: Sequence[Line], hours: float, money: str) -> Table:
 
 def _of_callers(found: Figures | None, hours: float) -> list[str]:
     if found is None:
-        return ["–"] * 7
+        return ["–"] * 8
     return [
         percent(found.share_warm),
         percent(found.share_waited),
         percent(found.share_refused),
+        _worst(found),
         f"{found.wait(50):.1f} s" if found.waits else "–",
         f"{found.wait(99):.1f} s" if found.waits else "–",
         f"{found.loads / hours:.1f}",
         f"{found.lost_seconds:,.0f} s",
     ]
+
+
+def _worst(found: Figures) -> str:
+    """Return which model has the largest share of its calls refused, and that share."""
+    if found.worst_served is None:
+        return "–"
+    name, refused, calls = found.worst_served
+    return f"{name} {percent(refused / calls)}"
 
 
 def percent(share: float) -> str:

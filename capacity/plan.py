@@ -14,7 +14,7 @@ from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
 from policies.guardrails.money import money
 from stacks.command import FAILED, WRONG_INPUT, CommandError
-from stacks.definition.gpu_products import gpu_bytes
+from stacks.definition.gpu_products import gpu_product
 from stacks.definition.placement import GpuNodes
 from stacks.problems import count_of, escaped, listed
 from stacks.stack import Definition, Stack
@@ -27,7 +27,7 @@ from .lines import Line, percent, table
 from .picture import draw
 from .prices import Prices, gpu_hours, prices_of, read_prices
 from .search import MOST_GPUS, Search
-from .simulations import Figures, Simulations
+from .simulations import MOST_REFUSED, Figures, Simulations
 from .slices import DEFAULT_GPU, Gpu, find_gpu
 from .today import Today, always_warm, footprints, stack_of, today
 
@@ -130,7 +130,11 @@ def make_plan(request: PlanRequest) -> None:
     except SimulationError as error:
         raise CommandError(str(error).removeprefix("--plot ")) from None
     if found is None:
-        raise CommandError(f"No answer on up to {MOST_GPUS} GPUs meets TARGET={request.target}.", FAILED)
+        raise CommandError(
+            f"No answer on up to {MOST_GPUS} GPUs meets TARGET={request.target} and refuses at most "
+            f"{percent(MOST_REFUSED)} of the calls of each model.",
+            FAILED,
+        )
 
 
 def _basis(request: PlanRequest) -> _Basis:
@@ -160,8 +164,8 @@ def _basis(request: PlanRequest) -> _Basis:
 def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
     """Return the GPU that is planned for: without a word of it the first one of the inventory that is known."""
     labels = [group.product for group in inventory]
-    gpu = find_gpu(said or next((label for label in labels if gpu_bytes(label)), DEFAULT_GPU), labels)
-    cut = (group.mig.strategy for group in inventory if group.mig and group.product == gpu.label)
+    gpu = find_gpu(said or next((label for label in labels if gpu_product(label)), DEFAULT_GPU), labels)
+    cut = (group.strategy for group in inventory if group.strategy and group.product == gpu.label)
     return replace(gpu, strategy=next(cut, "mixed"))
 
 
@@ -222,11 +226,24 @@ def _sentences(basis: _Basis, lines: Sequence[Line]) -> list[str]:
         f"{found.name} answers {percent(_at_once(found))} at once for {basis.cost(found)}; "
         f"{endpoints.name} would be {basis.cost(endpoints)}."
     ]
+    if found.figures.worst_served is not None:
+        name, refused, calls = found.figures.worst_served
+        said.append(f"Worst served is {escaped(name)}: {refused:,} of its {count_of(calls, 'call')} are refused.")
+    if basis.stack is not None:
+        environment = basis.stack.environment.name
+        planes = [each.data_plane.name for each in basis.definition.stacks if each.environment.name == environment]
+        if len(planes) > 1:
+            of_each = f"The change below applies to {len(planes)} ({listed(planes)}), each at that cost."
+            said.append(f"These costs are of one data plane. {of_each}")
     if found.busier is not None:
         after = f"With 20 % more traffic it answers {percent(found.busier.share_warm)} at once"
-        if found.busier.share_warm >= basis.target:
+        if found.busier.share_warm >= basis.target and found.busier.serves_every_model:
             return [*said, f"{after}: the target holds."]
-        will_do = [line for line in lines if line.busier and line.busier.share_warm >= basis.target]
+        will_do = [
+            line
+            for line in lines
+            if line.busier and line.busier.share_warm >= basis.target and line.busier.serves_every_model
+        ]
         cheapest = min(will_do, key=lambda line: line.cost or 0.0, default=None)
         instead = f"{cheapest.name} would do, for {basis.cost(cheapest)}" if cheapest else "nothing above would do"
         said.append(f"{after}, and misses the target; {instead}.")

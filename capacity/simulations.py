@@ -6,6 +6,7 @@ What comes of a pool depends on its own models and requests alone, so that of se
 import os
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -20,6 +21,8 @@ from tidegate_eviction.simulate.trace import Outcome, Trace, quantile, shown
 
 from stacks.command import WRONG_INPUT, CommandError
 from stacks.definition.pools import OnDemand
+
+MOST_REFUSED = 0.1  # Share of the calls of any one model.
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class Figures:
     waits: tuple[float, ...] = ()  # Of those who were answered, and not at once, the shortest first.
     lost: Mapping[str, float] = field(default_factory=dict)
     """By model: what its callers waited, and the longest wait for each who was refused, busy or too large."""
+    refusals: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # By model: calls refused, and all calls.
 
     def __add__(self, other: "Figures") -> "Figures":
         """Return those of both together."""
@@ -76,6 +80,7 @@ class Figures:
             self.requests + other.requests, self.warm + other.warm, self.answered + other.answered,
             self.loads + other.loads, self.evictions + other.evictions,
             tuple(sorted(self.waits + other.waits)), {**self.lost, **other.lost},
+            {**self.refusals, **other.refusals},
         )  # fmt: skip
 
     @property
@@ -97,6 +102,20 @@ class Figures:
     def share_refused(self) -> float:
         """Share of requests that were refused."""
         return self.refused / self.requests if self.requests else 0.0
+
+    @property
+    def worst_served(self) -> tuple[str, int, int] | None:
+        """The model with the largest share of calls refused, how many those are, and of how many; None if none is."""
+        refused = [(count / calls, count, calls, name) for name, (count, calls) in self.refusals.items() if count]
+        if not refused:
+            return None
+        _, count, calls, name = max(refused)
+        return name, count, calls
+
+    @property
+    def serves_every_model(self) -> bool:
+        """Whether no model has more than a tenth of its calls refused; one refused call is no share."""
+        return all(count <= max(1, MOST_REFUSED * calls) for count, calls in self.refusals.values())
 
     @property
     def lost_seconds(self) -> float:
@@ -184,11 +203,12 @@ def part_of(trace: Trace, models: frozenset[str], faster: float = 1.0) -> Trace:
 
 def figures(trace: Trace, wait_seconds: float, outcome: Outcome) -> Figures:
     """Return what callers met, of what came of a simulation."""
-    lost = [0.0] * len(trace.models)
+    lost, calls, answered = [0.0] * len(trace.models), Counter(trace.which), Counter[int]()
     for which in trace.which:
         lost[which] += wait_seconds
     for position, wait in zip(outcome.positions, outcome.waits, strict=True):
         lost[trace.which[position]] += wait - wait_seconds
+        answered[trace.which[position]] += 1
     cold = outcome.answered - outcome.hits
     return Figures(
         requests=len(trace),
@@ -198,6 +218,7 @@ def figures(trace: Trace, wait_seconds: float, outcome: Outcome) -> Figures:
         evictions=outcome.evictions,
         waits=tuple(sorted(outcome.waits)[outcome.answered - cold :]),
         lost={model.name: max(0.0, lost[place]) for place, model in enumerate(trace.models)},
+        refusals={trace.models[place].name: (count - answered[place], count) for place, count in calls.items()},
     )
 
 

@@ -12,7 +12,8 @@ from . import pods
 from .args import ProxyArgs, TlsArgs
 from .network_boundary import address_peer, namespace_peer
 from .place import PROXY_HEADLESS, Place
-from .values import each, either, equals, if_true, joined, merged, none_if_empty, of_kind, when
+from .pods import HTTPS
+from .values import each, either, equals, if_true, joined, merged, none_if_empty, of_kind, of_kinds, when
 
 EVERYBODY = ("0.0.0.0/0", "::/0")
 
@@ -20,14 +21,20 @@ EVERYBODY = ("0.0.0.0/0", "::/0")
 def expose(name: str, args: ProxyArgs, place: Place, child: pulumi.ResourceOptions) -> None:
     """Declare the Services, and what leads to them from outside."""
     exposure = args.exposure
-    annotations = of_kind(exposure, LoadBalancerExposure, lambda balancer: none_if_empty(balancer.annotations))
+    annotations = of_kinds(
+        exposure,
+        {
+            LoadBalancerExposure: lambda balancer: none_if_empty(balancer.annotations),
+            IngressExposure: lambda ingress: none_if_empty(ingress.service_annotations),
+        },
+    )
     ports = [
         either(
             args.tls,
-            lambda _: pods.service_port("https", proxy_process.HTTPS_SERVICE_PORT, "http"),
+            lambda _: pods.service_port("https", proxy_process.HTTPS_SERVICE_PORT, "http", HTTPS),
             lambda: pods.service_port("http", proxy_process.HTTP_SERVICE_PORT, "http"),
         ),
-        pods.service_port("grpc", proxy_process.GRPC_SERVICE_PORT, "grpc"),
+        pods.service_port("grpc", proxy_process.GRPC_SERVICE_PORT, "grpc", when(args.tls, lambda _: HTTPS)),
     ]
     pods.service(
         f"{name}-service",

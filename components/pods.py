@@ -129,9 +129,20 @@ def http_probe(
     )
 
 
-def service_port(name: Input[str], port: Input[int], target: str | int) -> k8s.core.v1.ServicePortArgs:
-    """Return a Service's TCP port that leads to a container's port, by name or number."""
-    return k8s.core.v1.ServicePortArgs(name=name, port=port, target_port=target, protocol="TCP")
+HTTPS = "HTTPS"
+"""As `appProtocol` of a Service's port: TLS, with HTTP or gRPC in it. Google's load balancers know it in capitals."""
+
+
+def service_port(
+    name: Input[str], port: Input[int], target: str | int, app_protocol: Input[str] | None = None
+) -> k8s.core.v1.ServicePortArgs:
+    """Return a Service's TCP port that leads to a container's port, by name or number.
+
+    Istio and Google's load balancers read `app_protocol`; without it Istio takes a port named grpc for one without TLS.
+    """
+    return k8s.core.v1.ServicePortArgs(
+        name=name, port=port, target_port=target, protocol="TCP", app_protocol=app_protocol
+    )
 
 
 def spread_over_nodes(selector: Texts) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:

@@ -185,7 +185,7 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
             with rendering_of(wanted.base, wanted.definition) as (commit, folder):
                 # Another version of this code wrote it: only folders of YAML files are relied on.
                 texts = {
-                    stack.name: {file.name: file.read_text("utf-8") for file in sorted(stack.glob("*.yaml"))}
+                    stack.name: {file.name: file.read_text("utf-8", "replace") for file in sorted(stack.glob("*.yaml"))}
                     for stack in sorted(folder.iterdir())
                     if stack.is_dir()
                 }
@@ -203,6 +203,15 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
     }
     before = {name: parsed(texts[name]) if name in texts else None for name in {**changes, **texts}}
     after = {item.stack: item.objects for item in rendering}
+    if lost := [
+        f"{name}/{file}"
+        for name, objects in before.items()
+        if objects is not None and len(objects) < len(texts[name])
+        for file, text in texts[name].items()
+        if not parsed({file: text})
+    ]:
+        notes = (*notes, f"Not compared, because nothing can be read in them: {escaped(listed(lost, most=5))}")
+        note(notes[-1])
     return rendering, Comparison(against, changes, before, {name: after.get(name) for name in changes}, notes, commit)
 
 

@@ -9,7 +9,7 @@ from tidegate_contracts.eviction import MODELS_SHARE
 from policies.guardrails.money import HOURS_A_MONTH, Cost, cost, money, price_of
 from stacks import devices
 from stacks.definition.base import byte_count
-from stacks.definition.gpu_products import gpu_bytes, gpu_product, profile_bytes
+from stacks.definition.gpu_products import gpu_product
 from stacks.definition.mig_cuts import part_of_gpu
 from stacks.definition.pools import OnDemand, Pool
 from stacks.definition.servers import Server
@@ -99,10 +99,17 @@ def _pool_room(stack: Stack, server: Server, pool: Pool, free: Counter[Device] |
 
 
 def _endpoints(stack: Stack) -> Iterator[Cost]:
-    """Yield the cost of an endpoint for each model: where a pool has one model alone, that is a replica of it.
+    """Yield the cost of an endpoint for each model, with as many replicas as the model has now.
 
-    Of others it is the cheapest device that holds the model, any where its footprint is not known.
+    Where a pool has one model alone, an endpoint is a replica of it. Of others it is the cheapest device that holds the
+    model, any where its footprint is not known. Replicas that load on demand share their models among them.
     """
+    copies = {
+        model.name: -(-devices.most_replicas(pool) // (len(models) if isinstance(pool.loading, OnDemand) else 1)) or 1
+        for _, server, pool in reversed([*stack.pools()])
+        for models in [stack.models_of(server, pool)]
+        for model in models
+    }
     alone = {
         model.name: pool.placement
         for _, server, pool in reversed([*stack.pools()])
@@ -114,24 +121,25 @@ def _endpoints(stack: Stack) -> Iterator[Cost]:
         if placement := alone.get(model.name):
             kind, product = devices.device(placement), getattr(placement, "product", None) or ""
             price = price_of(devices.prices(gpus), kind.profile or kind.kind, product) if kind else None
-            yield cost(devices.devices_per_replica(placement), price, devices.currency(gpus))
+            count = copies.get(model.name, 1) * devices.devices_per_replica(placement)
+            yield cost(count, price, devices.currency(gpus))
         else:
-            yield _endpoint(stack, byte_count(model.footprint) if model.footprint else 0)
+            yield _endpoint(stack, byte_count(model.footprint) if model.footprint else 0, copies.get(model.name, 1))
 
 
-def _endpoint(stack: Stack, footprint: int) -> Cost:
-    """Return the cost of a device for one model alone."""
+def _endpoint(stack: Stack, footprint: int, copies: int) -> Cost:
+    """Return the cost of devices for so many replicas of one model alone."""
     gpus = stack.data_plane.gpus
     part, whole = MODELS_SHARE
     found: list[float] = []
     for group in gpus:
-        product, memory = gpu_product(group.product), gpu_bytes(group.product)
-        sizes = [(profile_bytes(each), part_of_gpu(product, each)) for each in (product.profiles if product else ())]
-        sizes += [(memory, 1.0)] if memory else []
-        fitting = [share for size, share in sizes if size * part // whole >= footprint]
+        if (product := gpu_product(group.product)) is None:
+            continue
+        sizes = [(product.slice_bytes(each), part_of_gpu(product, each)) for each in product.plain]
+        fitting = [share for size, share in [*sizes, (product.bytes, 1.0)] if size * part // whole >= footprint]
         if group.price and fitting:
             found.append(group.price.per_hour * min(fitting))
-    return cost(1, min(found, default=None), devices.currency(gpus))
+    return cost(copies, min(found, default=None), devices.currency(gpus))
 
 
 def saving(now: Cost, room: Room) -> str:
@@ -149,8 +157,15 @@ def saving(now: Cost, room: Room) -> str:
 
 
 def difference(before: Cost, after: Cost) -> str:
-    """Return how much more or less a month is: money, or device hours where a price is missing."""
+    """Return how much more or less a month is: money, or device hours where a price is missing.
+
+    An hour of a small slice is not one of a large slice: where several kinds change, each is counted by itself.
+    """
     if before.month is None or after.month is None:
+        was, will = Counter(dict(before.kinds)), Counter(dict(after.kinds))
+        changed = {kind: will[kind] - was[kind] for kind in sorted({*was, *will}) if will[kind] != was[kind]}
+        if len(changed) > 1:
+            return ", ".join(f"{count * HOURS_A_MONTH:+,} device hours of {kind}" for kind, count in changed.items())
         return f"{(after.devices - before.devices) * HOURS_A_MONTH:+,} device hours"
     return money(after.month - before.month, after.currency, signed=True)
 

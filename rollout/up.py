@@ -98,7 +98,7 @@ def changes_since(
 
 
 def parsed(texts: Mapping[str, str]) -> list[dict[str, object]]:
-    """Return the objects in rendered files; what somebody's hand made unreadable is left out."""
+    """Return the objects in rendered files; files without a readable object are left out."""
     objects = []
     for text in texts.values():
         try:

@@ -5,6 +5,7 @@ Pure, and without Pulumi's SDK: the same definition gives the same environments.
 
 import hashlib
 import json
+import re
 
 from tidegate_contracts import environments as told
 from tidegate_contracts import routing
@@ -19,8 +20,11 @@ from .definition.placement import CpuPlacement
 from .definition.pools import Pool, Preload
 from .definition.proxy import HttpRouteExposure, IngressExposure
 from .definition.servers import Server
-from .devices import capacity_bytes, memory_bytes
+from .devices import capacity_bytes, devices_per_replica, memory_bytes
 from .stack import Definition, Stack
+
+_RELEASE = re.compile(r"([0-9]{2}\.(?:0[1-9]|1[0-2]))(?![0-9])")
+"""A release of Triton at the beginning of an image's tag: 26.08-py3."""
 
 
 def environments(definition: Definition) -> told.Environments:
@@ -92,6 +96,7 @@ def _server(stack: Stack, server: Server) -> told.ServerFacts:
         kind=server.kind,
         location=location,
         writers=writers,
+        release=found[1] if server.kind == "triton" and (found := _RELEASE.match(image.tag)) else None,
         backends=image.backends,
         packages=image.packages or None,
         pools=tuple(_pool(pool) for pool in server.pools),
@@ -104,6 +109,7 @@ def _pool(pool: Pool) -> told.PoolFacts:
         name=pool.name,
         loading=loading.mode,
         gpu=not isinstance(pool.placement, CpuPlacement),
+        gpus=devices_per_replica(pool.placement),
         memory_bytes=memory_bytes(pool),
         capacity_bytes=capacity_bytes(pool),
         poll_seconds=loading.poll_seconds if isinstance(loading, Preload) else None,

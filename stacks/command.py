@@ -13,6 +13,8 @@ from typing import NoReturn
 
 import typer
 
+from policies.guardrails.rules.credentials import masked
+
 from .problems import DefinitionError, escaped, listed
 from .stack import Definition, Stack
 
@@ -26,8 +28,8 @@ class CommandError(Exception):
     """A command cannot do what it was asked to; the text says what, why and what to do."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
-        """Keep the exit code beside the message."""
-        super().__init__(message)
+        """Keep the exit code with the message, in which credentials are masked."""
+        super().__init__(masked(message))
         self.code = code
 
 

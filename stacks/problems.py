@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from policies.guardrails.rules.credentials import masked
+
 _LONGEST_VALUE = 60
 _MOST_SHOWN = 200
 _LONGEST_LINE = 2_000
@@ -46,6 +48,11 @@ class Problem:
     severity: Severity = "error"
     is_missing: bool = False  # Whether a key is wanted that is not there.
     rule: str = ""  # Name of the broken rule, if it is one of `rules`.
+
+    def __post_init__(self) -> None:
+        """Mask credentials, such as a password in an address."""
+        for name in ("path", "what", "why", "do"):
+            object.__setattr__(self, name, masked(getattr(self, name)))
 
     @property
     def file(self) -> str:

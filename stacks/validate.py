@@ -74,7 +74,7 @@ def validate(document: Document, lock: ImagesLock, lock_document: Document | Non
     problems += of_header
     if not unknown:  # a mistyped key has consequences everywhere
         problems += _of_stacks(definition)
-    if has_its_form and not of_header:
+    if has_its_form and not _errors(of_header):
         problems += rules.broken(rules.DEFINITION_RULES, definition)
     if errors := _errors(problems):
         raise DefinitionError(errors)

@@ -76,6 +76,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         `golden` a golden request or the JSON file with it, `experiment` that of MLflow to make the runs in.
         `trusted`: code that the entry may do without may go with it.
         """
+        from .life.checks import against_environments
         from .registry import Registry
         from .registry.golden import read_golden
         from .registry.manifest import checked_name, manifest_of
@@ -95,6 +96,8 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         model = checked_name(name or entry.resolve().name)
         for warning in checked(entry, model, request, trusted=trusted):
             self._tell(warning)
+        for finding in against_environments(entry, model):
+            self._tell(str(finding))
         with self._progress("reading", total) as advance:
             manifest = manifest_of(entry, model, advance)
         registered_by, unproven = registrant()

@@ -65,10 +65,10 @@ def _forms(secret: str) -> list[str]:
     return sorted((form for form in forms if len(form) >= 6), key=len, reverse=True)
 
 
-_LATER = "try again in a while: it goes on from here"
+_LATER = "try again in a while"
 _STATUSES: dict[int, tuple[type[TidegateError], str]] = {
     401: (RefusedError, "sign in again or renew it (MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and _PASSWORD), "
-          "and run the same command: it goes on from here"),
+          "and run the same command again"),
     403: (RefusedError, "ask whoever runs the registry for the permission; an expired credential may be told so too"),
     404: (NotFoundError, ""),
     429: (BusyError, _LATER),
@@ -94,7 +94,7 @@ def from_status(status: int, what: str, where: str, why: str = "") -> TidegateEr
 @contextmanager
 def translated(what: str, where: str) -> Iterator[None]:
     """Turn whatever MLflow's client raises into one of our errors, which says what was being done and where."""
-    from mlflow.exceptions import MlflowException
+    from mlflow.exceptions import MlflowException, RestException
     from requests import HTTPError, RequestException
 
     try:
@@ -108,7 +108,11 @@ def translated(what: str, where: str) -> Iterator[None]:
             if tried := _TRIED.search(error.message):
                 raise from_status(int(tried[1]), what, where) from None
             raise unreachable(what, where, error.message) from None
-        raise from_status(status, what, where, error.message) from None
+        if isinstance(error, RestException) or "API request to" in error.message:
+            raise from_status(status, what, where, error.message) from None
+        # The client itself refused: no server answered that status.
+        kind, do = _STATUSES.get(status, (UsageError if status < 500 else UnreachableError, ""))
+        raise kind(what, where=where, why=scrubbed(error.message), do=do) from None
     except (RequestException, ConnectionError, TimeoutError) as error:
         raise unreachable(what, where, str(error)) from None
     except ValueError as error:
@@ -144,7 +148,7 @@ def unreachable(what: str, where: str, why: str) -> UnreachableError:
     return UnreachableError(what, where=where, why=plain or scrubbed(why), do=do)
 
 
-_AGAIN = "run the same command again: it goes on from here"
+_AGAIN = "run the same command again"
 _Said = tuple[type[TidegateError], str, str]  # the kind of an error, what is wrong, and what to do about it
 _NO_ROOM: _Said = (
     UnfinishedError, "there is no room left; what served before serves on",

@@ -21,6 +21,8 @@ class ServerHas(TypedDict, total=False):
 
     backends: Collection[str] | None
     gpu: bool | None
+    gpus: int | None  # how many each of its replicas has
+    release: str | None  # of Triton, such as 26.08
     packages: Collection[str] | None  # of Python
 
 

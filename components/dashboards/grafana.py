@@ -74,7 +74,12 @@ class _Mark(dashboard.AnnotationQuery):
     def __init__(self, name: str, expression: str, colour: str, says: str) -> None:
         super().__init__()
         self.name(name).datasource(_SOURCE).enable(True).icon_color(colour).expr(expression)
-        self._says = {"titleFormat": name, "textFormat": says, "step": "60s", "useValueForTime": False}
+        self._says = {
+            "titleFormat": name,
+            "textFormat": f"{{{{cluster}}}} {says}",
+            "step": "60s",
+            "useValueForTime": False,
+        }
 
     def build(self) -> Any:
         return _WithMore(super().build().to_json() | self._says)
@@ -142,4 +147,5 @@ def _target(of: Query, ref: str, shape: str) -> prometheus.Dataquery:
     made = prometheus.Dataquery().expr(of.expression).ref_id(ref).datasource(_SOURCE)
     if shape == "table":
         return made.instant().format(PromQueryFormat.TABLE)
-    return made.range().legend_format(of.legend)
+    # Every query keeps clusters apart, and so does every legend; without the label it is empty.
+    return made.range().legend_format(of.legend if "{{cluster}}" in of.legend else f"{{{{cluster}}}} {of.legend}")

@@ -65,8 +65,7 @@ def grown(series: str, time: str = "[$__range]") -> str:
 
 def recorded_share(what: str) -> Query:
     """Return the share of calls that went so, as recording rules keep it: models are not summed up each time."""
-    return Query(f"tidegate:{what}:rate5m{{{HERE}}} / on ({BY}) tidegate:calls:rate5m{{{HERE}}}",
-                 "{{cluster}} {{namespace}}")  # fmt: skip
+    return Query(f"tidegate:{what}:rate5m{{{HERE}}} / on ({BY}) tidegate:calls:rate5m{{{HERE}}}", "{{namespace}}")
 
 
 def quantiles(metric: str, where: str, by: str, legend: str, *of: float) -> tuple[Query, ...]:

@@ -46,7 +46,7 @@ PLATFORM = Dashboard(
             Panel(
                 "Calls",
                 "Calls a second. Much more than usual: are they one caller's? The dashboard Model tells callers apart.",
-                (Query(f"tidegate:calls:rate5m{{{HERE}}}", "{{cluster}} {{namespace}}"),),
+                (Query(f"tidegate:calls:rate5m{{{HERE}}}", "{{namespace}}"),),
                 "reqps",
             ),
             Panel(
@@ -75,7 +75,15 @@ PLATFORM = Dashboard(
                 " what is resident is in use; `loading` and `queued`: loads take longer than callers wait;"
                 " `queue-full`: too many calls at once; `no-replica`, `policy-silent`: a part is gone.",
                 (Query(f"topk(20, sum by ({BY}, server, model, reason) ({grown(_BUSY)}))", "calls"),),
-                "short", "table", 24,
+                "short", "table", 16,
+            ),
+            Panel(
+                "Versions that failed to load",
+                "Versions that a preload pool could not load. More than none: the proxy's log and `tidegate why` give"
+                " the reason, TidegateLoadFailed.",
+                (Query(f"time() - min by ({BY}, server, pool, model, version)"
+                       f" (tidegate_proxy_load_failed_timestamp_seconds{{{HERE}}})", "for"),),
+                "s", "table", 8,
             ),
         ),
         "Slices": (

@@ -82,7 +82,7 @@ class TritonPool(pulumi.ComponentResource):
         settings = settings_map(name, pool, child, repository=repository, grpc_tls=tls)
         ports = [
             pods.service_port("http", triton.HTTP_PORT, "http"),
-            pods.service_port("grpc", triton.GRPC_PORT, "grpc"),
+            pods.service_port("grpc", triton.GRPC_PORT, "grpc", when(server.triton.grpc_tls, lambda _: pods.HTTPS)),
         ]
         spec = _pod(pool, server, placement)
         server_pool.declare(name, pool, spec, ports, self, more_ports=lease_ports(pool), needs=settings)

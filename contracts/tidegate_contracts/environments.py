@@ -4,6 +4,7 @@ The stack definition produces it (`make environments`), an admin gives it to the
 secret. Field names on the wire are camelCase; unknown fields are refused.
 """
 
+import re
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +13,17 @@ from .message import Message
 from .routing import ServedModel
 
 VERSION: Final = 1
+_RESERVED_ALIAS = re.compile(r"latest|v[0-9]+", re.IGNORECASE)
+_ALIAS = re.compile(r"[A-Za-z0-9_-]{1,255}")
+ALIAS_RULE: Final = (
+    "the registry's alias has the environment's name, and MLflow takes letters, digits, '_' and '-' for an alias, but "
+    "reserves `latest` and `v` with a number"
+)
+
+
+def is_alias(name: str) -> bool:
+    """Tell whether MLflow takes a name for an alias of a registered model."""
+    return _ALIAS.fullmatch(name) is not None and _RESERVED_ALIAS.fullmatch(name) is None
 
 
 class DatasetLocation(Message):
@@ -40,6 +52,7 @@ class PoolFacts(Message):
     name: str
     loading: Literal["preload", "on-demand"]
     gpu: bool
+    gpus: int | None = None  # How many GPUs, or slices of one, each replica has; None where nothing tells.
     memory_bytes: int | None = None  # Of the slice, or of the processor's container; None where nothing tells.
     capacity_bytes: int | None = None  # What models may take of it (on-demand pools).
     poll_seconds: int | None = None  # Between two looks at the repository (preload pools).
@@ -52,6 +65,7 @@ class ServerFacts(Message):
     kind: str
     location: Location
     writers: tuple[str, ...] = ()  # Groups that may write the repository; without any, everybody that can write it may.
+    release: str | None = None  # Of Triton, by the tag of its image: 26.08.
     backends: tuple[str, ...] = ()  # Of its image; without any, that is not known.
     packages: tuple[str, ...] | None = None  # Of its image's Python: `name`, or `name==version`.
     pools: tuple[PoolFacts, ...]

@@ -31,6 +31,8 @@ class ManifestFile(Message):
     path: str  # Below the entry, with `/` between its steps: `config.pbtxt`, `1/model.onnx`.
     size: Annotated[int, Field(ge=0)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    executable: Literal[True] | None = None
+    """Whether the file may be run, as the Python backend runs a model's own stub. Object stores keep no file modes."""
 
     @model_validator(mode="after")
     def _path_stays_inside(self) -> Self:
@@ -64,7 +66,7 @@ class Manifest(Message):
 
     def canonical(self) -> bytes:
         """Return the bytes that `manifest.json` has: JSON with sorted keys and no white space, UTF-8."""
-        said = self.model_dump(by_alias=True, mode="json")
+        said = self.model_dump(by_alias=True, mode="json", exclude_none=True)
         return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 

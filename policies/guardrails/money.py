@@ -1,5 +1,6 @@
 """Money for GPU devices: what they cost an hour and a month, where their price is known."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -8,11 +9,14 @@ HOURS_A_MONTH: Final = 730  # A twelfth of a year of 365 days.
 CURRENCY: Final = "USD"
 
 Hourly = Mapping[str, Mapping[str, float | None]]
-"""GPU product → profile of a slice, `gpu`, `time-slicing` or `mps` → price of one an hour; None: not known."""
+"""GPU product → profile of a slice, `gpu`, `time-slicing` or `mps` → price of one an hour; None: not known.
+
+Profiles are named as in resources: 1g.10gb.me for 1g.10gb+me."""
 
 
 def price_of(prices: Hourly, device: str, product: str = "") -> float | None:
     """Return what a device costs an hour: the dearest where the product is not said; None where one is not known."""
+    device = device.replace("+", ".")
     said = [of[device] for made, of in prices.items() if device in of and product in ("", made)]
     known = [price for price in said if price is not None]
     return max(known) if known and len(known) == len(said) else None
@@ -26,12 +30,15 @@ class Cost:
     unpriced: int = 0  # How many of them have no known price.
     hourly: float = 0.0  # Of the others.
     currency: str = CURRENCY
+    kinds: tuple[tuple[str, int], ...] = ()  # How many there are of each kind, such as a profile; by name.
 
     def __add__(self, other: "Cost") -> "Cost":
         """Together; money of one currency."""
         currency = self.currency if self.hourly else other.currency
         hourly = self.hourly + other.hourly
-        return Cost(self.devices + other.devices, self.unpriced + other.unpriced, hourly, currency)
+        kinds = Counter(dict(self.kinds)) + Counter(dict(other.kinds))
+        devices, unpriced = self.devices + other.devices, self.unpriced + other.unpriced
+        return Cost(devices, unpriced, hourly, currency, tuple(sorted(kinds.items())))
 
     @property
     def month(self) -> float | None:
@@ -47,9 +54,10 @@ class Cost:
         return known
 
 
-def cost(count: int, price: float | None, currency: str) -> Cost:
-    """Return the cost of so many devices of a price an hour."""
-    return Cost(count, count if price is None else 0, 0.0 if price is None else count * price, currency)
+def cost(count: int, price: float | None, currency: str, kind: str = "") -> Cost:
+    """Return the cost of so many devices of a kind and of a price an hour."""
+    hourly = 0.0 if price is None else count * price
+    return Cost(count, count if price is None else 0, hourly, currency, ((kind, count),) if kind and count else ())
 
 
 def money(amount: float, currency: str = CURRENCY, *, signed: bool = False) -> str:

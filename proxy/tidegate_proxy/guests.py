@@ -40,6 +40,7 @@ class Guest(asyncio.BufferedProtocol):
     held = 0
     came = 0  # Bytes that have come.
     is_unknown = True
+    refusals = 0  # Credentials that Domino has refused over it.
     memory: Memory
     booking: Booking
     transport: asyncio.Transport
@@ -98,6 +99,11 @@ class Guest(asyncio.BufferedProtocol):
     def owner(self) -> Holder | None:
         """Whose work it is what it sends: all strangers are one."""
         return None if self.is_unknown else self.booking.holder
+
+    @property
+    def host(self) -> str:
+        """The address of its other end."""
+        return str((self.transport.get_extra_info("peername") or ("",))[0])
 
     @property
     def unsent(self) -> int:

@@ -142,21 +142,26 @@ def understand(path: str | None) -> Target | None:
 
 
 MOST_KNOWN_TARGETS = 20_000
+MOST_KNOWN_BYTES = 4 * 1024 * 1024  # Of all addresses that are kept.
 
 
-class KnownTargets(dict[bytes, Target | None]):
-    """What the targets of requests ask of a model, None where one asks none; those of models are kept.
+class KnownTargets(dict[bytes, Target]):
+    """What addresses of models ask, for those that callers with a credential have used.
 
     Below `path` everything is asked as it is without it.
     """
 
     def __init__(self, path: bytes) -> None:
         self._path = path
+        self._bytes = 0
 
-    def __missing__(self, url: bytes) -> Target | None:
+    def understand(self, url: bytes, is_kept: bool) -> Target | None:
+        """Return what an address asks of a model, None for one that asks nothing; keep it for the next request."""
         target = understand(plain_path(without_path(origin_form(url), self._path)))
-        if target is not None and len(url) <= LONGEST:
-            if len(self) >= MOST_KNOWN_TARGETS:
+        if target is not None and is_kept and len(url) <= LONGEST:
+            self._bytes += len(url)
+            if len(self) >= MOST_KNOWN_TARGETS or self._bytes > MOST_KNOWN_BYTES:
                 self.clear()
+                self._bytes = len(url)
             self[url] = target
         return target

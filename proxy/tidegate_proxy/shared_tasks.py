@@ -9,14 +9,21 @@ Result = TypeVar("Result")
 
 
 class _Work(Generic[Result]):
-    __slots__ = ("result", "task", "waiters")
+    __slots__ = ("task", "waiters")
 
     def __init__(self) -> None:
-        self.result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        # Else asyncio reports a failure whose callers have all left.
-        self.result.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.task: asyncio.Task[None] | None = None
-        self.waiters = 0
+        self.waiters: set[asyncio.Future[Result]] = set()
+
+    def fail(self, error: Exception) -> None:
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+
+    def give(self, result: Result) -> None:
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(result)
 
 
 class SharedTasks(Generic[Key, Result]):
@@ -37,27 +44,27 @@ class SharedTasks(Generic[Key, Result]):
         if work is None:
             work = self._under_way[key] = _Work()
             work.task = asyncio.get_running_loop().create_task(self._do(key, work, start))
-        work.waiters += 1
+        waiter: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        work.waiters.add(waiter)
         try:
-            return await asyncio.shield(work.result)
+            return await waiter
         finally:
-            work.waiters -= 1
-            if not (work.waiters or self._outlives or work.result.done()):
-                work.result.cancel()
+            work.waiters.discard(waiter)
+            if not (work.waiters or self._outlives):
                 self._end(key, work)
 
     def fail(self, error: Exception) -> None:
         """Cancel all work under way, and raise `error` in its callers."""
         for key, work in list(self._under_way.items()):
-            if not work.result.done():
-                work.result.set_exception(error)
+            work.fail(error)
             self._end(key, work)
 
     async def close(self) -> None:
         """Give up what is under way."""
         tasks = [work.task for work in self._under_way.values() if work.task is not None]
         for work in self._under_way.values():
-            work.result.cancel()
+            for waiter in work.waiters:
+                waiter.cancel()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -66,11 +73,9 @@ class SharedTasks(Generic[Key, Result]):
         try:
             found = await start()
         except Exception as error:
-            if not work.result.done():
-                work.result.set_exception(error)
+            work.fail(error)
         else:
-            if not work.result.done():
-                work.result.set_result(found)
+            work.give(found)
         finally:
             self._end(key, work)
 

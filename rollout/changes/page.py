@@ -72,7 +72,7 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
         "Deleted, replaced, no longer served": _dangerous,
         "Guardrails": _findings,
         "What restarts": _restarts,
-        "Without a restart": _notices,
+        "Other effects": _notices,
         "Stricter, or newly offered": partial(_permissions, "stricter"),
         "GPU devices": _devices,
         "GPUs a month, and room": _money,

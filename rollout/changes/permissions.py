@@ -91,7 +91,8 @@ def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> Permissi
     allowed += _both_ways(was.waivers, now.waivers, _waives, lambda found: [_waiver_in_words(each) for each in found])
     demanded += _both_ways(was.held(there), now.held(there), _holds_back, lambda found: [*map(_held_in_words, found)])
     gone = (
-        _Right.in_words(who, action, models) for who, action, models in _by_caller(now.rights, was.rights, now.models)
+        f"no longer lets {who} {action}: {_listed(models)}"
+        for who, action, models in _by_caller(now.rights, was.rights, now.models)
     )
     return PermissionChange(
         weaker=tuple(
@@ -171,6 +172,7 @@ class _State:
             *(f"{text(item, 'kind')} {text(item, 'metadata', 'name')}" for item in self.objects),
             *(f"server {self._server(text(server, 'name'))}" for server in items(self.routing, "servers")),
             *(f"model {text(model, 'name')}" for model in items(self.routing, "models")),
+            *(f"image {name}" for name, image in mapping(self.tree, "images").items() if at(image, "backends")),
             *(["rate limit"] if "rateLimit" in self.access else []),
         }
         self.models = {
@@ -216,7 +218,10 @@ class _State:
                 yield f"trusts tokens of {text(issuer, 'issuer')} for {audience}, {how}", True
         for _, item in self._named("ConfigMap"):
             if at(item, "data", variable("api_keys")) == "true":
-                yield "trusts API keys", True
+                yield (
+                    " ".join(["trusts API keys", *(f"of the Secret {name}" for name in self._mounted("api-keys"))]),
+                    True,
+                )
             if url := text(item, "data", variable("domino_principal_url")):
                 yield f"trusts Domino's principals, as {url} names them", True
         for _, item in self._named("Deployment"):
@@ -236,6 +241,12 @@ class _State:
         for name, item in self._named("HTTPRoute"):
             if any(not text(parent, "sectionName") for parent in items(item, "spec", "parentRefs")):
                 yield f"lets calls in at every listener of the Gateway of HTTPRoute {name}", True
+
+    def _mounted(self, volume: str) -> list[str]:
+        """Return the Secrets that the proxy mounts as a volume."""
+        pods = (mapping(item, "spec", "template", "spec") for name, item in self._named("Deployment") if name == PROXY)
+        found = (one for pod in pods for one in items(pod, "volumes") if one.get("name") == volume)
+        return [name for one in found if (name := text(one, "secret", "secretName"))]
 
     def _addresses(self) -> Iterator[str]:
         for name, item in self._named("Service"):
@@ -287,6 +298,20 @@ class _State:
 
     def _offered(self) -> Iterator[tuple[tuple[str, str], float]]:
         yield from ((("", f"answers at {address}"), True) for address in self._addresses())
+        if not any(text(item, "spec", "mtls", "mode") == "STRICT" for _, item in self._named("PeerAuthentication")):
+            yield ("", "accepts callers without a certificate of the mesh"), True
+        issuers = [
+            f"{text(item, 'spec', 'issuerRef', 'kind')} {text(item, 'spec', 'issuerRef', 'name')}"
+            for _, item in self._named("Certificate")
+        ]
+        for issuer in issuers or [f"the Secret {name}" for name in self._mounted("tls")]:
+            yield ("", f"shows callers the certificate of {issuer}"), True
+        for name, image in mapping(self.tree, "images").items():
+            for backend in at(image, "backends") or ():
+                yield (f"image {name}", f"loads models of the backend {backend} by the image {name}"), True
+        for kind, name, key, value in self._annotated():
+            if not _PROTECTS.search(key):
+                yield (f"{kind} {name}", f"has {key}: {value} at {kind} {name}"), True
         for name, item in self._named("ConfigMap"):
             for setting, words in (
                 ("body_limit_bytes", "takes request bodies of bytes"),
@@ -296,12 +321,18 @@ class _State:
                 if (value := text(item, "data", variable(setting))).isdecimal():
                     yield (f"ConfigMap {name}", words), int(value)
             eviction = json_tree(at(item, "data", eviction_process.SETTINGS_FILE))
+            for window in items(eviction, "warmWindows"):
+                for model in at(window, "models") or ():
+                    words = f"keeps the model {model} loaded by the window {text(window, 'name')}"
+                    yield (f"ConfigMap {name}", words), True
             if isinstance(wait := at(eviction, "waitSeconds"), int):
                 yield (f"ConfigMap {name}", f"lets callers wait seconds for a load ({name})"), wait
         kinds = {text(server, "name"): text(server, "kind") for server in items(self.routing, "servers")}
         for model in items(self.routing, "models"):
             name, server = text(model, "name"), text(model, "server")
             about = f"model {name}"
+            if model.get("pinned") is True:
+                yield (about, f"keeps the model {name} loaded"), True
             for called in model.get("servedNames") or ():
                 yield (about, f"answers to the name {called} with the model {name}"), True
             for share in items(model, "versions"):
@@ -341,11 +372,16 @@ class _State:
             if any(pool.get("grpcTls") is True for pool in items(server, "pools")):
                 name = self._server(text(server, "name"))
                 yield (f"server {name}", f"encrypts gRPC between the proxy and server {name}"), True
+        for kind, name, key, value in self._annotated():
+            if _PROTECTS.search(key):
+                yield (f"{kind} {name}", f"has {key}: {value} at {kind} {name}"), True
+
+    def _annotated(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yield kind, name, key and value of each annotation of what leads to the proxy."""
         for kind in ("Ingress", "HTTPRoute", "Service"):
             for name, item in self._named(kind):
                 for key, value in mapping(item, "metadata", "annotations").items():
-                    if _PROTECTS.search(key):
-                        yield (f"{kind} {name}", f"has {key}: {value} at {kind} {name}"), True
+                    yield kind, name, key, str(value)
 
     def _demanded_by_definition(self) -> Iterator[tuple[str, float]]:
         if not (tree := self.tree):
@@ -563,11 +599,6 @@ class _Right(NamedTuple):
             and _is_within(other.server, self.server)
             and _is_within(other.model, self.model)
         )
-
-    @staticmethod
-    def in_words(who: str, action: str, models: Sequence[tuple[str, str]]) -> str:
-        """Return the sentence about a loss."""
-        return f"no longer lets {who} {action}: {_listed(models)}"
 
 
 def _by_caller(

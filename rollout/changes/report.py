@@ -172,7 +172,7 @@ def terminal_summary(changes: Sequence[StackChange]) -> Text:
     ]
     parts = {
         "What restarts:": _restarts(changes),
-        "Without a restart:": [(f"  {line}", "") for line in _notices(changes, grave=False)],
+        "Other effects:": [(f"  {line}", "") for line in _notices(changes, grave=False)],
         "Stricter, or newly offered:": [(f"  {line}", "") for line in sentences(changes, "stricter")],
         "GPU devices, autoscalers at their most:": devices,
         "GPUs a month, and room, autoscalers at their most:": [(escaped(line), "") for line in _money(changes)],

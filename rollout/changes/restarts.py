@@ -177,7 +177,7 @@ def _amount(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that happens without a restart, and that people should know."""
+    """An effect of a change besides the restarts, of a workload that restarts or of another."""
 
     kind: str
     name: str
@@ -186,7 +186,7 @@ class Notice:
 
 
 def notices(before: Sequence[Tree], after: Sequence[Tree], restarts: Iterable[Restart]) -> list[Notice]:
-    """Return what happens without a restart; `restarts` are those of the same change."""
+    """Return the effects besides the restarts; `restarts` are those of the same change."""
     old, new = workloads(before), workloads(after)
     was, will = serving(before), serving(after)
     rolled = {restart.workload.identity for restart in restarts}
@@ -286,18 +286,17 @@ def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
     """Yield which GPUs are to be cut anew: where the inventory says so, and where a pool asks for other slices."""
     was, now = ([*items(definition_in(objects), "dataPlane", "gpus")] for objects in (before, after))
     for product in dict.fromkeys(text(group, "product") for group in now):
-        old, new = (
-            [(at, group) for at, group in enumerate(groups) if text(group, "product") == product]
-            for groups in (was, now)
-        )
-        # Groups that are alike on both sides stay; the others are compared in their order.
-        gone, come = (
-            [each for each in some if _cut(each[1]) not in [_cut(one) for _, one in others]]
-            for some, others in ((old, new), (new, old))
-        )
-        for (_, before_cut), (index, group) in zip(gone, come, strict=False):
-            cut = f"{_layout(before_cut)} → {_layout(group)} in gpus[{index}] of the data plane"
-            yield Notice("nodes with", product, f"{cut}: {_RECUT}", grave=True)
+        left = [_layout(group) for group in was if text(group, "product") == product]
+        come = []
+        for index, group in enumerate(now):
+            if text(group, "product") == product:
+                if (layout := _layout(group)) in left:
+                    left.remove(layout)
+                else:
+                    come.append((f"gpus[{index}] of the data plane", number(group, "nodes", default=0), layout))
+        for old, (where, nodes, layout) in zip(left, come, strict=False):  # groups that only come or go cut nothing
+            where += f" ({nodes} nodes)" if nodes else ""
+            yield Notice("nodes with", product, f"{old} → {layout} in {where}: {_RECUT}", grave=True)
     if now:
         return  # the inventory states how the nodes are cut, whichever slices a pool takes of them
     had = mig_profiles(before)
@@ -307,16 +306,15 @@ def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
             yield Notice(kind, name, what, grave=True)
 
 
-def _cut(group: Tree) -> tuple[Any, ...]:
-    return group.get("nodes"), group.get("perNode"), _layout(group)
-
-
 def _layout(group: Tree) -> str:
-    """Return how the inventory cuts a group of nodes."""
-    slices = mapping(group, "mig", "slices")
-    layout = ", ".join(f"{count} × {profile}" for profile, count in slices.items()) or "not cut"
-    strategy = text(group, "mig", "strategy")
-    return f"{layout} ({strategy})" if strategy else layout
+    """Return how the inventory cuts a group of nodes: all GPUs of a node alike, or some of them in each way."""
+    layouts = [*items(group, "mig")] or [mapping(group, "mig")]
+    ways = []
+    for layout in layouts:
+        slices = ", ".join(f"{count} × {profile}" for profile, count in mapping(layout, "slices").items()) or "not cut"
+        strategy = f" ({layout['strategy']})" if text(layout, "strategy") else ""
+        ways.append(f"{slices}{strategy}" + (f" on {layout['gpus']} GPUs" if layout.get("gpus") else ""))
+    return " and ".join(ways)
 
 
 def _bound(before: Workload, workload: Workload, bound: str) -> Iterator[Notice]:
@@ -338,6 +336,8 @@ def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload], wi
                 what = "NOTHING SERVES ANY LONGER"
             elif workload.most < before.most:
                 what = "the last ones end" + (", and what they held in memory is cold" if workload.pool else "")
+            if workload.least == 0 < before.least and workload.most:
+                what, grave = f"{what}; WITHOUT CALLS NO POD RUNS, and the first callers wait for one", True
             if workload.least == 1 < before.least:
                 what, grave = f"{what}; CALLS FAIL while the only pod restarts or its node fails", True
             yield Notice(workload.kind, workload.name, f"{before.pods} → {workload.pods}: {what}", grave)

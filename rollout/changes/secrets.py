@@ -10,9 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from policies.guardrails.rules.credentials import BARE_USERINFO, KNOWN
-
-MASK = "•••"
+from policies.guardrails.rules.credentials import MASK, masked
 
 # A name of environment variables, arguments, headers and files: `API_KEY`, `--db-password`, `X-Auth-Token`, `apiKey`.
 _TELLING = re.compile(
@@ -71,16 +69,9 @@ def hidden(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def hidden_text(text: str) -> str:
     """Return a text without the secrets in it that can be told by their look; some span lines."""
-    text = BARE_USERINFO.sub(MASK, _USERINFO.sub(lambda found: found["scheme"] + MASK, text))
+    text = _USERINFO.sub(lambda found: found["scheme"] + MASK, text)
     text = _SCHEME.sub(lambda found: f"{found['scheme']} {MASK}", text)
-    for _, pattern in KNOWN:
-        text = pattern.sub(_masked, text)
-    return _ASSIGNED.sub(_assigned, text)
-
-
-def _masked(found: re.Match[str]) -> str:
-    start, end = found.span("secret" if "secret" in found.re.groupindex else 0)
-    return found.string[found.start() : start] + MASK + found.string[end : found.end()]
+    return _ASSIGNED.sub(_assigned, masked(text))
 
 
 def _assigned(found: re.Match[str]) -> str:

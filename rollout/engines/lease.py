@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from subprocess import CompletedProcess
@@ -39,6 +39,7 @@ class Hold:
     identity: str = field(default_factory=lambda: f"{_user()}@{socket.gethostname()}, process {os.getpid()}")
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     """Identifies this run among all runs on all machines, whatever their hosts and processes are called."""
+    failures: list[str] = field(default_factory=list)  # Reasons already shown why the Lease could not be written.
 
     def require(self) -> None:
         """Raise CommandError when the Lease is lost: two runs at once would undo each other's work."""
@@ -76,8 +77,21 @@ def _renewed(kube: Kubectl, hold: Hold) -> Iterator[None]:
         renewing.join()
         lease = f"/apis/coordination.k8s.io/v1/namespaces/{hold.namespace}/leases/{NAME}"
         as_written = json.dumps({"preconditions": {"resourceVersion": hold.version}})  # nobody took us for dead since
-        with suppress(CommandError):
-            kube.run("delete", "--raw", lease, "-f", "-", stdin=as_written, check=False)
+        with _noted(hold):
+            done = kube.run("delete", "--raw", lease, "-f", "-", stdin=as_written, check=False)
+            if done.returncode and "Conflict" not in done.stderr and "NotFound" not in done.stderr:
+                raise CommandError(kube.why(done.stderr, "delete"))
+
+
+@contextmanager
+def _noted(hold: Hold) -> Iterator[None]:
+    """Show, once, that the Lease cannot be renewed or given back: it may be a right that is missing."""
+    try:
+        yield
+    except CommandError as error:
+        if str(error) not in hold.failures:
+            hold.failures.append(str(error))
+            note(f"the Lease in {hold.namespace}: {error}")
 
 
 def _acquired(kube: Kubectl, hold: Hold) -> bool:
@@ -137,12 +151,14 @@ def _renew(kube: Kubectl, hold: Hold, over: threading.Event) -> None:
     pause = _RENEWED_EVERY
     while not over.wait(pause) and not hold.lost:
         pause = _ASKED_AGAIN_AFTER
-        with suppress(CommandError):
+        with _noted(hold):
             lease = kube.get("lease", NAME, hold.namespace)
             if lease is not None and _holder(lease) != _named(hold):
                 hold.lost = _holder(lease) or "another run"
-            elif _written(kube, hold, lease).returncode == 0:
+            elif (answer := _written(kube, hold, lease)).returncode == 0:
                 pause = _RENEWED_EVERY
+            elif "Conflict" not in answer.stderr and "AlreadyExists" not in answer.stderr:
+                raise CommandError(kube.why(answer.stderr, "renew"))
 
 
 def _user() -> str:

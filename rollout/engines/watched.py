@@ -109,6 +109,7 @@ class _ReadinessWatch:
         self._old = _refusals(kube, self._target.namespace)
         self._said: list[str] = []
         self._since: float | None = None
+        self._failures: list[str] = []
         self.given_up = ""  # Why it will never be ready, when pods have been refused for too long.
 
     def look(self) -> bool:
@@ -127,21 +128,32 @@ class _ReadinessWatch:
         return not lines
 
     def late(self) -> str:
-        """Return what is still not ready when the time is up, and nothing when that cannot be told."""
-        late = self._refused() or "\n    ".join(self._lines() or ())
+        """Return what is still not ready when the time is up, or why that cannot be seen."""
+        lines = self._lines()
+        late = self._refused() or "\n    ".join(self._failures[-1:] if lines is None else lines)
         return f"not everything became ready in time:\n    {late}" if late else ""
 
     def _lines(self) -> list[str] | None:
-        with suppress(CommandError):
+        try:
             return lacking(self._kube, self._target)
-        return None
+        except CommandError as error:
+            self._failed(error)
+            return None
 
     def _refused(self) -> str:
-        """Return what the API server has said about pods that it refused since looking began."""
-        with suppress(CommandError):
+        """Return the event about a pod that the API server has refused since this watch began."""
+        try:
             found = _refusals(self._kube, self._target.namespace)
-            return next((message for uid, (when, message) in found.items() if self._old.get(uid, ("",))[0] != when), "")
-        return ""
+        except CommandError as error:
+            self._failed(error)
+            return ""
+        return next((message for uid, (when, message) in found.items() if self._old.get(uid, ("",))[0] != when), "")
+
+    def _failed(self, error: CommandError) -> None:
+        """Show why a look failed, once: it may be a right that is missing."""
+        if str(error) not in self._failures:
+            self._failures.append(str(error))
+            note(f"not seen: {error}")
 
 
 def _refusals(kube: Kubectl, namespace: str) -> dict[str, tuple[str, str]]:

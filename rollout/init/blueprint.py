@@ -15,13 +15,13 @@ from charts.values_file import scalar
 from stacks.definition import Namespace
 from stacks.definition.base import ByteQuantity, DnsLabel, ObjectName, ServiceLabel, Without, form
 from stacks.definition.images import REPOSITORY
+from stacks.definition.triton import OLDEST_TRITON
 from stacks.load import Document
 from stacks.problems import DefinitionError, Problem, escaped
 from stacks.schema_errors import problems_from
 
-OLDEST_TRITON, TRITON = "25.06", "26.08-py3"
-"""The oldest that Tidegate supports, and the tag that replaces an older one. Before it a cancelled gRPC call can crash
-Triton: the fixes are in 24.12 (server #7840), 25.04 (#8034, fixed by #8078) and 25.06 (#8220)."""
+TRITON = "26.08-py3"
+"""The tag that replaces one older than `OLDEST_TRITON`."""
 
 _IMAGE = form(
     f"^{REPOSITORY}:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}}$", "an image with its tag, such as tritonserver:26.08-py3"

@@ -113,7 +113,7 @@ def _run(journal: Journal, ready: Prepared, lock: int, *, keep_going: bool) -> N
     def through_gate(plane: str, show: Show) -> None:
         check = look(plane)
         await_health(check, show, stop.now.wait)
-        for why in check.blind:
+        for why in check.blind[-1:]:
             note(f"{plane}: the gate could not look at the models: {why}")
 
     if ready.journal is not None:

@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -37,6 +37,7 @@ _LONGEST_WHILE_SETTLING = 1.0
 _MOST_LINES = 6
 _LONGEST = 300
 _METRICS_SECONDS = 5.0
+_MOST_LOOKS = 3
 _SERIES = re.compile(
     r"tidegate_(?:proxy|eviction)_(?P<name>load_failed_timestamp_seconds|index_seen|model_load_failures_total"
     r"|model_quarantined_timestamp_seconds)\{(?P<labels>.*)\} (?P<value>\S+)"
@@ -54,7 +55,7 @@ class HealthCheck:
     kubectl: Kubectl
     target: Target
     known: frozenset[str] = frozenset()  # Models that were not loaded before the rollout either.
-    blind: list[str] = field(default_factory=list)  # Why it cannot look at models, once that has failed.
+    blind: list[str] = field(default_factory=list)  # Why looks at the models failed.
 
     def lacking(self) -> list[str]:
         """Return what is still missing, of which cheap questions come first."""
@@ -76,23 +77,25 @@ class HealthCheck:
         return []
 
     def _models(self) -> list[str]:
-        """Return which models are not loaded, and were before the rollout; a failed look is not tried again."""
-        if self.blind:
+        """Return which models are not loaded, and were before the rollout; after three failed looks it gives up."""
+        if len(self.blind) >= _MOST_LOOKS:
             return []
         try:
             failed, unseen = not_loaded(self.kubectl, self.target)
         except CommandError as error:
             self.blind.append(shortened(" ".join(str(error).split()), _LONGEST))
             return []
+        self.blind.clear()
         if lines := [f"{model} cannot be loaded" for model in failed if model not in self.known]:
             return lines
         return [f"no proxy has seen the models of {replica} yet" for replica in unseen]
 
     def further(self) -> list[str]:
         """Return what else is known about why it is not well."""
-        with suppress(CommandError):
+        try:
             return health.warnings(self.kubectl, self.target)
-        return []
+        except CommandError as error:
+            return [f"its events cannot be read: {shortened(' '.join(str(error).split()), _LONGEST)}"]
 
 
 def await_health(look: HealthCheck, show: Show, pause: Pause, clock: Callable[[], float] = time.monotonic) -> None:
@@ -169,7 +172,7 @@ def _metrics(kubectl: Kubectl, namespace: str, pod: str, port: int) -> str:
     try:
         return kubectl.run("get", "--raw", place, seconds=_METRICS_SECONDS).stdout
     except CommandError:
-        with _forwarded(kubectl, namespace, f"pod/{pod}", port) as here:
+        with _forwarded(kubectl, namespace, f"pod/{pod}", port, _METRICS_SECONDS) as here:
             return _request(f"http://127.0.0.1:{here}{proxy_process.METRICS_PATH}", tunnel=True).decode(
                 errors="replace"
             )
@@ -248,11 +251,11 @@ def _request(url: str, body: str | None = None, token_variable: str | None = Non
 
 
 @contextmanager
-def _forwarded(kubectl: Kubectl, namespace: str, to: str, port: int) -> Iterator[int]:
+def _forwarded(kubectl: Kubectl, namespace: str, to: str, port: int, seconds: float = 3 * _SECONDS) -> Iterator[int]:
     where = ["--context", kubectl.context, "--namespace", namespace, "--address", "127.0.0.1"]
     command = [str(tools.path("kubectl")), "port-forward", *where, to, f":{port}"]
     process = processes.started(command, start_new_session=True)
-    watchdog = threading.Timer(3 * _SECONDS, process.kill)
+    watchdog = threading.Timer(seconds, process.kill)
     watchdog.start()
     try:
         said = ""

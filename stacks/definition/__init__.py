@@ -8,6 +8,7 @@ nowhere else; the JSON schema and `docs/definition.md` are generated from these 
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
+from tidegate_contracts.environments import ALIAS_RULE, is_alias
 
 from .base import DnsLabel, ForeignAnnotations, Labels, Renamable, Section, Text, Without
 from .datasets import Dataset
@@ -85,6 +86,12 @@ class Environment(Renamable):
     def _production_is_no_trial(self) -> Self:
         if self.production and self.local:
             raise ValueError("production and local cannot stand together: a trial on one machine is no production")
+        return self
+
+    @model_validator(mode="after")
+    def _name_is_an_alias(self) -> Self:
+        if not is_alias(self.name):
+            raise ValueError(f"the environment cannot be called {self.name}: {ALIAS_RULE}")
         return self
 
     @model_validator(mode="after")

@@ -72,7 +72,8 @@ class IngressExposure(Section):
     Its controller has defaults of its own, which annotations change. ingress-nginx refuses bodies above 1 MB
     (nginx.ingress.kubernetes.io/proxy-body-size, against the proxy's bodyLimit) and waits 60 seconds for an answer
     (proxy-read-timeout). AWS's asks for / to see whether a pod is well, where the proxy has nothing: it needs
-    alb.ingress.kubernetes.io/healthcheck-path: /healthz, and Google's a BackendConfig with that path.
+    alb.ingress.kubernetes.io/healthcheck-path: /healthz, and Google's a BackendConfig with that path, which
+    serviceAnnotations names. `make check` lists the annotations that a known controller lacks.
     """
 
     kind: Literal["ingress"]
@@ -90,6 +91,8 @@ class IngressExposure(Section):
         ),
     ] = Field(default_factory=dict)
     """Annotations for the ingress controller; none with configuration of its own, or with another backend."""
+    service_annotations: Annotations = Field(default_factory=dict)
+    """Annotations of the proxy's Service, which some controllers read, such as cloud.google.com/backend-config."""
 
 
 class HttpRouteExposure(Section):
@@ -272,7 +275,8 @@ class Tracing(Section):
     """Base address of a collector that takes OTLP over HTTP, such as http://collector.tracing.svc:4318; network.reach
     has to let the proxy reach it."""
     percent: Annotated[int, Field(ge=0, le=100)] = 1
-    """Share of the calls that get a span, in per cent; a caller that sends a traceparent decides for its own."""
+    """Share of the calls that get a span, in per cent; a caller that a rule grants the call decides by its traceparent.
+    """
 
 
 class Metrics(Section):

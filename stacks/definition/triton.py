@@ -1,13 +1,17 @@
 """Servers of the kind `triton`, NVIDIA's Triton: the settings of its process."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from .base import NOT_IN_VALUES, DnsLabel, EnvironmentName, Section, Without, form
 from .pools import OnDemand
 from .servers import AzureIdentity, ContainerVariables, SecretVariable, Server, ServerTls
+
+OLDEST_TRITON: Final = "25.06"
+"""The oldest release that Tidegate supports. Before it a cancelled gRPC call can crash Triton: the fixes are in 24.12
+(server #7840), 25.04 (#8034, fixed by #8078) and 25.06 (#8220)."""
 
 
 class LatencyQuantile(Section):

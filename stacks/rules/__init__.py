@@ -12,10 +12,40 @@ from policies.guardrails.rule import rules_about
 from ..definition import Header
 from ..problems import Problem
 from ..stack import Definition, Stack
-from . import capacity, names, openai, policies, promotion, references, safety, sleep, storage
+from . import (
+    capacity,
+    effect,
+    exposure,
+    identity,
+    names,
+    openai,
+    policies,
+    promotion,
+    reach,
+    references,
+    safety,
+    sizes,
+    sleep,
+    storage,
+)
 from .rule import DefinitionRule
 
-MODULES = (capacity, names, openai, policies, promotion, references, safety, sleep, storage)
+MODULES = (
+    capacity,
+    effect,
+    exposure,
+    identity,
+    names,
+    openai,
+    policies,
+    promotion,
+    reach,
+    references,
+    safety,
+    sizes,
+    sleep,
+    storage,
+)
 HEADER_RULES = rules_about(Header, DefinitionRule)
 STACK_RULES = rules_about(Stack, DefinitionRule)
 DEFINITION_RULES = rules_about(Definition, DefinitionRule)

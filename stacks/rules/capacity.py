@@ -9,7 +9,8 @@ from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
 from .. import devices, mig_layouts
 from ..definition import DataPlane
 from ..definition.base import PolicyResources, byte_count
-from ..definition.gpu_products import gpu_bytes, gpu_product
+from ..definition.gpu_products import gpu_bytes, gpu_product, slice_bytes
+from ..definition.openai import OpenaiServer
 from ..definition.placement import (
     CpuPlacement,
     GpuNodes,
@@ -18,7 +19,9 @@ from ..definition.placement import (
     WholeGpuPlacement,
 )
 from ..definition.pools import OnDemand, Pool, QueueScaling
+from ..definition.servers import Server
 from ..devices import gb
+from ..load import Document, PathInTree
 from ..problems import Position, Problem
 from ..stack import Definition, Stack
 from .references import suggestion, unknown
@@ -35,6 +38,31 @@ def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
         if profile not in profiles:
             what = f"{getattr(pool.placement, 'product', None)} has no MIG profile {profile}"
             yield stack.source.problem((*path, "placement", "profile"), what, do=suggestion(profile, profiles))
+
+
+@definition_rule("Tidegate knows the GPU products and MIG profiles that the definition names", severity="advisory")
+def gpus_that_are_not_known_are_named(definition: Definition) -> Iterator[Problem]:
+    """A product without an entry in Tidegate's table has no numbers, so that nothing is checked, and a typo passes."""
+    places: dict[str, Problem] = {}
+
+    def note(source: Document, path: PathInTree, what: str) -> None:
+        why = "No rule checks its memory and its slices, previews show no price of a slice, and `plan` leaves it out."
+        do = "Check the spelling. If it is right, set loading.capacity of on-demand pools and check the cuts yourself."
+        places.setdefault(what, source.problem(path, what, why, do, severity="advisory"))
+
+    for index, plane in enumerate(definition.header.data_planes):
+        for place, group in enumerate(plane.gpus):
+            if gpu_product(group.product) is None:
+                where = ("dataPlanes", index, "gpus", place, "product")
+                note(definition.document, where, f"Tidegate knows no GPU product {group.product}")
+    for stack in definition.stacks:
+        for path, _, pool in stack.pools():
+            product, profile = (getattr(pool.placement, key, None) for key in ("product", "profile"))
+            if product is not None and gpu_product(product) is None:
+                note(stack.source, (*path, "placement", "product"), f"Tidegate knows no GPU product {product}")
+            elif product is None and profile is not None and slice_bytes(profile) is None:
+                note(stack.source, (*path, "placement", "profile"), f"Tidegate knows no GPU with MIG profile {profile}")
+    yield from places.values()
 
 
 def _profile_of_product(pool: Pool) -> tuple[str, Collection[str]]:
@@ -54,8 +82,26 @@ def preloaded_models_fit_a_replica(stack: Stack) -> Iterator[Problem]:
         total = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
         if total > memory:
             what = f"the declared footprints on {server.name}/{pool.name} sum to {gb(total)}"
-            do = "Give replicas more memory, or move models to an on-demand pool."
-            yield stack.source.problem((*path, "placement"), f"{what}, and a replica has {gb(memory)}", do=do)
+            what = f"{what}, and a replica has {gb(memory)}"
+            yield stack.source.problem((*path, "placement"), what, do=_larger(server, pool, total))
+
+
+def _larger(server: Server, pool: Pool, needed: int) -> str:
+    """Return how a replica of a pool gets so much memory for its models."""
+    is_engine = isinstance(server, OpenaiServer)
+    elsewhere = "" if is_engine else ", or move models to another pool"
+    memory = devices.memory_bytes(pool)
+    if isinstance(pool.placement, CpuPlacement):
+        return f"Raise resources.memory of {pool.resources.memory}{elsewhere}."
+    if isinstance(pool.placement, WholeGpuPlacement) and memory:
+        count = -(-needed * pool.placement.count // memory)
+        if not is_engine:
+            return f"Set placement.count to {count}, name a product with more memory{elsewhere}."
+        count = 1 << (count - 1).bit_length()  # Attention heads are shared out among a power of two.
+        return f"Set placement.count and openai.tensorParallelSize to {count}, or name a product with more memory."
+    if is_engine:
+        return "Place it on a larger slice, or on whole GPUs with openai.tensorParallelSize."
+    return f"Name a larger profile, or whole GPUs{elsewhere}."
 
 
 @stack_rule("Each on-demand model fits into the capacity of its pool")
@@ -81,7 +127,8 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
                 room = f"{server.name}/{pool.name} has {gb(capacity)}: it could never be loaded"
                 what = f'model "{model.name}" takes {model.footprint}, and {room}'
                 place = (*stack.path_of(model), "footprint")
-                yield stack.source.problem(place, what, do="Put it on a pool whose replicas have more memory.")
+                do = _larger(server, pool, byte_count(model.footprint)).replace("move models", "move it")
+                yield stack.source.problem(place, what, do=do)
         pinned = {model.name for model in models if model.pinned}
         kept = {"the pinned models": pinned} | {
             f'the pinned models and those of warm window "{window.name}"': pinned | set(window.models)
@@ -91,12 +138,12 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
             total = sum(byte_count(model.footprint) for model in models if model.name in together and model.footprint)
             if total > capacity:
                 what = f"{what} of {server.name}/{pool.name} sum to {gb(total)}, and its capacity is {gb(capacity)}"
-                do = "Keep fewer models resident, or give replicas more memory."
+                do = f"Pin fewer models, or name fewer in the window. Otherwise: {_larger(server, pool, total)}"
                 yield stack.source.problem((*path, "loading"), what, do=do)
                 break
 
 
-@stack_rule("A pool's nodeSelector does not repeat or contradict its placement")
+@stack_rule("A pool's nodeSelector sets no label that follows from its placement")
 def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
     """The labels of NVIDIA's device plugin follow from the placement."""
     for path, server, pool in stack.pools():
@@ -150,7 +197,7 @@ def products_that_are_asked_for_are_there(stack: Stack) -> Iterator[Problem]:
 def whole_gpus_are_told_from_slices(stack: Stack) -> Iterator[Problem]:
     """Slices of strategy single, and shares that are not renamed, are nvidia.com/gpu too: only the product differs."""
     plane = stack.data_plane
-    alike = [group for group in plane.gpus if group.sharing or (group.mig and group.mig.strategy == "single")]
+    alike = [group for group in plane.gpus if group.sharing or group.strategy == "single"]
     for path, server, pool in stack.pools():
         if alike and isinstance(pool.placement, WholeGpuPlacement) and pool.placement.product is None:
             what = f"{server.name}/{pool.name} asks for whole GPUs of any product"
@@ -194,10 +241,27 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
                 why += [f"Asked for by {'; '.join(askers[device, product])}."]
         if short:
             what = f'data plane "{plane.name}" has {next(iter(short.values()))}'
-            do = "Ask for fewer (an autoscaler's max counts), or tell of more GPUs under gpus."
+            do = "Set fewer replicas (an autoscaler's max counts), or add the GPUs that you have under gpus."
             together = max(devices.devices_per_replica(pool.placement) for *_, pool in pools)
-            do = "\n".join([do, *mig_layouts.advice(plane.gpus, each, max(1, together))])
+            if other := _handed_out_otherwise(there, next(iter(short))):
+                do = other
+            else:
+                do = "\n".join([do, *mig_layouts.advice(plane.gpus, each, max(1, together))])
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
+
+
+def _handed_out_otherwise(there: Counter[tuple[devices.Device, str]], short: devices.Device) -> str:
+    """Return what to do if the slices that are short are there, but by another way than the pools ask for."""
+    ways = {kind for kind, _ in there if short.profile and kind.profile == short.profile and kind != short}
+    if not ways or any(kind == short for kind, _ in there):
+        return ""
+    way = min(ways, key=str)
+    placement = "kind: dra" if way.kind == "dra" else f"kind: mig, strategy: {way.strategy}"
+    strategy = "dra" if short.kind == "dra" else short.strategy
+    return (
+        f"Its nodes have slices {short.profile} as {way}. Set placement to {{{placement}, …}}, "
+        f"or mig.strategy to {strategy} under gpus if that is how the nodes hand them out."
+    )
 
 
 @definition_rule("All prices are in one currency")
@@ -294,7 +358,7 @@ def models_have_a_replica_in_production(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "replicas"), what, do=do)
 
 
-@stack_rule("`loading.resources` is enough for an eviction policy")
+@stack_rule("`policyResources` is set only for on-demand pools")
 def policy_resources_are_those_of_a_policy(stack: Stack) -> Iterator[Problem]:
     """The eviction policy runs beside on-demand Tritons only."""
     for path, server, pool in stack.pools():
@@ -394,8 +458,8 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
             count, product = pool.placement.count, pool.placement.product
             if product is not None and product not in {group.product for group in stack.data_plane.gpus}:
                 continue  # that is said where it is asked for
-            whole = [group for group in stack.data_plane.gpus if group.mig is None and group.sharing is None]
-            room = sum(group.nodes * (group.per_node // count) for group in whole if product in (None, group.product))
+            groups = [group for group in stack.data_plane.gpus if product in (None, group.product)]
+            room = sum(group.nodes * (group.whole // count) for group in groups)
             if devices.most_replicas(pool) > room:
                 asks = f"{server.name}/{pool.name} asks for {devices.most_replicas(pool)} × {count} GPUs in one node"
                 what = f'{asks}, and data plane "{stack.data_plane.name}" has room for {room}'

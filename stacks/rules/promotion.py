@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 from ..definition import Header
 from ..load import Document
-from ..problems import Problem
+from ..problems import Problem, listed
 from ..stack import Definition, Stack
 from .references import suggestion
 from .rule import definition_rule, header_rule, stack_rule
@@ -80,11 +80,33 @@ def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
         kept_out += [name for name in promotion.groups if not _named(name, [g for r in rules for g in r.groups])]
         if kept_out:
             barred.setdefault(", ".join(kept_out), []).append(action)
+    why = "`tidegate promote` asks whether a version is ready (inspect), and sends the golden request (infer)."
     for who, actions in barred.items():
         what = f'{who} may bring versions into environment "{stack.environment.name}"'
         what = f"{what}, and no access rule lets them {' or '.join(actions)} there"
-        why = "`tidegate promote` asks whether a version is ready (inspect), and sends the golden request (infer)."
         do = f"Add an access rule that names them, with {' and '.join(actions)} in its actions."
+        yield stack.source.problem(("proxy", "access"), what, why, do)
+    if barred or not (promotion.principals or promotion.groups):
+        return
+    names = {*promotion.principals, *promotion.groups}
+    rules = [
+        rule
+        for rule in stack.platform.proxy.access
+        if any(_named(name, [*rule.principals, *rule.groups]) for name in names)
+    ]
+    missed: dict[str, list[str]] = {}
+    for model in stack.platform.models:
+        theirs = [
+            rule for rule in rules if _named(model.server, [*rule.servers]) and _named(model.name, [*rule.models])
+        ]
+        if {"infer", "inspect"} - {action for rule in theirs for action in rule.actions}:
+            missed.setdefault(model.server, []).append(model.name)
+    if missed:
+        models = "; ".join(f"{listed(names, most=5)} of {server}" for server, names in missed.items())
+        what = (
+            f'no one who may bring versions into environment "{stack.environment.name}" may inspect and call {models}'
+        )
+        do = f"Add {listed(missed)} to the servers of their access rule, with actions: [infer, inspect]."
         yield stack.source.problem(("proxy", "access"), what, why, do)
 
 

@@ -4,18 +4,16 @@ import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from urllib.parse import SplitResult, urlsplit
 
 from policies.guardrails.rules.credentials import BARE_USERINFO, KNOWN
 from policies.guardrails.rules.datasets import Folder
 
 from ..definition.datasets import HostPathDataset
 from ..definition.openai import SECRET_OPTION
-from ..definition.proxy import PROXY, HttpRouteExposure, IngressExposure, LoadBalancerExposure
+from ..definition.proxy import HttpRouteExposure, IngressExposure, LoadBalancerExposure
 from ..load import PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
-from .references import servers_that_reach_something_exist
 from .rule import definition_rule, stack_rule
 
 _NAMED = re.compile(r"(?:^|[\s;&])(?:--?([A-Za-z][\w-]*)|([A-Za-z_]\w*)(?==))(?:=\$\((\w+)\))?")
@@ -105,81 +103,6 @@ def no_variable_stands_twice(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem(("servers", index, server.kind, *where), what, do=do)
 
 
-@stack_rule("Requests within the cluster bypass the web proxy", "advisory")
-def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:
-    """The web proxy of a company cannot call what is in the cluster, such as Domino or a collector of traces."""
-    if any(_web_proxy(stack, scheme, f"{PROXY}.{stack.namespace}.svc") for scheme in ("http", "https")):
-        variables = stack.platform.pods.environment
-        name = next(name for name in variables if name.lower() in ("http_proxy", "https_proxy"))
-        what = f"{name} names a web proxy, by which pods would call Services of the cluster too"
-        do = "Add NO_PROXY: .svc,.cluster.local"
-        yield stack.source.problem(("pods", "environment", name), what, do=do)
-
-
-def _web_proxy(stack: Stack, scheme: str, host: str) -> str:
-    """Return the address of the web proxy by which pods call a host; an empty text where they call it themselves."""
-    said = {name.lower(): value for name, value in stack.platform.pods.environment.items()}
-    called_without = (name.strip(" .") for name in said.get("no_proxy", "").split(","))
-    if any(name == "*" or (name and f".{host}".endswith(f".{name}")) for name in called_without):
-        return ""
-    return said.get(f"{scheme}_proxy", "")
-
-
-@stack_rule("The proxy can reach its issuers and Domino's principal endpoint")
-def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]:
-    """Everything that is not named is refused, so an issuer's keys could not be fetched, nor Domino be asked."""
-    domino, auth = stack.platform.domino, stack.platform.proxy.auth
-    reached = [reach for reach in stack.reach() if "proxy" in reach.by]
-    here = domino.platform_namespace if domino and domino.principal_url is None else None
-    asked: list[tuple[PathInTree, str, str, str]] = [
-        (
-            ("proxy", "auth", "oidc", index, "jwksUrl" if issuer.jwks_url else "issuer"),
-            issuer.jwks_url or issuer.issuer,
-            "fetch the keys of this issuer",
-            "; or, where it runs in Domino's platform namespace, name its service there in jwksUrl" if here else "",
-        )
-        for index, issuer in enumerate(auth.oidc)
-    ]
-    if domino and domino.principal_url and auth.domino_principal:
-        asked.append((("domino", "principalUrl"), domino.principal_url, "ask Domino who callers are", ""))
-    for place, address, purpose, otherwise in asked:
-        url = urlsplit(address)
-        if way := _web_proxy(stack, url.scheme, url.hostname or ""):
-            url = urlsplit(way if "//" in way else f"//{way}")  # which is called instead
-        host, port = url.hostname or "", _port(url)
-        # Behind a Service pods listen on ports of their own, which an address does not tell.
-        if here in host.split(".")[1:2] or any(
-            not reach.ports or port in reach.ports or reach.cidr is None for reach in reached
-        ):
-            continue
-        if reached:
-            what = f"the proxy may not reach port {port} of {host}, so it cannot {purpose}"
-            do = f"Add {port} to the ports of its entry in network.reach."
-        else:
-            what = f"the proxy may not reach {host}, so it cannot {purpose}"
-            do = f"Add it to network.reach with by: [proxy]{otherwise}."
-        yield stack.source.problem(place, what, do=do)
-
-
-def _port(url: SplitResult) -> int | None:
-    try:
-        return url.port or (443 if url.scheme == "https" else 80)
-    except ValueError:  # no number
-        return None
-
-
-@stack_rule("Servers can reach their object store")
-def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
-    """Everything that is not named is refused, so a repository in object storage could not be read."""
-    is_lost = any(servers_that_reach_something_exist(stack))  # a way may be meant for it
-    for index, server, bucket in () if is_lost else stack.buckets():
-        if any("servers" in reach.by or reach.server == server.name for reach in stack.platform.network.reach):
-            continue
-        what = f'server "{server.name}" may reach nothing outside, so it cannot read {bucket.url}'
-        do = f"Add the object store and the cloud's token service to network.reach with server: {server.name}."
-        yield stack.source.problem(("servers", index, "repository", "url"), what, do=do)
-
-
 @stack_rule("Each issuer is configured once")
 def no_issuer_stands_twice(stack: Stack) -> Iterator[Problem]:
     """A token names its issuer, and the proxy has to know which audiences and claims count."""
@@ -265,11 +188,6 @@ def an_ingress_speaks_what_the_proxy_serves(stack: Stack) -> Iterator[Problem]:
             what = f"{key} lets the controller speak {value} to the proxy, which serves {serves}"
             do = "Add proxy.tls, or take the annotation away." if proxy.tls is None else "Write HTTPS."
             yield stack.source.problem(("proxy", "exposure", "annotations", key), what, do=do)
-    kind = (isinstance(proxy.exposure, IngressExposure) and proxy.exposure.class_name) or ""
-    if proxy.tls is not None and "nginx" in kind and not any(key.endswith("/backend-protocol") for key in said):
-        what = f"a controller of class {kind} speaks plain HTTP to the proxy, which serves HTTPS, by its tls"
-        do = "Add the annotation nginx.ingress.kubernetes.io/backend-protocol: HTTPS, unless the controller is another."
-        yield stack.source.problem(("proxy", "exposure"), what, do=do, severity="advisory")
 
 
 @stack_rule("The certificate behind an HTTPRoute is the Gateway's")

@@ -8,7 +8,7 @@ from tidegate_contracts.object_url import parsed
 
 from .. import devices
 from ..definition.base import byte_count
-from ..definition.datasets import EfsDataset, NfsDataset, ObjectStoreRepository
+from ..definition.datasets import GCS_FUSE, CsiDataset, EfsDataset, NfsDataset, ObjectStoreRepository
 from ..definition.pools import OnDemand
 from ..devices import gb
 from ..problems import Problem
@@ -24,7 +24,7 @@ _NEW_BUCKET = re.compile(r"(?!.*\.\.)(?!([0-9]+\.){3}[0-9]+$)[a-z0-9][a-z0-9.-]{
 """What Amazon lets a new bucket be called: its user guide, "General purpose bucket naming rules"."""
 
 
-@stack_rule("A preloaded repository holds only models of its pool", "advisory")
+@stack_rule("A preload pool does not load another server's models", "advisory")
 def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
     """A preload pool loads every model that lies in its repository, those for another server's pools too."""
     servers = stack.platform.servers
@@ -127,20 +127,28 @@ def staging_is_of_files_that_are_far(stack: Stack) -> Iterator[Problem]:
 def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[Problem]:
     """A file system of EFS lies in one region, and a cluster elsewhere cannot mount it by its name.
 
-    Regions are known where they are told: in the context of a data plane, an EKS cluster's ARN perhaps, and in the host
-    name of an EFS mount. The id of a file system tells none; one id in two regions does.
+    A region is in the context of a data plane (an EKS cluster's ARN, perhaps), in its name, in a zone that pods select,
+    or in the host name of an EFS mount. The id of a file system names none; one id in two regions does.
     """
     seen: dict[str, tuple[str, str]] = {}
     for stack in definition.stacks:
         plane = stack.data_plane
-        found = _REGION.search(plane.context_name)
+        selectors = [stack.platform.proxy.node_selector, *(pool.node_selector for _, _, pool in stack.pools())]
+        zones = [
+            value for each in selectors for key, value in each.items() if key.startswith("topology.kubernetes.io/")
+        ]
+        found = next(filter(None, map(_REGION.search, (plane.context_name, plane.name, *zones))), None)
         for index, dataset in enumerate(stack.platform.datasets if found else ()):
             here = found[0] if found else ""
             told = _REGION.search(dataset.server) if isinstance(dataset, NfsDataset) else None
             key, what = "server", f'dataset "{dataset.name}" lies in {told[0]}' if told else ""
-            if isinstance(dataset, EfsDataset):
-                there, other = seen.setdefault(dataset.file_system_id, (here, plane.name))
-                key, what = "fileSystemId", f'data plane "{other}" in {there} mounts {dataset.file_system_id} too'
+            is_csi = isinstance(dataset, CsiDataset) and dataset.driver == "efs.csi.aws.com"
+            if isinstance(dataset, EfsDataset) or is_csi:
+                handle = dataset.volume_handle.partition(":")[0] if isinstance(dataset, CsiDataset) else ""
+                of_efs = dataset.file_system_id if isinstance(dataset, EfsDataset) else handle
+                there, other = seen.setdefault(of_efs, (here, plane.name))
+                key = "volumeHandle" if is_csi else "fileSystemId"
+                what = f'data plane "{other}" in {there} mounts {of_efs} too'
             else:
                 there = told[0] if told else here
             if there != here:
@@ -149,6 +157,29 @@ def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[
                 where = ("datasets", index, key)
                 what = f'data plane "{plane.name}" is in {here}, and {what}'
                 yield stack.source.problem(where, what, why, do)
+
+
+@definition_rule("Each volume of a cluster has its own volume handle", severity="advisory")
+def volume_handles_are_used_once_in_a_cluster(definition: Definition) -> Iterator[Problem]:
+    """Kubernetes and the drivers tell volumes apart by their handles.
+
+    Of two volumes with one handle, pods of the second wait for ever, or get what is mounted for the first. A volume of
+    EFS has the id of the file system as its handle, and its driver mounts it for each pod.
+    """
+    seen: dict[tuple[str, str, str], str] = {}
+    for stack in definition.stacks:
+        for index, dataset in enumerate(stack.platform.datasets):
+            if not isinstance(dataset, CsiDataset) or dataset.driver == "efs.csi.aws.com":
+                continue
+            volume = f'dataset "{dataset.name}" of {stack.name}'
+            key = stack.data_plane.context_name, dataset.driver, dataset.volume_handle
+            if (other := seen.setdefault(key, volume)) != volume:
+                what = f"{volume} has the volume handle {dataset.volume_handle}, as has {other} in the same cluster"
+                unique = f"{dataset.volume_handle.partition(':')[0]}:{stack.environment.name}"
+                do = "Set another volumeHandle in the overlay of the environment: any text that no other volume has."
+                if dataset.driver == GCS_FUSE:  # which mounts the bucket that stands before the colon
+                    do = f"Set volumeHandle: {unique} in the overlay of the environment."
+                yield stack.source.problem(("datasets", index, "volumeHandle"), what, do=do)
 
 
 @definition_rule("`storageClasses` names kinds of datasets that exist", "advisory")

@@ -65,6 +65,21 @@ def test_callers_of_a_model_that_is_too_large_are_refused_and_lose_the_whole_wai
     assert found.waits == (2.0,)
 
 
+def test_no_answer_is_recommended_that_locks_a_model_out() -> None:
+    """The model that only large slices hold has 1 call of 200: without it, small slices meet 99 %."""
+    trace = trace_of(20, huge=(15, 1.0, 3600.0), small=(1, 0.1, 18.0))
+    with Simulations(trace) as run:
+        search = Search(run, GPU, 0.99)
+        found = best([*(plain := search.plain()), *search.mixed(plain)], 0.99)
+        [locked] = run.run([Answer(GPU, (PlannedPool(GPU.slices[0], 1, names(trace)),)).simulated()], "one pool")
+    assert locked.share_warm >= 0.99
+    assert locked.worst_served == ("huge", 20, 20)
+    assert found is not None
+    assert found.answer is not None
+    assert found.figures.serves_every_model
+    assert any(pool.on != GPU.slices[0] for pool in found.answer.pools)
+
+
 def test_more_traffic_is_the_same_requests_in_a_shorter_time() -> None:
     more = part_of(LARGE_AND_SMALL, frozenset({"large"}), 1.25)
     assert more.seconds == array("d", (at / 1.25 for at, which in LARGE_AND_SMALL.requests() if which == 0))

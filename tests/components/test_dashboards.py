@@ -42,6 +42,8 @@ def test_a_dashboard_is_what_grafanas_own_sdk_reads(dashboard: Dashboard, namesp
     assert (read.title, len(read.panels or [])) == (said["title"], sum(1 + len(row) for row in dashboard.rows.values()))
     assert (namespace or "Tidegate") in said["title"]
     assert {each["name"] for each in said["templating"]["list"]} == {"datasource", *dashboard.variables}
+    targets = [target for panel in said["panels"] for target in panel.get("targets", ())]
+    assert all("{{cluster}}" in each["legendFormat"] for each in targets if each.get("format") != "table")
     places = [tuple(each["gridPos"][side] for side in "xywh") for each in said["panels"]]
     assert all(x + w <= 24 for x, _, w, _ in places)
     assert len({(x, y) for x, y, _, _ in places}) == len(places)

@@ -39,7 +39,7 @@ def blocks(policy: Any, direction: str, peers: str) -> Iterator[tuple[dict[str, 
     """The address ranges of a policy, each with the ports that are open to it."""
     for rule in policy["spec"].get(direction) or []:
         assert rule.get(peers), "a rule without peers is for everybody"
-        ports = [port["port"] for port in rule.get("ports") or []]
+        ports = [port["port"] for port in rule.get("ports") or [] if "port" in port]
         yield from ((peer["ipBlock"], ports) for peer in rule[peers] if "ipBlock" in peer)
 
 

@@ -11,7 +11,7 @@ from pulumi_policy import Policy, ResourceValidationPolicy, StackValidationPolic
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
 from policies.guardrails.checking import SETTINGS_RULES
-from policies.guardrails.pack import ADVISORY, UNKNOWN, plain, policies
+from policies.guardrails.pack import ADVISORY, plain, policies
 from policies.guardrails.rules import RULES
 from tests.cases import GONE
 from tests.components.objects import named
@@ -108,10 +108,20 @@ def test_what_is_known_only_after_the_update_stops_nobody_before_it() -> None:
     settings(objects, severities=None)
     ((policy, level),) = asked(objects)
     assert (policy, level) == (f"images-are-pinned-by-digest{ADVISORY}", "advisory")
-    assert UNKNOWN in asked(objects)[policy, level][0][0]
+    (text, _), *_ = asked(objects)[policy, level]
+    assert "known only after the update" in text
     waiver = {"name": "w", "rule": "images-are-pinned-by-digest", "owner": "me", "reason": "so", "until": "2999-01-01"}
     settings(objects, severities=None, waivers=[waiver])
     assert asked(objects) == {}
+
+
+@pytest.mark.parametrize("text", ["(known only after the update)", "(not known before the update)"])
+def test_a_written_text_about_unknown_values_lowers_no_finding(text: str) -> None:
+    objects = prod()
+    in_small("containers/0/image", f"registry.example.com/image:{text}")(objects)
+    in_small("containers/0/command/0", UNKNOWN_STRING_VALUE)(objects)
+    settings(objects, severities=None)
+    assert ("images-are-pinned-by-digest", "mandatory") in asked(objects)
 
 
 def test_the_providers_own_properties_are_not_part_of_an_object() -> None:

@@ -155,5 +155,6 @@ OUTSIDE = (
     _around("Domino platform", "domino-platform", {}),
     _around("stranger", "elsewhere", {**LIKE_A_PROXY, "tidegate.dev/role": "proxy"}),
     Place("identity provider", ip="203.0.113.10", ports=(("TCP", 443), ("TCP", 80), ("UDP", 443))),
+    Place("API server", ip="203.0.113.20", ports=(("TCP", 443), ("TCP", 6443), ("TCP", 80), ("UDP", 443))),
     Place("internet", ip="198.51.100.77", ports=(("TCP", 443), ("UDP", 53))),
 )

@@ -101,7 +101,7 @@ def test_a_package_runs_where_nothing_but_its_documented_line_was_installed(page
 def test_an_extra_brings_what_it_is_for(tmp_path: Path) -> None:
     run = empty(tmp_path)
     quiet = "--quiet", "--disable-pip-version-check"
-    run(tmp_path / "checkout", "pip", "install", *quiet, "./contracts", "./client")
+    run(tmp_path / "checkout", "pip", "install", *quiet, "./client")
     run(tmp_path, "tidegate", "--help")
     for extra, needs in EXTRAS.items():
         with pytest.raises(AssertionError, match="ModuleNotFoundError"):

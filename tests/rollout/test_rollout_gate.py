@@ -3,10 +3,11 @@
 import json
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -216,7 +217,7 @@ def test_a_cluster_that_cannot_be_asked_is_not_well() -> None:
 
     look = HealthCheck(settings(), Gone(), TARGET)
     assert look.lacking() == ["the workloads cannot be looked at: the cluster there cannot be reached"]
-    assert look.further() == []
+    assert look.further() == ["its events cannot be read: the cluster there cannot be reached"]
 
 
 # ---- probe request and alerts, against a real server ----
@@ -374,3 +375,62 @@ def test_a_gate_says_in_a_line_what_it_asks_for() -> None:
         "workloads available, proxy ready, probe /v2/health/ready by port-forward answered, "
         "no alert at monitoring/prometheus-operated; for 30 s, within 60 s"
     )
+
+
+# ---- models ----
+
+NOT_LOADED = (
+    'tidegate_proxy_load_failed_timestamp_seconds{model="a",pool="main",replica="r",server="s",version="2"} 1e9'
+)
+
+
+class Metrics(Cluster):
+    """A cluster with a proxy and an on-demand replica, whose metrics are given; None if nothing can read them."""
+
+    def __init__(self, of_proxy: str | None, of_policy: str = "") -> None:
+        on_demand = pod("s-main-0", "s-main")
+        on_demand["metadata"]["labels"]["tidegate.dev/loading"] = "on-demand"
+        proxy = pod("inference-proxy-1", "inference-proxy")
+        proxy["metadata"]["labels"]["app.kubernetes.io/name"] = "inference-proxy"
+        super().__init__(PROXY, POOL, proxy, on_demand)
+        self.__dict__.update(texts={"inference-proxy-1:8082": of_proxy, "s-main-0:": of_policy})
+
+    def run(self, *arguments: str, **_: Any) -> Any:
+        text = next(text for name, text in self.__dict__["texts"].items() if name in arguments[-1])
+        if text is None:
+            raise CommandError("no answer")
+        return SimpleNamespace(stdout=text)
+
+
+def seen(cluster: Metrics, *known: str) -> list[str]:
+    return HealthCheck(Gate(), cluster, TARGET, frozenset(known)).lacking()
+
+
+def test_a_model_that_was_loaded_before_and_is_not_any_more_is_missing() -> None:
+    assert seen(Metrics("# nothing\n")) == []
+    [line] = seen(Metrics(NOT_LOADED))
+    assert "model a version 2 of s/main" in line
+    assert seen(Metrics(NOT_LOADED), "model a version 2 of s/main") == []
+    [line] = seen(Metrics("", 'tidegate_eviction_model_load_failures_total{model="b"} 2.0\n'))
+    assert "model b of s-main-0" in line
+    assert seen(Metrics("", 'tidegate_eviction_model_load_failures_total{model="b"} 0.0\n')) == []
+
+
+def test_a_replica_whose_models_no_proxy_has_seen_is_missing() -> None:
+    [line] = seen(Metrics('tidegate_proxy_index_seen{pool="main",replica="s-main-1",server="s"} 0.0\n'))
+    assert "s-main-1" in line
+
+
+def test_a_cluster_that_shows_no_metrics_passes_and_the_reason_is_kept(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(gate, "_forwarded", unforwarded)
+    check = HealthCheck(Gate(), Metrics(None), TARGET)
+    for _ in range(5):
+        assert check.lacking() == []
+    assert check.blind[-1] == "no answer"
+    assert len(check.blind) == 3
+
+
+@contextmanager
+def unforwarded(*_: object) -> Iterator[int]:
+    raise CommandError("no answer")
+    yield 0

@@ -36,7 +36,7 @@ def test_a_good_definition_is_a_document_and_people_read_the_same_as_ever(call: 
         ("prod-east", "east", None),
     ]
     assert {(one["level"], one["source"], one["line"]) for one in found["findings"]} == {
-        ("advisory", "definition", line) for line in (2, 3, 4)
+        ("advisory", "definition", line) for line in (2, 3, 4, 21)
     }
 
 

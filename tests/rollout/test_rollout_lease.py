@@ -14,6 +14,7 @@ import pytest
 from rollout import processes
 from rollout.engines import lease, watched
 from rollout.engines.lease import Hold
+from rollout.health import Target
 from stacks.command import CommandError
 
 from .conftest import ENVIRONMENT, ROOT, Capsys, Patch, soon
@@ -107,6 +108,47 @@ def test_what_is_no_token_names_no_file(monkeypatch: Patch) -> None:
     server: Any = Server("me@elsewhere, process 7 (../../etc/passwd)")
     with lease.held(server, "ns") as hold:
         assert hold.token in server.holder
+
+
+def test_a_right_that_is_missing_is_shown_once_when_a_lease_is_renewed_and_given_back(
+    monkeypatch: Patch, capsys: Capsys
+) -> None:
+    class Forbidding(Server):
+        def run(self, verb: str, *arguments: str, stdin: str = "", **more: Any) -> CompletedProcess[str]:
+            if verb in ("replace", "delete"):
+                return CompletedProcess([], 1, "", f"Error from server (Forbidden): leases: cannot {verb}")
+            return super().run(verb, *arguments, stdin=stdin, **more)
+
+        def why(self, said: str, doing: str) -> str:
+            return f"{doing}: {said}"
+
+    monkeypatch.setattr(lease, "_RENEWED_EVERY", 0.01)
+    monkeypatch.setattr(lease, "_ASKED_AGAIN_AFTER", 0.01)
+    server: Any = Forbidding()
+    with lease.held(server, "ns") as hold:
+        assert soon(lambda: bool(hold.failures))
+        assert soon(lambda: "cannot replace" in hold.failures[0])
+    shown = capsys.readouterr().err
+    assert shown.count("cannot replace") == 1
+    assert shown.count("cannot delete") == 1
+
+
+@pytest.mark.parametrize("ask", ["_lines", "_refused"])
+def test_a_watch_shows_once_why_it_sees_nothing(ask: str, monkeypatch: Patch, capsys: Capsys) -> None:
+    class Forbidding:
+        def find(self, *_: Any) -> list[dict[str, Any]]:
+            raise CommandError("events is forbidden")
+
+    monkeypatch.setattr(watched, "_refusals", lambda *_: {})
+    monkeypatch.setattr(watched, "target_of", lambda _: Target("ns", (), 80, False))
+    kube: Any = Forbidding()
+    watch = watched._ReadinessWatch(kube, [])
+    monkeypatch.undo()
+    monkeypatch.setattr(watched, "lacking", lambda *_: Forbidding().find())
+    for _ in range(2):
+        getattr(watch, ask)()
+    assert capsys.readouterr().err.count("not seen: events is forbidden") == 1
+    assert "events is forbidden" in watch.late()
 
 
 def test_two_runs_of_one_process_never_have_one_name() -> None:

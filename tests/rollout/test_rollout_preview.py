@@ -22,6 +22,16 @@ def test_nothing_would_change_after_a_rendering(rendered: Path, preview: Call) -
     assert ended.out == f"Against the rendering in {rendered}:\nNothing would change in 2 stacks.\n"
 
 
+@pytest.mark.parametrize("text", ["kind: [", "", "kind: Service\n"])
+def test_an_old_file_that_cannot_be_read_is_named_and_not_left_out_in_silence(
+    text: str, rendered: Path, preview: Call
+) -> None:
+    (stack, *_) = sorted(folder for folder in rendered.iterdir() if folder.is_dir())
+    old = next(stack.glob("*configmap*.yaml"), None) or sorted(stack.glob("*.yaml"))[0]
+    old.write_text(text)
+    assert f"Not compared, because nothing can be read in them: {stack.name}/{old.name}" in preview().err
+
+
 def test_what_would_change_is_shown_and_nothing_is_written(
     rendered: Path, edit: Edit, tree: Tree, preview: Call
 ) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from policies.guardrails.money import Cost, cost
@@ -60,10 +61,11 @@ def test_a_pool_that_may_have_no_replica_has_the_room_of_its_first_one() -> None
 
 def test_an_endpoint_for_a_model_is_the_cheapest_slice_that_holds_it_in_nine_tenths() -> None:
     found = room(reference(), "prod-east")
-    # Of 1g.10gb four, at a seventh of a GPU; the model of 14Gi wants a 2g.20gb (1g.20gb is cheaper, at a quarter).
-    assert found.endpoints == cost(4, 1.0, "USD") + cost(1, 7 * 0.25, "USD")
-    assert saving(cost(1, 2.875, "USD"), found) == "one endpoint for each of 5 models: $4,198, 50% saved"
-    assert saving(cost(1, 11.5, "USD"), found) == "one endpoint for each of 5 models: $4,198; the slices cost 100% more"
+    # Of 1g.10gb eight, at a seventh of a GPU: two replicas of four models, as many as they have now. The model of 14Gi
+    # needs a 2g.20gb (1g.20gb is cheaper, at a quarter).
+    assert found.endpoints == cost(8, 1.0, "USD") + cost(1, 7 * 0.25, "USD")
+    assert saving(cost(1, 4.875, "USD"), found) == "one endpoint for each of 5 models: $7,118, 50% saved"
+    assert saving(cost(1, 19.5, "USD"), found) == "one endpoint for each of 5 models: $7,118; the slices cost 100% more"
 
 
 def test_an_endpoint_for_a_model_that_has_a_pool_alone_is_a_replica_of_that() -> None:
@@ -76,8 +78,9 @@ def test_an_endpoint_for_a_model_that_has_a_pool_alone_is_a_replica_of_that() ->
     stack = next(stack for stack in read_tree(tree).stacks if stack.name == "dev-lab")
     found = dict(zip((model.name for model in stack.platform.models), _endpoints(stack), strict=True))
     assert found["ranker"] == cost(1, 1.0, "USD")  # Triton's: on a seventh of a GPU
-    assert found["llama"] == cost(2, 7.0, "USD")  # spread over two, whichever its versions are
-    assert found["planner"] == cost(1, 7.0, "USD")
+    # Two replicas, each spread over two, whichever its versions are.
+    assert found["llama"] == cost(4, 7.0, "USD")
+    assert found["planner"] == cost(3, 7.0, "USD")  # at the most replicas of its autoscaler
     assert found["phi"] == cost(0, None, "USD")  # on a processor
 
 
@@ -89,12 +92,33 @@ def test_without_prices_there_are_device_hours_no_money_and_nothing_to_compare()
     assert difference(cost(3, 1.0, "EUR"), cost(1, 1.0, "EUR")) == "-1,460 EUR"
 
 
+def test_device_hours_of_larger_slices_are_not_those_of_smaller_ones() -> None:
+    small, large = cost(4, None, "USD", "1g.10gb"), cost(4, None, "USD", "2g.20gb")
+    assert difference(small, large) == "-2,920 device hours of 1g.10gb, +2,920 device hours of 2g.20gb"
+    assert difference(small + large, large + large) == "-2,920 device hours of 1g.10gb, +2,920 device hours of 2g.20gb"
+    assert difference(small, small + small) == "+2,920 device hours"
+    assert small != large, "what changes is shown"
+
+
+@pytest.mark.parametrize("replicas", [1, 4])
+def test_replicas_are_compared_with_as_many_of_an_endpoint(replicas: int) -> None:
+    tree = yaml.safe_load(Path("stacks/inference.yaml").read_text("utf-8"))
+    tree["guardrails"] = {}
+    (dev,) = (each for each in tree["environments"] if each["name"] == "dev")
+    dev["servers"] = [{"name": "preload", "pools": [{"name": "main", "replicas": replicas}]}]
+    for plane in tree["dataPlanes"]:
+        plane["gpus"] = [{**group, "nodes": 9, "price": PRICE} for group in plane["gpus"]]
+    stack = next(stack for stack in read_tree(tree).stacks if stack.name == "dev-lab")
+    found = zip(stack.platform.models, _endpoints(stack), strict=True)
+    assert [each.devices for model, each in found if model.server == "preload"] == [replicas, replicas]
+
+
 def test_stacks_that_are_alike_are_said_once() -> None:
     definition = reference()
     east, west = (room(definition, name) for name in ("prod-east", "prod-west"))
     told = lines([("prod-east", "$1", Cost(), east), ("prod-west", "$1", Cost(), west), ("gone", "$2", Cost(), None)])
     assert [line for line in told if not line.startswith("    ")] == [
-        "  prod-east, prod-west: $1; one endpoint for each of 5 models: $4,198, 100% saved",
+        "  prod-east, prod-west: $1; one endpoint for each of 5 models: $7,118, 100% saved",
         "  gone: $2",
     ]
     assert len(told) == 5

@@ -1,6 +1,5 @@
 """Error texts are told in one line, short, without paths and tracebacks, whatever is in them."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,11 +1,16 @@
 """How problems are said to people."""
 
 import pickle
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stacks.command import CommandError
 from stacks.problems import DefinitionError, Position, Problem, escaped, listed, readable_path, shown
+
+from .definition.examples import edited_at, problems
 
 
 def test_a_problem_says_where_and_what_first_and_then_why_and_what_to_do() -> None:
@@ -57,3 +62,26 @@ def test_list_items_are_shown_by_name_where_they_have_one() -> None:
     assert readable_path(tree, ("servers", 0, "pools", 1)) == "servers[ondemand].pools[1]"
     assert readable_path(tree, ("labels", "app.kubernetes.io/name")) == 'labels["app.kubernetes.io/name"]'
     assert readable_path(tree, ()) == ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"proxy/auth/oidc/0/issuer": "https://me:hunter22secret@idp.example.com/realm"},
+        {"servers/main/repository": {"url": "s3://me:hunter22secret@minio:9000/models"}},
+        {"images/proxy/repository": "me:hunter22secret@registry.example.com/proxy"},
+        {"datasets/models/server": "me:hunter22secret@nfs"},
+        {"dataPlanes/east/registries": {"nvcr.io": "me:hunter22secret@mirror.example.com/x"}},
+        {"proxy/logLevel": "https://me:hunter22secret@x/"},
+        {"gate": {"probe": {"kind": "url", "url": "https://me:hunter22secret@x/"}}},
+        {"pods/environment": {"HTTPS_PROXY": "me:hunter22secret@squid:3128"}},
+    ],
+)
+def test_no_problem_shows_the_password_of_an_address(change: dict[str, Any]) -> None:
+    found = problems(edited_at(change))
+    assert found
+    assert "hunter22" not in repr(found)
+
+
+def test_no_error_of_a_command_shows_the_password_of_an_address() -> None:
+    assert str(CommandError("https://me:hunter22secret@x/ does not answer")) == "https://•••@x/ does not answer"

@@ -3,8 +3,10 @@
 pandas is not imported: a caller that hands over a DataFrame has it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, Final
 
 import numpy
@@ -111,28 +113,44 @@ def requests(given: Inputs, signature: Signature | None) -> Iterator[dict[str, A
 def cast(value: Any, tensor: TensorSpec) -> Array:
     """Return a value as an array of the tensor's type; raises UsageError where a number would become another one."""
     if tensor.data_type == "BYTES":
-        return _texts(value, tensor.name)
+        return _texts(value, tensor)
     dtype = dtype_of(tensor.data_type)
     found = _array(value, tensor.name)
     if found.dtype == dtype:
         return found
     if found.dtype.kind not in "biuf" and found.dtype.name != "bfloat16":
-        raise UsageError(f"input {tensor.name} has what is no number", do=f"it takes {tensor}")
+        numbers = [isinstance(each, Number | numpy.generic) for each in found.flat]
+        why = f"which {tensor.data_type} cannot hold" if all(numbers) else "which is not a number"
+        raise _refused(found, numbers, tensor, why)
     if dtype.kind in "biu":
         lowest, highest = (0, 1) if dtype.kind == "b" else (numpy.iinfo(dtype).min, numpy.iinfo(dtype).max)
-        whole = found.dtype.kind != "f" or bool((numpy.isfinite(found) & (found == numpy.trunc(found))).all())
-        fits = whole and (not found.size or (int(found.min()) >= lowest and int(found.max()) <= highest))
-        made = found.astype(dtype) if fits else found
+        whole: Any = found.dtype.kind != "f" or (numpy.isfinite(found) & (found == numpy.trunc(found)))
+        # The highest one of 64 bits is no float: the next whole number is.
+        fits = whole & (found >= lowest) & (found < highest + 1.0 if found.dtype.kind == "f" else found <= highest)
+        made = found.astype(dtype) if fits.all() else found
     else:
         with numpy.errstate(over="ignore"):
             made = found.astype(dtype)
         if found.dtype.kind in "iu":
             _exact(found, made, tensor)
-        fits = not (numpy.isinf(made) & numpy.isfinite(found)).any()
-    if not fits:
-        what = f"input {tensor.name} has numbers that {tensor.data_type} cannot hold"
-        raise UsageError(what, do=f"it takes {tensor}")
+        fits = ~(numpy.isinf(made) & numpy.isfinite(found))
+    if not fits.all():
+        raise _refused(found, fits.flat, tensor, f"which {tensor.data_type} cannot hold")
     return made
+
+
+def _refused(found: Array, fits: Iterable[Any], tensor: TensorSpec, why: str) -> UsageError:
+    """Return the error for the first element that does not fit: it names input, value, row, and what is taken."""
+    if not found.size:
+        return UsageError(f"input {tensor.name} has no numbers", do=f"it takes {tensor}")
+    index = next((at for at, fit in enumerate(fits) if not fit), 0)
+    value = numpy.ravel(found)[index]
+    place = [int(each) for each in numpy.unravel_index(index, found.shape)]
+    where = f" in row {place[0]}, counted from 0" if place else ""
+    said = value.item() if isinstance(value, numpy.generic) else value
+    missing = " (a missing value)" if type(said).__name__ == "NAType" else ""
+    do = f"fill it in, or leave the row out: it takes {tensor}" if missing else f"it takes {tensor}"
+    return UsageError(f"input {tensor.name} has {reprlib.repr(said)}{missing}{where}, {why}", do=do)
 
 
 def _exact(found: Array, made: Array, tensor: TensorSpec) -> None:
@@ -208,14 +226,14 @@ def _array(value: Any, name: str) -> Array:
     return found
 
 
-def _texts(value: Any, name: str) -> Array:
+def _texts(value: Any, tensor: TensorSpec) -> Array:
     try:
         found = numpy.array(value, object)
     except ValueError:
-        raise UsageError(f"input {name} is no array", why="its parts are not all of one shape") from None
+        raise UsageError(f"input {tensor.name} is no array", why="its parts are not all of one shape") from None
     for place, each in numpy.ndenumerate(found):
         if not isinstance(each, str | bytes):
-            raise UsageError(f"input {name} takes texts, and one of them is a {type(each).__name__}")
+            raise _refused(found, [index < place for index in numpy.ndindex(found.shape)], tensor, "which is no text")
         found[place] = each.encode() if isinstance(each, str) else each
     return found
 

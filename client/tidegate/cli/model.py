@@ -20,6 +20,8 @@ def check(
         Option(help="A package that Triton's Python has, numpy or numpy==1.26.4; may be repeated. Any without it."),
     ] = None,
     gpu: Annotated[bool | None, Option("--gpu/--no-gpu", help="Whether Triton has a GPU. Both do without.")] = None,
+    gpus: Annotated[int | None, Option(min=0, help="How many GPUs each of Triton's replicas has.")] = None,
+    release: Annotated[str | None, Option(metavar="26.08", help="Triton's release, as its image has it.")] = None,
     trusted: Trusted = False,
     strict: Annotated[bool, Option("--strict", help="Warnings count as errors do.")] = False,
     json: Json = False,
@@ -27,16 +29,21 @@ def check(
     """Say what servers would refuse or silently ignore in an entry, before anything is copied.
 
     An entry is the folder of a Triton model (config.pbtxt and a version's folder), or of a language model (config.json,
-    a tokenizer and *.safetensors). Nothing of the model is loaded or run. Exit code 1 where there are errors.
+    a tokenizer and *.safetensors). Nothing of the model is loaded or run. Exit code 1 where there are errors. With
+    TIDEGATE_ENVIRONMENTS set, warnings say which servers there could not serve it.
     """
     with answering():
         from ..kinds import kind_of_entry
+        from ..life.checks import against_environments
 
         found = {}
         for folder in folders:
             kind = kind_of_entry(folder)
             for entry in kind.entries_in(folder):
-                found[entry] = kind.check(entry, backends=backend, gpu=gpu, packages=package, trusted=trusted)
+                found[entry] = kind.check(
+                    entry, backends=backend, gpu=gpu, gpus=gpus, release=release, packages=package, trusted=trusted
+                )
+                found[entry] += against_environments(entry, entry.resolve().name)
         if json:
             print_json([
                 {"entry": entry, "ok": not errors(findings), "findings": findings} for entry, findings in found.items()

@@ -134,7 +134,7 @@ def answering() -> Iterator[None]:
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}", ExitCode.UNREACHABLE)
     except KeyboardInterrupt:
-        _fail("stopped; the same command, run again, goes on from here", ExitCode.STOPPED)
+        _fail("stopped", ExitCode.STOPPED)
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:

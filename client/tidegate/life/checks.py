@@ -1,16 +1,20 @@
 """Whether an entry fits where it is to go: asked before anything is written there."""
 
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from tidegate_contracts.eviction import DISK_FACTOR
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 
+from ..environments import ENVIRONMENTS, load
 from ..errors import UsageError
-from ..findings import Finding, ServerHas, error, errors, warning
+from ..findings import Finding, ServerHas, Severity, error, errors, warning
+from ..kinds import kind_of_entry
 from ..repository import Repository, StoredFile
-from .target import Home, Target, command_into
+from .target import Home, Target, command_into, homes
 
 
 def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
@@ -23,18 +27,55 @@ def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
     return [f"{each.where}: {each.what}" if each.where else each.what for each in findings]
 
 
+def against_environments(entry: Path, model: str) -> list[Finding]:
+    """Return, as warnings, what keeps the environments of TIDEGATE_ENVIRONMENTS from serving an entry as this model.
+
+    If none of them has a model of this name, any server might serve it, and only its backend is looked at.
+    """
+    if not os.environ.get(ENVIRONMENTS, "").strip():
+        return []
+    kind, known = kind_of_entry(entry), load()
+    everywhere = [home for of in known.environments for home in homes(of) if home.kind is kind]
+    mine = [home for home in everywhere if home.model.name == model]
+    by_itself = set(kind.check(entry, model, trusted=True))
+    found: dict[Finding, list[str]] = {}
+    for home in mine:
+        for each in kind.check(entry, model, trusted=True, **_server_has([home])):
+            if each not in by_itself:
+                found.setdefault(each, []).append(f"{home.environment.name}/{home.server.name}")
+    if not mine and everywhere and all(home.server.backends for home in everywhere):
+        backends = {each for home in everywhere for each in home.server.backends}
+        servers = list(dict.fromkeys(f"{home.environment.name}/{home.server.name}" for home in everywhere))
+        found = dict.fromkeys(set(kind.check(entry, model, trusted=True, backends=backends)) - by_itself, servers)
+    return [
+        replace(each, severity=Severity.WARNING, what=f"{', '.join(dict.fromkeys(where))}: {each.what}")
+        for each, where in found.items()
+    ]
+
+
+def _server_has(of: Sequence[Home]) -> ServerHas:
+    """Return what all of these servers have."""
+    gpus = [home.pool.gpus for home in of if home.pool.gpus is not None]
+    releases = [home.server.release for home in of if home.server.release]
+    return {
+        "backends": _backends(of),
+        "gpu": all(home.pool.gpu for home in of),
+        "gpus": min(gpus, default=None),
+        "release": min(releases, default=None),
+        "packages": _packages(of),
+    }
+
+
 def check_staged(staged: Path, target: Target, repository: Repository) -> list[Finding]:
     """Check an entry that was fetched, for the servers that read it there, and beside the models that are there."""
-    gpu = all(home.pool.gpu for home in target.homes)
-    has: ServerHas = {"backends": _backends(target), "gpu": gpu, "packages": _packages(target)}
     bring = partial(command_into, target.homes[0].environment)
-    return target.kind.check_staged(staged, target.model, repository, bring=bring, **has)
+    return target.kind.check_staged(staged, target.model, repository, bring=bring, **_server_has(target.homes))
 
 
 def check_fits(target: Target, entry_config: str, manifest: Manifest, peak: int) -> list[Finding]:
     """Check an entry against the pools that are to serve it; `peak` versions are loaded at one time."""
     files = [StoredFile(each.path, each.size) for each in manifest.files]
-    found = target.kind.check_backend(target.model, entry_config, files, _backends(target))
+    found = target.kind.check_backend(target.model, entry_config, files, _backends(target.homes))
     which = target.kind.needs_gpu(entry_config)
     do = "ask the platform admin for a pool with a GPU, or let it run on the processor"
     for home in target.homes:
@@ -45,18 +86,18 @@ def check_fits(target: Target, entry_config: str, manifest: Manifest, peak: int)
     return list(dict.fromkeys(found))
 
 
-def _backends(target: Target) -> set[str] | None:
+def _backends(of: Iterable[Home]) -> set[str] | None:
     """Return the backends that every server has; None where one does not say."""
-    has = [set(home.server.backends) for home in target.homes]
+    has = [set(home.server.backends) for home in of]
     return set.intersection(*has) if all(has) else None
 
 
-def _packages(target: Target) -> list[str] | None:
+def _packages(of: Iterable[Home]) -> list[str] | None:
     """Return the packages of every server that says which it has; None where none does.
 
     One of several versions is without a version.
     """
-    said = [home.server.packages for home in target.homes if home.server.packages is not None]
+    said = [home.server.packages for home in of if home.server.packages is not None]
     if not said:
         return None
     by_name = [{each.partition("==")[0]: each for each in packages} for packages in said]

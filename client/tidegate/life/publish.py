@@ -10,11 +10,11 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate_contracts.environments import Environment
+from tidegate_contracts.environments import ALIAS_RULE, Environment, is_alias
 from tidegate_contracts.manifest import Manifest
 from tidegate_contracts.message import Message
 
-from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError
+from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError, UsageError
 from ..failures import plain, scrubbed
 from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
@@ -51,6 +51,9 @@ def bring(
     TidegateError: BusyError where somebody else is at it, UnfinishedError where it came to nothing half way.
     """
     registry, model, number = context.registry, version.model, version.number
+    if not is_alias(of.name):
+        cannot = f"no version can be recorded in {of.name}"
+        raise UsageError(cannot, why=ALIAS_RULE, do="have the platform admin rename the environment")
     everywhere = targets(of, model, context.known)
     manifest = registry.manifest(version)
     if context.trust is not None:
@@ -61,15 +64,19 @@ def bring(
         for key in sorted(repositories):
             locks.enter_context(repositories[key].lock(model, who))
         expected = context.alias(model, of.name)
-        if of.formerly and expected is not None:
-            # The alias of its former name stays beside it.
-            registry.set_alias(model, of.name, expected, expect=registry.alias(model, of.name))
+        if of.formerly and expected is not None and registry.alias(model, of.name) != expected:
+            # The alias of its former name stays; under this name there is none yet.
+            registry.set_alias(model, of.name, expected, expect=None)
         records = context.records(model)
         plans = []
         for target in everywhere:
             had = _had(target, of, records, expected)
             plans.append(make_plan(target, repositories[target.key], number, entry_config, had, alone=replace))
         run = _Run(context, version, manifest, of, plans)
+        if expected not in (None, number, recorded := current(records, of.name)):
+            has = "no version" if recorded is None else f"version {recorded}"
+            by_hand = f"the alias {of.name} of {model} was at version {expected} before, and the records say {has}"
+            run.notes.append(f"{by_hand}: find out who moved it")
         changed = any(plan.now != plan.last for plan in plans)
         to_do = changed or any(current(records, of.name, home.plane.name) != number for _, home in run.homes)
         locks.enter_context(attempted(context, what, version, of, who) if to_do else nullcontext())
@@ -258,7 +265,7 @@ class _Run:
             if not isinstance(error, TidegateError | OSError):
                 self.context.tell("\n    ".join([what, *more]))
                 raise
-            do, why = "run the same command again: it goes on from there", plain(error)
+            do, why = "run the same command again", plain(error)
             if isinstance(error, TidegateError):
                 do, why = error.do or do, str(error).removesuffix(f"\n  do: {error.do}")  # it stands at the end, once
             kind = type(error) if isinstance(error, BusyError | IntegrityError) else UnfinishedError
@@ -290,7 +297,11 @@ class _Run:
         try:
             yield
         except (TidegateError, OSError) as error:
-            raise UnfinishedError(what, why=str(error), do=do) from error
+            if (
+                isinstance(error, BusyError) and error.do
+            ):  # someone else moved the alias: another run would overwrite it
+                do = error.do
+            raise UnfinishedError(what, why=str(error).removesuffix(f"\n  do: {do}"), do=do) from error
         except BaseException:
             self.context.tell(f"{what}\n  do: {do}")
             raise

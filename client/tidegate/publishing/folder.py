@@ -180,6 +180,9 @@ class FolderRepository(PublishedRepository):
         except OSError:
             return None  # it is not there, or is none: it is written anew, which says what is wrong
 
+    def _is_program(self, place: Path, path: str) -> bool:
+        return os.access(place / path, os.X_OK)
+
     def _remove(self, place: Path, path: str) -> None:
         if (place / path).is_file():
             steps.refuse_links(place, (place / path).parent)

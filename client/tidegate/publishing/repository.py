@@ -130,7 +130,7 @@ class PublishedRepository(Repository):
             there = sum(status.st_size for _, status in staging.walk(folder))
             if (missing := size - there) > (free := shutil.disk_usage(folder).free):
                 what = f"version {number} of model {model} needs {missing} bytes more, and {free} are free"
-                do = f"{self.room}, then run the same command again: it goes on from here"
+                do = f"{self.room}, then run the same command again"
                 raise UnfinishedError(what, where=folder, do=do)
             return folder
 
@@ -205,6 +205,10 @@ class PublishedRepository(Repository):
     def _digest(self, place: Any, path: str) -> str | None:
         """Return the SHA-256 of a file of a place, None where it is not there."""
 
+    def _is_program(self, _place: Any, _path: str) -> bool:
+        """Tell whether a file may be run; object stores keep no file modes, and Triton sets that of its own copy."""
+        return False
+
     @abstractmethod
     def _write(self, model: str, place: Any, path: str, data: bytes | str) -> None:
         """Have bytes, or those of another path of the place, whole under a path."""
@@ -219,9 +223,10 @@ class PublishedRepository(Repository):
         lease.check()
 
     def _have(self, model: str, place: Any, path: str, data: bytes | str) -> None:
-        """Have bytes, or those of another path of the place, under a path; nothing is written where it is so."""
+        """Write bytes, or a copy of another path of the place, to a path, unless it is so already."""
         wanted = self._digest(place, data) if isinstance(data, str) else hashlib.sha256(data).hexdigest()
-        if self._digest(place, path) != wanted:
+        lacks_mode = isinstance(data, str) and self._is_program(place, data) and not self._is_program(place, path)
+        if self._digest(place, path) != wanted or lacks_mode:
             self._check_lock(model)
             self._write(model, place, path, data)
 

@@ -87,8 +87,8 @@ def _wrong(
         elif progress:
             progress(file.size)
     found = list(filter(None, in_parallel(wrong, unread)))
-    for path, status in there.items():
-        steps.allow(staged / path, 0o444, status)
+    for file in files:
+        steps.allow(staged / file.path, 0o555 if file.executable else 0o444, there[file.path])
     return found
 
 

@@ -65,7 +65,8 @@ def rename(source: Path, target: Path) -> None:
 
 
 def write(file: Path, data: Path | bytes) -> None:
-    """Write a new file from bytes or from another file, piece by piece, and have it on the disk.
+    """Write a new file from bytes or from another file, piece by piece, and have it on the disk; a copy of a program
+    is one, too.
 
     What is there goes, and no link is followed: another writer of the volume must not choose what is written over.
     """
@@ -78,7 +79,7 @@ def write(file: Path, data: Path | bytes) -> None:
                 shutil.copyfileobj(source, to, _CHUNK)
         to.flush()
         os.fsync(to.fileno())
-    allow(file, 0o644)
+    allow(file, 0o644 if isinstance(data, bytes) else 0o644 | data.stat().st_mode & 0o111)
 
 
 def allow(path: Path, mode: int, status: os.stat_result | None = None) -> None:

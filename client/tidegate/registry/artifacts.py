@@ -19,6 +19,7 @@ from ..errors import NotFoundError, RefusedError, TidegateError, UnreachableErro
 from ..failures import of_store, shown, translated
 from ..hashing import CHUNK_BYTES, chunks_of, hashed
 from ..parallel import HASHING, TRANSFERS
+from .settings import settings
 
 SERVED: Final = ("mlflow-artifacts", "http", "https")
 """Schemes of what MLflow's server hands through, so that clients have no key to the store."""
@@ -75,8 +76,12 @@ class Artifacts:
             return TRANSFERS
         return HASHING if max(sizes, default=0) > CHUNK_BYTES else 1
 
-    def download(self, path: str, to: Path) -> tuple[int, str]:
-        """Write a file to disk; return size and SHA-256 of what came. Raises TidegateError, and OSError of the disk."""
+    def download(self, path: str, to: Path, *, listed: bool = True) -> tuple[int, str]:
+        """Write a file to disk; return size and SHA-256 of what came. Raises TidegateError, and OSError of the disk.
+
+        Say whether the file is `listed` in its folder: for one that is not there, a server with a store behind it
+        answers 500, and MLflow's client would try for minutes.
+        """
         what = f"{path} cannot be downloaded"
         if self._folder is not None and is_inside(path):  # MLflow's own way takes longer than a small file
             try:
@@ -84,31 +89,27 @@ class Artifacts:
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
                 raise NotFoundError(what, where=self.where, why=str(error)) from None
         try:
-            with self._translated(what):
+            with settings(hasty=not listed), self._translated(what):
                 self._repository._download_file(path, str(to))  # what every kind of repository has to have
         except UnreachableError:
-            # With a store behind it, MLflow's server says 500 of a file that is not there.
-            if path not in self.list(path.rpartition("/")[0])[0]:
-                raise NotFoundError(what, where=self.where, why="it is not in its folder") from None
-            raise
+            if listed:
+                raise
+            raise NotFoundError(what, where=self.where, why="it is not in its folder") from None
         return hashed(to)
 
     def upload(self, local: Path, path: str) -> None:
         """Send a file of the same name, whole or not at all; one that is there is replaced."""
-        from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_TIMEOUT
-
         folder, _, name = path.rpartition("/")
         assert name == local.name, "MLflow names it as it is named on disk"
-        with self._translated(f"{path} cannot be uploaded"):
-            timeout: Any = MLFLOW_HTTP_REQUEST_TIMEOUT
-            timeout.set(max(timeout.get(), timeout.default + int(local.stat().st_size / SLOWEST_BYTES_PER_SECOND)))
+        longer = local.stat().st_size / SLOWEST_BYTES_PER_SECOND
+        with settings(longer), self._translated(f"{path} cannot be uploaded"):
             self._repository.log_artifact(str(local), folder or None)
 
-    def read(self, path: str, limit: int) -> bytes:
+    def read(self, path: str, limit: int, *, listed: bool = True) -> bytes:
         """Return the content of a small file; of a larger one, a byte more than the limit. Raises like `download`."""
         with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
             file = Path(scratch, "content")
-            self.download(path, file)
+            self.download(path, file, listed=listed)
             with file.open("rb") as opened:
                 return opened.read(limit + 1)
 
@@ -123,7 +124,7 @@ class Artifacts:
     def _translated(self, what: str) -> Iterator[None]:
         """Turn whatever a store's library raises into one of our errors; what is wrong with a file on disk passes."""
         try:
-            with translated(what, self.where) if self._served else nullcontext():
+            with settings(), translated(what, self.where) if self._served else nullcontext():
                 yield
         except (TidegateError, OSError):
             raise

@@ -82,4 +82,5 @@ def _hashed(entry: Path, path: str, version: str, progress: Progress) -> Manifes
     step, slash, rest = path.partition("/")
     inside = path if version == "." else rest if slash and step == version else ""
     named = f"{ENTRY_VERSION}/{inside}" if inside else path
-    return ManifestFile(path=named, size=size, sha256=sha256)
+    executable = True if os.stat(entry / path).st_mode & 0o100 else None
+    return ManifestFile(path=named, size=size, sha256=sha256, executable=executable)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from ..failures import from_status, shown, translated
 from .artifacts import Artifacts
+from .settings import settings
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -28,13 +29,8 @@ class Server:
 
     def __init__(self, tracking_uri: str | None, experiment: str | None) -> None:
         """Find it; raises UsageError when nothing says where it is, and what is wrong when it does not answer."""
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would call a server of MLflow's makers
-        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # standard output is for results
-        # In parts, MLflow would hold hundreds of MB of a file in memory, and go to the store by itself.
-        os.environ.setdefault("MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD", "false")
-        os.environ.setdefault("MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD", "false")
-        os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-        import mlflow
+        with settings():  # some count only when MLflow is imported
+            import mlflow
 
         if tracking_uri is None and not mlflow.is_tracking_uri_set():  # type: ignore[no-untyped-call]
             do = "set MLFLOW_TRACKING_URI to the address of the MLflow server, such as https://mlflow.example.com"
@@ -50,7 +46,7 @@ class Server:
     def doing(self, what: str) -> Iterator[None]:
         """Translate what fails in a block; `what` says what could not be done."""
         try:
-            with translated(what, self.where):
+            with settings(), translated(what, self.where):
                 yield
         except UnreachableError as error:
             if any(each in error.why for each in GATEWAYS):
@@ -186,7 +182,7 @@ def quiet(name: str = "mlflow") -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(record=True):
+        with settings(), warnings.catch_warnings(record=True):
             yield
     finally:
         logger.setLevel(level)

@@ -18,7 +18,7 @@ from tidegate_contracts.lease import State
 from .units import bytes_text, seconds_text
 
 ADDRESS = f"127.0.0.1:{eviction_process.LEASE_PORT}"
-SECONDS = 10.0
+SECONDS = 5.0
 _STYLES = {"resident": "green", "loading": "cyan", "queued": "cyan", "quarantined": "red", "cold": "dim"}
 
 
@@ -87,7 +87,12 @@ def _call(address: str, state: Path, path: str, method: str, command: str) -> by
             port = f"the port of leases ({eviction_process.LEASE_PORT}) of an eviction policy"
             why = f"What answers at {one_line(address)} says {error.code} to {method} {path}: is that {port}?"
         raise ListingError(why) from None
+    except TimeoutError:
+        raise ListingError(
+            f"The eviction policy at {one_line(address)} accepts connections, but gives no answer in {SECONDS:.0f} s: "
+            "it hangs. Read its log, and delete the pod if it does not recover."
+        ) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = one_line(str(getattr(error, "reason", error)))
         why = f"No eviction policy answers at {one_line(address)}: {reason}."
-        raise ListingError(f"{why} Say --address HOST:PORT. {in_cluster}") from None
+        raise ListingError(f"{why} Set --address to HOST:PORT. {in_cluster}") from None

@@ -61,6 +61,21 @@ BARE_USERINFO = re.compile(r"(?<![^\s\"'=])[^\s/:@'\"]+:[^\s/@$'\"]{3,}(?=@(?!sh
 """Name and password before a host whose scheme is not said, as programs take addresses of web proxies; no digest."""
 
 
+MASK = "•••"
+
+
+def masked(text: str) -> str:
+    """Return a text in which each credential that its look tells is replaced by dots."""
+    for _, pattern in KNOWN:
+        text = pattern.sub(_mask, text)
+    return BARE_USERINFO.sub(MASK, text)
+
+
+def _mask(found: re.Match[str]) -> str:
+    start, end = found.span("secret" if "secret" in found.re.groupindex else 0)
+    return found.string[found.start() : start] + MASK + found.string[end : found.end()]
+
+
 @guardrail(
     "No object contains a credential",
     "Put it into a Secret that somebody else makes, and name that; revoke what has been committed already.",

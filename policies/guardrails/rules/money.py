@@ -43,7 +43,7 @@ def costs(environment: Environment) -> dict[str, Cost]:
     for pod in environment.workloads:
         for device, product, count in (*_limits(pod), *_claims(environment, pod)):
             price = price_of(environment.settings.prices, device, product)
-            one = cost(count * most_replicas(environment, pod), price, environment.settings.currency)
+            one = cost(count * most_replicas(environment, pod), price, environment.settings.currency, device)
             found[name_of(pod.maker)] = found.get(name_of(pod.maker), Cost()) + one
     return found
 

@@ -5,7 +5,6 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer, RateLimit
@@ -14,7 +13,6 @@ from ..concurrency import InFlightCount
 from ..kinds import ServerKind
 from ..problems import Problem, ProblemType
 from ..routes import Route, Routes
-from ..shared_tasks import SharedTasks
 from .api_keys import ApiKeys
 from .identity import TAIL, Credential, Grant, Identity, IdentityCache, RefusalCache
 from .jwks import IssuerKeys
@@ -110,16 +108,15 @@ class Authorizer:
             self.refusals.check(credential, self._clock())
             trust = self._trust
             try:
-                found = trust.believe(credential)
-                if not isinstance(found, Identity):
-                    found = await trust.flights.join(credential, found)
+                judged = trust.believe(credential)
+                found = judged if isinstance(judged, Identity) else await judged()
             except Problem as problem:
                 if trust is not self._trust:
                     continue
                 if problem.type is ProblemType.UNAUTHENTICATED and credential:
                     self.refusals.add(credential, problem.detail, self._clock())
                 raise
-            if trust is self._trust:  # otherwise the tables changed meanwhile
+            if found is not None and trust is self._trust:  # otherwise the tables changed meanwhile
                 self._remember(credential, found)
                 return found
 
@@ -188,7 +185,8 @@ class Authorizer:
 
     async def close(self) -> None:
         """Give up what is under way, and close connections."""
-        await self._trust.flights.close()
+        if self._domino is not None:
+            await self._domino.close()
         for issuer in self._trust.issuers.values():
             await issuer.keys.close()
         await self._web.close()
@@ -235,8 +233,6 @@ class Authorizer:
         self.refusals.clear()
         if fewer:
             self.identities.forget_sources({issuer})
-            # What is being checked is checked again.
-            self._trust = replace(self._trust, flights=SharedTasks(outlives=True))
 
 
 def _requests(limit: RateLimit) -> tuple[int, int]:

@@ -56,19 +56,21 @@ class IssuerKeys:
         """Return a key that is at hand; without a name, the only one for the algorithm."""
         return self._by_name.get((kid, algorithm)) if self.trust_left > 0 else None
 
-    async def find(self, kid: str | None, algorithm: str, issued: float | None) -> jwt.PyJWK:
-        """Return the key of a token issued at a wall-clock time, fetching when that may help.
+    async def learn(self, kid: str | None, algorithm: str, issued: float | None) -> None:
+        """Wait until the key of a token issued at a wall-clock time is known, fetching when that may help.
+
+        All callers wait for one fetch, whichever key they need; only the fetch outlives them.
 
         Raises Problem: unauthenticated where no key of the issuer can have signed the token, because they were fetched
         after it was; busy where that cannot be known now.
         """
         arrived = self._wall()
-        if (key := self.known(kid, algorithm)) is not None:
-            return key
+        if self.known(kid, algorithm) is not None:
+            return
         if self._flights.under_way or self._clock() >= self._pause_until:
             await self.refresh()
-            if (key := self.known(kid, algorithm)) is not None:
-                return key
+            if self.known(kid, algorithm) is not None:
+                return
         wait = max(1.0, self._pause_until - self._clock())
         if self.failures or self._began is None:
             raise unanswered(f"The identity provider {self.issuer}", wait)

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,6 @@ import msgspec
 from tidegate_contracts.routing import API_KEYS, OidcIssuer
 from tidegate_service.tokens import ALGORITHMS, MOST_TOKEN_BYTES, TokenError, verified_claims
 
-from ..shared_tasks import SharedTasks
 from .api_keys import PREFIX, ApiKeys, hash_line, is_whole
 from .identity import LONGEST_NAME, Credential, Identity, Principal, is_name, refused
 from .jwks import IssuerKeys
@@ -88,7 +87,8 @@ _HELP = (
 )
 _NOT_KNOWN = f"This credential is not known here: it has the form of no token, and of no API key. {_HELP}"
 
-Later = Callable[[], Coroutine[Any, Any, Identity]]
+Later = Callable[[], Coroutine[Any, Any, Identity | None]]
+"""Waits for what a check needs, in its caller's own task. None: the credential can be judged now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,6 @@ class Trust:
     api_keys: ApiKeys
     domino: Domino | None
     wall: Callable[[], float]
-    flights: SharedTasks[Credential, Identity] = field(default_factory=lambda: SharedTasks(outlives=True))
-    """Credentials that are being checked. What was begun under other tables is not joined."""
 
     def believe(self, credential: Credential) -> Identity | Later:
         """Return the identity that a credential proves, or how to wait for it; raises Problem."""
@@ -150,11 +148,7 @@ class Trust:
             raise refused(f"A token is signed with one of {', '.join(sorted(ALGORITHMS))} here.")
         key = issuer.keys.known(header.kid, header.alg)
         if key is None:
-            return partial(self._token_later, token, header, _number(body.iat), issuer)
-        return self._verified(token, key, issuer)
-
-    async def _token_later(self, token: bytes, header: Header, issued: float | None, issuer: Issuer) -> Identity:
-        key = await issuer.keys.find(header.kid, header.alg, issued)
+            return partial(issuer.keys.learn, header.kid, header.alg, _number(body.iat))
         return self._verified(token, key, issuer)
 
     def _verified(self, token: bytes, key: jwt.PyJWK, issuer: Issuer) -> Identity:

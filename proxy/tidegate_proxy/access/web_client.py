@@ -1,12 +1,17 @@
 """Asks the few addresses that vouch for callers, never on the hot path; and Domino for a caller's identity."""
 
 import asyncio
+import hashlib
 import logging
 import ssl
 import time
+from bisect import insort
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
+from typing import Any, Protocol
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -14,6 +19,7 @@ import msgspec
 from tidegate_contracts.routing import DOMINO
 from yarl import URL
 
+from ..shared_tasks import SharedTasks
 from .identity import Identity, Principal, is_name, refused, unanswered
 
 ANSWER_SECONDS = 5.0  # Seconds that an answer may take, from the name's look-up to its last byte.
@@ -108,8 +114,88 @@ class WebClient:
 HOLD_SECONDS = 60.0  # Seconds for which Domino's word holds; then it is asked again.
 MOST_AT_ONCE = 16  # Questions to Domino at a time: a flood of made-up credentials must not become a flood there.
 MOST_WAITING = 256
+MOST_KNOWN = 16_384
 _RETRY_SECONDS = 5.0
 log = logging.getLogger(__name__)
+
+
+class Sender(Protocol):
+    """The connection over which a credential came."""
+
+    refusals: int  # Credentials that Domino has refused over it.
+
+    @property
+    def host(self) -> str:
+        """The address of its other end."""
+
+
+@dataclass
+class _Unknown:
+    host: str = ""
+    refusals: int = 0
+
+
+SENDER: ContextVar[Sender] = ContextVar("sender")  # Over which connection came what is checked in a task.
+
+
+class Turns:
+    """So many places for questions, and lines for them: one for each host, and one for credentials known before.
+
+    Known ones come first, then the hosts by turns. In a host's line, connections with fewer refusals come first. Too
+    many waiting questions cost the longest line its last one: a flood of made-up credentials delays its own sender.
+    """
+
+    def __init__(self) -> None:
+        self._free = MOST_AT_ONCE
+        self._waiting = 0
+        self._lines: dict[str | None, list[tuple[int, int, asyncio.Future[None]]]] = {}
+        self._numbers = count()
+
+    async def take(self, is_known: bool, sender: Sender) -> None:
+        """Wait for a place; raises Problem (busy)."""
+        if self._free:
+            self._free -= 1
+            return
+        host, turn = None if is_known else sender.host, asyncio.get_running_loop().create_future()
+        entry = sender.refusals, next(self._numbers), turn
+        insort(self._lines.setdefault(host, []), entry)
+        self._waiting += 1
+        if self._waiting > MOST_WAITING:
+            longest = max(self._lines, key=lambda each: len(self._lines[each]))
+            last = self._leave(longest, self._lines[longest][-1])
+            if not last.done():
+                last.set_exception(unanswered("Domino", _RETRY_SECONDS))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if entry in self._lines.get(host, ()):
+                self._leave(host, entry)
+            elif not turn.cancelled() and turn.exception() is None:
+                self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """Let the next one have the place."""
+        while self._waiting:
+            host = None if None in self._lines else next(iter(self._lines))
+            turn = self._leave(host, self._lines[host][0])
+            if host in self._lines:
+                self._lines[host] = self._lines.pop(host)  # behind the others
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    def _leave(self, host: str | None, entry: tuple[int, int, asyncio.Future[None]]) -> asyncio.Future[None]:
+        line = self._lines[host]
+        line.remove(entry)
+        self._waiting -= 1
+        if not line:
+            del self._lines[host]
+        return entry[-1]
+
+
+_Proof = tuple[str, str]  # A header, and the value that the caller sent in it.
 
 
 class Domino:
@@ -120,29 +206,50 @@ class Domino:
         self._url = url
         self._web = web
         self._wall = wall
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
-        self._waiting = 0
+        self._turns = Turns()
+        self._waiting: SharedTasks[_Proof, Principal | None] = SharedTasks()
+        self._asked: SharedTasks[_Proof, Principal | None] = SharedTasks(outlives=True)
+        """Questions that Domino has: it works on them, even if their callers have left, so they keep their places."""
+        self._known: OrderedDict[bytes, None] = OrderedDict()  # Digests of credentials that Domino has known.
 
     async def identify(self, header: str, value: str, expires: float | None = None) -> Identity:
         """Return the identity that Domino has for a header's value, which `expires` then; raises Problem."""
-        if self._waiting >= MOST_WAITING:
-            raise unanswered("Domino", _RETRY_SECONDS)
-        self._waiting += 1
+        proof, sender = (header, value), SENDER.get(_Unknown())
+        principal = await self._waiting.join(proof, lambda: self._in_turn(proof, sender))
+        now = self._wall()
+        if principal is None or (expires is not None and expires <= now):
+            raise refused("Domino does not know this credential, or it has ended. Get a new one.")
+        return Identity(principal, min(now + HOLD_SECONDS, expires or float("inf")))
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        await self._waiting.close()
+        await self._asked.close()
+
+    async def _in_turn(self, proof: _Proof, sender: Sender) -> Principal | None:
+        if proof not in self._asked.under_way:
+            await self._turns.take(_digest(proof) in self._known, sender)
+        return await self._asked.join(proof, lambda: self._ask(proof, sender))
+
+    async def _ask(self, proof: _Proof, sender: Sender) -> Principal | None:
+        """Return who Domino says that the caller is, and give the place back; raises Problem."""
         try:
-            async with self._turns:
-                answer = await self._web.get(self._url, {header: value})
-            principal = self._principal(answer)
+            principal = self._principal(await self._web.get(self._url, dict([proof])))
         except NoAnswer as error:
             self.failures += 1
             (log.warning if self.failures == 1 else log.debug)("Domino does not say who callers are: %s", error)
             raise unanswered("Domino", _RETRY_SECONDS) from None
         finally:
-            self._waiting -= 1
+            self._turns.give_back()
         self.failures = 0
-        now = self._wall()
-        if principal is None or (expires is not None and expires <= now):
-            raise refused("Domino does not know this credential, or it has ended. Get a new one.")
-        return Identity(principal, min(now + HOLD_SECONDS, expires or float("inf")))
+        self._known.pop(digest := _digest(proof), None)
+        if principal is None:
+            sender.refusals += 1
+        else:
+            self._known[digest] = None
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+        return principal
 
     def _principal(self, answer: HttpResponse) -> Principal | None:
         if answer.status in (401, 403):
@@ -154,3 +261,7 @@ class Domino:
         if not is_name(name):
             raise NoAnswer("the answer has no canonicalName")
         return Principal(name, frozenset(), DOMINO)
+
+
+def _digest(proof: _Proof) -> bytes:
+    return hashlib.sha256("\0".join(proof).encode()).digest()[:16]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from ..access.identity import Identity
+from ..access.web_client import SENDER
 from ..forwarding import Forwarding, count_problem
 from ..guests import Guest
 from ..headers import new_request_id
@@ -192,6 +193,7 @@ class CallerStream(Stream):
         """Go on: such work is done."""
 
     async def _run(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
+        SENDER.set(self._guest)
         try:
             await work(*given)
             self.worked()

@@ -63,7 +63,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         """Send this end's settings."""
         super().connection_made(transport)
         self._server.connections.add(self)
-        self._sender = str((transport.get_extra_info("peername") or ("",))[0])
+        self._sender = self.host
         if not self.arrive(self._server.context.shared.memory):
             self.make_room()
 

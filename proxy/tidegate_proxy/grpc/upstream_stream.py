@@ -17,10 +17,11 @@ from ..mirror import MirroredRequest
 from ..pools import Pool
 from ..problems import Problem
 from ..residency.leases import Lease
+from ..telemetry.records import CLIENT_LEFT
 from ..telemetry.traces import Span, parent
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
 from .proxy_call import GrpcContext
-from .response import CALL_BYTES, CallerStream
+from .response import CALL_BYTES, CANCELLED, CallerStream
 from .stream_errors import StreamErrors
 from .upstreams import UpstreamConnection, first_headers, send_mirrored
 
@@ -89,8 +90,10 @@ class UpstreamRequest:
                 route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
                 called, waited = (route.server, route.name), forwarding.waited
             shared.meter.called(principal.name, principal.source, "grpc", code)
-        weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
-        is_logged = shared.call_log.wants(weight, monotonic(), called, seconds=seconds, waited=waited)
+        # As HTTP would have it, for the log's sampling.
+        weight = 500 if code in _GRAVE else CLIENT_LEFT if code == CANCELLED else 400 if code else 200
+        now, stranger = monotonic(), forwarding is None
+        is_logged = shared.call_log.wants(weight, now, called, seconds=seconds, waited=waited, stranger=stranger)
         span = self.span()
         if not is_logged and (span is None or not span.sampled):
             return

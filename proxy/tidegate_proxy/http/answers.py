@@ -5,7 +5,6 @@ from http import HTTPStatus
 
 from ..problems import CONTENT_TYPE, Problem
 
-CLIENT_LEFT = 499  # What is counted for a caller that left; nobody receives it (nginx's number).
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 STATUS_LINES = {status: f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n".encode() for status in range(100, 1000)}
 

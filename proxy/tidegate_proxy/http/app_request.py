@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import httptools
 from starlette.types import ASGIApp, Message
 
+from ..access.web_client import SENDER
 from ..headers import is_request_id, new_request_id
 from ..problems import Problem, ProblemType
 from ..targets import ANYTHING, LONGEST, origin_form, without_path
@@ -101,6 +102,7 @@ class AppRequest(Request):
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
+        SENDER.set(self._caller)
         try:
             await self._app(self._scope, _nothing, self._take)
         except Exception:  # the application has told of it, if it could

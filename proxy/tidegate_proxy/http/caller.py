@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..access.web_client import Sender
 from ..memory import Booking, Holder
 from ..problems import Problem
 
@@ -50,7 +51,7 @@ class Request:
         """End it, in its turn, because its body is none."""
 
 
-class Caller(Protocol):
+class Caller(Sender, Protocol):
     """What a request needs of its client connection."""
 
     transport: asyncio.Transport

@@ -254,7 +254,8 @@ class ClientConnection(Closing):
         headers, self._headers = self._headers, []  # trailers come next
         if self._deaf:
             return
-        target = self._server.targets[self._url]
+        targets = self._server.targets
+        target = targets.get(self._url) or targets.understand(self._url, not self.is_unknown)
         request: _Request
         if target is None:
             request, length, chunked = request_of(

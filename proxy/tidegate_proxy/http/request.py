@@ -12,15 +12,17 @@ from dataclasses import replace
 from time import monotonic
 
 from ..access.identity import Asked, Grant, Identity
+from ..access.web_client import SENDER
 from ..forwarding import call_record, count_problem, no_whole_answer
 from ..kinds import KINDS, as_told
 from ..problems import Problem, ProblemType, no_answer, other_protocol, still_loading
 from ..shared_state import SharedState
 from ..targets import Target
+from ..telemetry.records import CLIENT_LEFT
 from ..telemetry.traces import Span, http_parent
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
-from .answers import CLIENT_LEFT, problem_answer, whole_answer
+from .answers import problem_answer, whole_answer
 from .body import MOST_DRAINED
 from .caller import Caller
 from .head import HeadedRequest
@@ -350,6 +352,7 @@ class HttpRequest(HeadedRequest):
         self._task = asyncio.get_running_loop().create_task(self._work(work, *given))
 
     async def _work(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
+        SENDER.set(self.caller)
         try:
             await work(*given)
         except Exception as error:
@@ -381,8 +384,9 @@ class HttpRequest(HeadedRequest):
                 count.ended(status, seconds, body.received, size)
                 called, waited = (route.server, route.name), forwarding.waited
             shared.meter.called(principal.name, principal.source, "http", status)
-        is_logged = shared.call_log.wants(status, now, called, seconds=seconds, waited=waited)
-        if is_logged or self._span is not None:
+        stranger = forwarding is None
+        is_logged = shared.call_log.wants(status, now, called, seconds=seconds, waited=waited, stranger=stranger)
+        if is_logged or (self._span is not None and self._span.sampled):
             self._tell(status, seconds, (body.received, size), is_logged)
         self.caller.ended(self)
         self.forwarding = None  # each knows the other: apart, they go without the collector of cycles

@@ -8,8 +8,11 @@ from tidegate_service.json_lines import LinesASecond
 
 SUCCESS_EVERY = 0.2  # Seconds between two logged calls that went well: a line costs more than the call's own work.
 FAILURES_A_SECOND = 50
-"""Calls that ended badly that are logged each second; the rest are counted, and the next line has their number."""
+"""Failed calls of each kind that are logged each second; the rest are counted, and the next line has their number. The
+kinds are: without a grant, cancelled by its caller, refused, failed. So no caller can use up the lines of another kind.
+"""
 SLOW_A_SECOND = 20  # The same of calls that went well after a wait for their model, and of others that were slow.
+CLIENT_LEFT = 499  # The status that is counted for a caller that has left before its answer (nginx's number).
 SLOW_SECONDS = 1.0
 WAITED_SECONDS = 0.1  # A shorter one is a question to a policy that has the model in memory.
 log = logging.getLogger("tidegate_proxy.calls")
@@ -24,19 +27,27 @@ class CallLog:
     _next_success = 0.0
 
     def __init__(self) -> None:
-        self._failures = LinesASecond(FAILURES_A_SECOND)
+        self._failures = {kind: LinesASecond(FAILURES_A_SECOND) for kind in ("stranger", "left", 4, 5)}
         self._waits, self._slow = LinesASecond(SLOW_A_SECOND), LinesASecond(SLOW_A_SECOND)
         self._calls: Counter[tuple[str, str]] = Counter()  # By server and model, since the last line.
 
     def wants(
-        self, status: int, now: float, of: tuple[str, str] | None = None, *, seconds: float = 0.0, waited: float = 0.0
+        self,
+        status: int,
+        now: float,
+        of: tuple[str, str] | None = None,
+        *,
+        seconds: float = 0.0,
+        waited: float = 0.0,
+        stranger: bool = False,
     ) -> bool:
         """Tell whether a call that ended now is to be logged, `of` a server's model: it took so many seconds, and
-        `waited` for the model for so many of them. `now` is monotonic seconds."""
+        `waited` for the model for so many of them. A `stranger` has no grant. `now` is monotonic seconds."""
         if of is not None:
             self._calls[of] += 1
         if status >= 400:
-            return self._failures.wants(now)
+            kind = "stranger" if stranger else "left" if status == CLIENT_LEFT else status // 100
+            return self._failures[kind].wants(now)
         lines = self._waits if waited >= WAITED_SECONDS else self._slow if seconds >= SLOW_SECONDS else None
         if lines is not None and lines.wants(now):
             return True
@@ -48,7 +59,8 @@ class CallLog:
     def say(self, status: int, call: dict[str, Any]) -> None:
         """Log a call, of which None is not said; `status` is HTTP's, or what it would be."""
         said = {name: value for name, value in call.items() if value is not None}
-        said |= self._failures.left_out()
+        if left_out := sum(each.left_out().get("notLogged", 0) for each in self._failures.values()):
+            said["notLogged"] = left_out
         self._say_calls(said)
         level = logging.WARNING if status >= 500 else logging.INFO
         log.log(level, "%s %s", call["protocol"], status, extra={"said": said})

@@ -25,6 +25,9 @@ from ..kinds import KINDS
 from ..targets import Target
 
 EXPORT_SECONDS = 1.0  # Seconds between two exports.
+MOST_REFUSED = (
+    64  # Spans of calls without a grant that are kept between two exports: callers need no credential for them.
+)
 MOST_WAITING = 4096  # Spans that wait for the collector; while it is away the oldest are dropped, and counted.
 BATCH = 512
 ANSWER_SECONDS = 10.0
@@ -72,6 +75,7 @@ class Tracer:
         self._url = endpoint.rstrip("/") + "/v1/traces"
         self._share = percent / 100
         self._waiting: deque[dict[str, Any]] = deque()
+        self._refused = 0  # Sampled spans of calls without a grant, since the last export.
         said = {"service.name": "tidegate-proxy", "service.instance.id": os.uname().nodename}
         self._resource = _attributes(said | {"deployment.environment.name": environment})
         self._failing = False
@@ -125,6 +129,13 @@ class Tracer:
         own = {f"tidegate.{each}": call[each] for each in ("server", "model", "version", "replica")}
         own |= {"tidegate.request_id": call["requestId"], "error.type": call["problem"]}
         end = time_ns()
+        if call["principal"] is None:
+            if span.parent and random.random() >= self._share:
+                return  # only a caller with a grant decides what is sampled
+            self._refused += 1
+            if self._refused > MOST_REFUSED:
+                self.counts["dropped"] += 1
+                return
         if len(self._waiting) >= MOST_WAITING:
             self._waiting.popleft()
             self.counts["dropped"] += 1
@@ -152,6 +163,7 @@ class Tracer:
 
     async def flush(self, seconds: float) -> None:
         """Send what there is; what a collector does not take within so many seconds is lost, and counted."""
+        self._refused = 0
         if not self._waiting:
             return
         way = web_proxy(URL(self._url))

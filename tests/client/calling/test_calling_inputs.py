@@ -170,7 +170,7 @@ WRONG: dict[str, tuple[Any, Signature, str]] = {
     "columns": (table({"x": [1], "y": [2]}), FEATURES, "2 columns"),
     "twice": (table([[1, 2]], columns=["A", "A"]), PAIR, "two columns of one name"),
     "cells": (table({"A": [1, 2], "B": [[1, 2], [3]]}), PAIR, "not all of one shape"),
-    "numbers": ({"TEXT": [1]}, WORDS, "takes texts"),
+    "numbers": ({"TEXT": [1]}, WORDS, "which is no text"),
     "uneven": ([{"A": 1, "B": [1, 2]}, {"A": 1}], PAIR, "same inputs"),
     "whole": (numpy.zeros((2, 2, 16)), WHOLE, r"\[2, 2, 16\]"),
 }
@@ -221,3 +221,31 @@ def test_whatever_is_given_fits_or_is_refused(value: Any) -> None:
             for name, array in inputs.items():
                 rows = array.shape[1:] if signature.max_batch else array.shape
                 assert known[name].fits(rows), (name, array.shape)
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "row"),
+    [
+        ({"age": [1, 2, 1.5], "who": ["a"] * 3}, "1.5", 2),
+        ({"age": [1, float("nan")], "who": ["a"] * 2}, "nan", 1),
+        ({"age": [1, None], "who": ["a"] * 2}, "None", 1),
+        ({"age": ["x", 1], "who": ["a"] * 2}, "'x'", 0),
+        ({"age": [2**70], "who": ["a"]}, "11805916207174", 0),
+        ({"age": [float(2**63)], "who": ["a"]}, "9.22", 0),
+        ({"age": [1, 2], "who": ["a", 5]}, "5", 1),
+        ({"age": [1, 2], "who": [None, "b"]}, "None", 0),
+    ],
+)
+def test_a_refusal_names_the_input_the_value_its_row_and_what_the_model_takes(
+    given: dict[str, Any], value: str, row: int
+) -> None:
+    inputs = [
+        {"name": "age", "data_type": "TYPE_INT64", "dims": [1]},
+        {"name": "who", "data_type": "TYPE_STRING", "dims": [1]},
+    ]
+    with pytest.raises(UsageError) as refused:
+        take(given, signature_of({"max_batch_size": 8, "input": inputs, "output": []}))
+    wrong = "who" if (value, row) in (("5", 1), ("None", 0)) else "age"
+    assert refused.value.what.startswith(f"input {wrong} has {value}")
+    assert f"row {row}" in refused.value.what
+    assert f"{wrong} {'BYTES' if wrong == 'who' else 'INT64'}[1]" in refused.value.do

@@ -173,6 +173,34 @@ def test_an_alias_that_somebody_moves_meanwhile_is_told_and_nothing_is_cut_over(
     assert life.served() == (2,)
 
 
+@pytest.mark.parametrize("name", ["latest", "v2"])
+def test_nothing_is_published_to_an_environment_that_mlflow_has_no_alias_for(life: Life, name: str) -> None:
+    life.of = life.of.model_copy(update={"name": name})
+    life.here.known = Environments(environments=(life.of,))
+    with pytest.raises(errors.UsageError, match="no version can be recorded") as refused:
+        life.bring(1)
+    assert "reserves" in refused.value.why
+    assert [*life.models.iterdir()] == []
+
+
+def test_an_alias_moved_after_the_cut_over_is_not_overwritten_and_the_remedy_is_not_to_run_it_again(life: Life) -> None:
+    life.bring(1)
+    life.papers.stopped = errors.BusyError("the alias was moved", do="look at `tidegate history`")
+    with pytest.raises(errors.UnfinishedError) as refused:
+        life.bring(2)
+    assert refused.value.do == "look at `tidegate history`"
+    assert life.papers.aliases == {"prod": 1}
+
+
+def test_a_deployment_reports_an_alias_that_was_moved_by_hand_before_it(life: Life) -> None:
+    life.bring(1)
+    life.bring(2)
+    life.papers.aliases["prod"] = 1
+    (note,) = [each for each in life.bring(3).notes if "alias" in each]
+    assert "was at version 1 before, and the records say version 2" in note
+    assert not [each for each in life.bring(4).notes if "alias" in each]
+
+
 def test_an_environment_and_a_plane_of_other_names_keep_their_past(life: Life) -> None:
     """The alias of before stays beside the one of now, and a version that is there is not brought in again."""
     life.bring(1)

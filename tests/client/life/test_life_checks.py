@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tidegate.errors import UsageError
 from tidegate.findings import errors
-from tidegate.life.checks import _packages, check_fits, check_staged, refuse
+from tidegate.life.checks import _packages, against_environments, check_fits, check_staged, refuse
 from tidegate.life.target import Target, targets
 from tidegate.publishing.folder import FolderRepository
 from tidegate.triton.kind import TritonKind
@@ -174,9 +174,50 @@ def test_packages_are_those_that_every_server_has_that_says_which() -> None:
         ]
         planes = [at.model_copy(update={"servers": servers_of}) for at, servers_of in zip(made, servers, strict=True)]
         of, known_now = known(*planes)
-        return _packages(targets(of, MODEL, known_now)[0])
+        return _packages(targets(of, MODEL, known_now)[0].homes)
 
     assert everywhere(None, None) is None
     assert everywhere(("numpy==1", "torch==2"), None) == ["numpy==1", "torch==2"]
     assert everywhere(("numpy==1", "torch==2", "x"), ("torch==3", "numpy==1")) == ["numpy==1", "torch"]
     assert everywhere(("numpy==1",), ()) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "facts", "said"),
+    [
+        (MODEL, {"gpus": 2}, ""),
+        (MODEL, {"gpus": 1}, "prod/preload: gpus: [1]"),
+        ("another", {"gpus": 1}, ""),  # which no environment has, so that any server may serve it
+    ],
+)
+def test_an_entry_is_held_against_the_environments_before_it_is_registered(
+    model: str, facts: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = write_entry(tmp_path / model, 1)
+    with (entry / "config.pbtxt").open("a") as config:
+        config.write("instance_group { kind: KIND_GPU gpus: 1 }\n")
+    assert against_environments(entry, model) == []
+    made = plane("east", dataset("a"))
+    pool = PoolFacts.model_validate({"name": "main", "loading": "preload", "gpu": True} | facts)
+    server = made.servers[0].model_copy(update={"pools": (pool,), "backends": ("python",), "release": "26.08"})
+    _, everywhere = known(made.model_copy(update={"servers": (server,)}))
+    (tmp_path / "environments.json").write_text(everywhere.model_dump_json(by_alias=True, exclude_none=True))
+    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
+    found = [each.what for each in against_environments(entry, model)]
+    assert [each[: len(said)] for each in found] == ([said] if said else [])
+
+
+def test_an_entry_that_no_server_has_the_backend_for_is_reported_before_it_is_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "iris" / "1").mkdir(parents=True)
+    (tmp_path / "iris" / "1" / "model.onnx").touch()
+    (tmp_path / "iris" / "config.pbtxt").write_text('platform: "onnxruntime_onnx"\n')
+    made = plane("east", dataset("a"))
+    server = made.servers[0].model_copy(update={"backends": ("python",)})
+    _, everywhere = known(made.model_copy(update={"servers": (server,)}))
+    (tmp_path / "environments.json").write_text(everywhere.model_dump_json(by_alias=True, exclude_none=True))
+    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
+    (found,) = against_environments(tmp_path / "iris", "iris")
+    assert found.severity == "warning"
+    assert "no backend 'onnxruntime'" in found.what

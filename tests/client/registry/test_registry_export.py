@@ -1,5 +1,6 @@
 """What MLflow's server has is exported by its address."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tidegate.errors import ExitCode
 from tests.client.triton.export.models import boosted, export, have_exporters, refused, sample
 
 from .conftest import World
+from .relay import Relay
 
 
 def logged(world: World, folder: Path) -> str:
@@ -36,5 +38,39 @@ def test_a_run_and_a_registered_version_are_exported_alike(
         assert done.exit_code == 0, done.output
     first, second = ((tmp_path / "twice" / place / "1/model.onnx").read_bytes() for place in "01")
     assert first == second
-    said = refused(tmp_path, "models:/forest/7", "--input", tmp_path / "sample.npy", code=ExitCode.NOT_FOUND)
-    assert "models:/forest/7 cannot be fetched" in said
+
+
+@pytest.mark.parametrize(
+    ("address", "code"),
+    [
+        ("models:/nothing/1", ExitCode.NOT_FOUND),
+        ("models:/stored/7", ExitCode.NOT_FOUND),
+        ("models:/stored/Production", ExitCode.NOT_FOUND),
+        ("models:/stored/1/nothing", ExitCode.NOT_FOUND),
+        ("models:/stored@champion", ExitCode.USAGE),
+        ("models:/m-0123", ExitCode.NOT_FOUND),
+        ("models:/", ExitCode.USAGE),
+        ("runs:/0123/model", ExitCode.NOT_FOUND),
+        ("runs:/RUN/nothing", ExitCode.NOT_FOUND),
+        ("runs:/RUN/model/nothing", ExitCode.NOT_FOUND),
+        ("runs:/RUN", ExitCode.USAGE),
+    ],
+)
+def test_what_is_absent_is_refused_at_once_without_a_failed_request_or_an_invented_status(
+    before: Relay, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, code: ExitCode
+) -> None:
+    """A server with a store behind it answers 500 for a file that is not there, and MLflow's client then tries on."""
+    client = world.client()
+    run = client.create_run(client.get_experiment_by_name("Default").experiment_id).info
+    client.log_text(run.run_id, "", "model/MLmodel")
+    with suppress(Exception):
+        client.create_registered_model("stored")
+        client.create_model_version("stored", f"{run.artifact_uri}/model", run.run_id)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", before.uri)
+    statuses = []
+    before.fault = lambda _method, _path, answer: statuses.append(answer.status)
+    address = address.replace("RUN", run.run_id)
+    said = refused(tmp_path, address, "--input", sample(tmp_path), code=code)
+    assert f"{address} cannot be fetched" in said
+    assert "HTTP 5" not in said
+    assert max(statuses, default=0) < 500

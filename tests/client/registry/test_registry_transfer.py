@@ -252,10 +252,10 @@ def test_what_the_disk_says_becomes_what_to_do(
 ) -> None:
     download = Artifacts.download
 
-    def refuse(artifacts: Artifacts, path: str, to: Path) -> tuple[int, str]:
+    def refuse(artifacts: Artifacts, path: str, to: Path, **how: bool) -> tuple[int, str]:
         if path.startswith("entry/"):
             raise OSError(code, os.strerror(code))
-        return download(artifacts, path, to)
+        return download(artifacts, path, to, **how)
 
     monkeypatch.setattr(Artifacts, "download", refuse)
     with pytest.raises(errors.UnfinishedError, match=words):

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from dataclasses import dataclass
 
 import pytest
 from tidegate_proxy.access import web_client as domino_module
 from tidegate_proxy.access.authorizer import Authorizer
-from tidegate_proxy.problems import ProblemType
+from tidegate_proxy.access.web_client import SENDER
+from tidegate_proxy.problems import Problem, ProblemType
 
 from .provider import DominoFake, Provider
 from .tables import Clock, access, gate, issuer_of, kind_of, problem_of, rule
@@ -68,8 +70,9 @@ async def test_a_flood_of_credentials_is_no_flood_of_questions(
     domino.mode = "late"
     authorizer = gate_for(domino)
     kinds = await asyncio.gather(*(kind_of(authorizer, b"x-domino-api-key k%d" % n) for n in range(100)))
-    assert kinds.count(ProblemType.BUSY) == 60
-    assert domino.asked == 40
+    asked = domino_module.MOST_AT_ONCE + domino_module.MOST_WAITING
+    assert kinds.count(ProblemType.BUSY) == 100 - asked
+    assert domino.asked == asked
     assert domino.most_at_once <= domino_module.MOST_AT_ONCE
 
 
@@ -99,3 +102,75 @@ async def test_a_token_that_says_its_end_ends_then(provider: Provider, domino: D
     domino.known = {("Authorization", each.decode()): {"canonicalName": "alice"} for each in (soon, ended)}
     assert (await authorizer.identify(soon)).expires == ends
     assert await kind_of(authorizer, ended) is ProblemType.UNAUTHENTICATED
+
+
+@dataclass(eq=False)
+class Link:
+    host: str
+    refusals: int = 0
+
+
+def from_link(authorizer: Authorizer, link: Link, credential: bytes) -> asyncio.Task[ProblemType | None]:
+    """Check a credential that came over a connection."""
+
+    async def check() -> ProblemType | None:
+        SENDER.set(link)
+        try:
+            await authorizer.identify(credential)
+        except Problem as problem:
+            return problem.type
+        return None
+
+    return asyncio.get_running_loop().create_task(check())
+
+
+FLOOD = 400
+
+
+@pytest.mark.parametrize(
+    "how", ["from another host", "over a connection without refusals", "with a key that Domino knew before"]
+)
+async def test_a_flood_of_made_up_credentials_keeps_no_other_caller_out(
+    domino: DominoFake, clock: Clock, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(domino_module, "MOST_WAITING", 64)
+    authorizer = gate_for(domino, clock)
+    keys = [b"%032x" % number for number in range(66)]
+    domino.known = {("X-Domino-Api-Key", key.decode()): {"canonicalName": f"caller-{key!r}"} for key in keys}
+    flooder, caller = Link("10.0.0.1", 3), Link("10.0.0.2", 3)
+    if how == "over a connection without refusals":
+        caller = Link("10.0.0.1")
+    elif how == "with a key that Domino knew before":
+        caller = flooder
+        for key in keys:
+            await authorizer.identify(b"x-domino-api-key " + key)
+        clock.goes_on(domino_module.HOLD_SECONDS)
+    domino.mode = "late"
+    flood = [from_link(authorizer, flooder, b"x-domino-api-key made-up-%d" % number) for number in range(FLOOD)]
+    await asyncio.sleep(0.01)
+    for at in range(0, len(keys), 11):
+        found = [from_link(authorizer, caller, b"x-domino-api-key " + key) for key in keys[at : at + 11]]
+        more = range(FLOOD * (at + 1), FLOOD * (at + 1) + 100)
+        flood += [from_link(authorizer, flooder, b"x-domino-api-key made-up-%d" % number) for number in more]
+        assert await asyncio.gather(*found) == [None] * len(found)
+    assert ProblemType.BUSY in await asyncio.gather(*flood)
+    assert domino.most_at_once <= domino_module.MOST_AT_ONCE
+
+
+async def test_checks_whose_callers_have_left_keep_their_places_at_domino_and_no_others(
+    domino: DominoFake,
+) -> None:
+    domino.mode = "late"
+    authorizer = gate_for(domino)
+    await kind_of(authorizer, b"x-domino-api-key first")
+    before, asked = len(asyncio.all_tasks()), domino.asked
+    for number in range(FLOOD):
+        leaving = from_link(authorizer, Link("10.0.0.1"), b"x-domino-api-key made-up-%d" % number)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        leaving.cancel()
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) - before <= 3 * domino_module.MOST_AT_ONCE
+    assert (await authorizer.identify(KEY)).principal.name == "alice"
+    assert domino.most_at_once <= domino_module.MOST_AT_ONCE
+    assert domino.asked - asked < FLOOD / 2

@@ -273,6 +273,7 @@ async def test_what_has_ended_is_swept_and_so_are_void_grants(provider: Provider
 async def test_a_flood_of_one_bad_token_is_checked_once_a_while(provider: Provider, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
     bad = provider.bearer(aud="others")
+    await authorizer.identify(provider.bearer())
     with patch.object(Trust, "believe", autospec=True, side_effect=Trust.believe) as checked:
         details = {(await problem_of(authorizer, bad)).detail for _ in range(100)}
         assert (len(details), checked.call_count) == (1, 1)

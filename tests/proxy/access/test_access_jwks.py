@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from typing import Any
-from unittest.mock import patch
 
 import jwt
 import pytest
@@ -12,9 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jwt.algorithms import RSAAlgorithm
-from tidegate_proxy.access import jwks, trust
+from tidegate_proxy.access import jwks
 from tidegate_proxy.access.authorizer import Authorizer
-from tidegate_proxy.access.identity import Identity
 from tidegate_proxy.access.jwks import IssuerKeys
 from tidegate_proxy.problems import ProblemType
 from tidegate_service.tokens import TokenError, read_keys
@@ -129,17 +127,20 @@ async def test_a_key_that_is_withdrawn_or_replaced_ends_what_it_signed(
     assert await kind_of(authorizer, credential) is ProblemType.UNAUTHENTICATED
 
 
-async def test_a_key_that_is_withdrawn_while_a_token_is_checked_ends_it_too(provider: Provider) -> None:
-    authorizer, verify = gate_for(provider), trust.verify
-
-    def verified(*args: Any) -> Identity:
-        if checked.call_count == 1:
-            authorizer._keys_changed(provider.issuer, True)
-        return verify(*args)
-
-    with patch.object(trust, "verify", side_effect=verified) as checked:
-        await authorizer.identify(provider.bearer())
-    assert checked.call_count == 2
+@pytest.mark.parametrize("named", [True, False], ids=["each with its own key", "with one key"])
+async def test_checks_whose_callers_have_left_leave_nothing_but_one_fetch(provider: Provider, named: bool) -> None:
+    provider.mode = "slow"
+    authorizer = gate_for(provider)
+    for number in range(300):
+        token = provider.bearer(None, headers={"kid": f"made-up-{number * named}"}, sub=f"s{number}")
+        leaving = asyncio.ensure_future(authorizer.identify(token))
+        await asyncio.sleep(0)
+        leaving.cancel()
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) <= 3, "this test, the fetch, and the last caller"
+    staying = asyncio.ensure_future(authorizer.identify(provider.bearer()))
+    assert (await staying).principal.name == "alice"
+    assert provider.asked == 1
 
 
 async def test_keys_are_fetched_again_before_anybody_waits(

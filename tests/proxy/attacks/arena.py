@@ -29,6 +29,7 @@ from ..rigs.tables import MANY, access_table, write_key
 from .attacking import ATTACKS
 from .behind import MODELS
 from .engines import BROKEN, LYING
+from .over_grpc import ISSUER
 from .over_openai import ASLEEP, AWAKE, WORDS
 
 MEGABYTE = 1 << 20
@@ -252,7 +253,10 @@ def arena(root: Path, over_tls: bool = False, most_control_frames: int | None = 
         limit = access.rate_limit.model_copy(update={"tokens_per_minute": MANY})
         attacking = [f"attacker-{number}" for number in range(ATTACKERS)]
         rule = access.rules[0].model_copy(update={"principals": ("bystander", *attacking)})
-        write_tables(root, table, access.model_copy(update={"rules": (rule,), "rate_limit": limit}))
+        keys_url = f"http://{HOST}:{pools[-1].http_port}/hang/keys"
+        hanging = routing.OidcIssuer(issuer=ISSUER, audiences=("a",), jwks_url=keys_url, groups_claim="groups")
+        told = {"rules": (rule,), "rate_limit": limit, "issuers": (hanging,)}
+        write_tables(root, table, access.model_copy(update=told))
         keys = {name: new_key() for name in rule.principals}
         for name, key in keys.items():
             write_key(root, key, name)
@@ -260,9 +264,10 @@ def arena(root: Path, over_tls: bool = False, most_control_frames: int | None = 
         if authority is not None:
             authority.write(root / "tls", "proxy")
         own = {"api_keys": "true", "memory_bytes": str(LIMIT), "tls": str(over_tls).lower()}
-        if most_control_frames is not None:  # Python imports this module first
-            said = f"from tidegate_proxy.http2 import frames\n\nframes.MOST_CONTROL_FRAMES = {most_control_frames}\n"
-            (root / "sitecustomize.py").write_text(said)
+        said = "from tidegate_proxy.access import jwks\n\njwks.PAUSE_SECONDS = 0.0\n"
+        if most_control_frames is not None:
+            said += f"from tidegate_proxy.http2 import frames\n\nframes.MOST_CONTROL_FRAMES = {most_control_frames}\n"
+        (root / "sitecustomize.py").write_text(said)  # Python imports this module first
         with proxy(root, settings=own, packages=[str(root)]) as place:
             command = [
                 sys.executable,

@@ -1,6 +1,8 @@
 """What hostile callers do over gRPC."""
 
+import base64
 import gzip
+import json
 import struct
 import time
 
@@ -27,6 +29,7 @@ from .attackers import (
 FRAME = 16_384
 STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
 WATCH = "/grpc.health.v1.Health/Watch"
+ISSUER = "https://issuer.test"  # It never answers.
 CANCELS, CANCELS_AT_ONCE = 1000, 200  # Of one connection.
 CANCELLED_AFTER = 0.015  # Seconds.
 
@@ -214,6 +217,32 @@ def cancelled(attacker: Attacker) -> None:
             attacker.did["cancels"] += len(sent)
 
     attacker.over_and_over(once)
+
+
+@attack("calls with tokens of an issuer that hangs, cancelled", NOBODY, cancels=1_000)
+def unchecked(attacker: Attacker) -> None:
+    """Each token names another key, which the proxy has to fetch."""
+    claims = _part({"iss": ISSUER, "sub": "x" * 300, "exp": 4_102_444_800})
+
+    def once() -> None:
+        link, encoder, number = attacker.grpc(), hpack.Encoder(), 1
+        while attacker.goes_on:
+            numbers, opened = range(number, number + 2 * CANCELS_AT_ONCE, 2), []
+            for number in numbers:
+                head = _part({"alg": "RS256", "kid": f"{id(attacker)}-{attacker.did['cancels']}-{number}"})
+                token = hpack.NeverIndexedHeaderTuple("authorization", f"Bearer {head}.{claims}.c2lnbmF0dXJl")
+                opened.append(frame(HEADERS, 4, number, bytes(encoder.encode([*attacker.fields(), token]))))
+            attacker.send(link, b"".join(opened))
+            time.sleep(CANCELLED_AFTER)
+            attacker.send(link, b"".join(frame(RESET, 0, each, b"\0\0\0\x08") for each in numbers))
+            attacker.did["cancels"] += CANCELS_AT_ONCE
+            number += 2
+
+    attacker.over_and_over(once)
+
+
+def _part(said: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(said).encode()).rstrip(b"=").decode()
 
 
 @attack("calls that are cancelled at the server, which others use", ONE, cancels=10_000)

@@ -90,8 +90,8 @@ class Plane(RunningProxy):
         )
         assert not any(each.error for each in (*of_status, *of_models, *of_top)), "it never fails whole"
         [status] = of_status[0].models
-        models = [each for each in (*of_models[0].models, *of_top[0].models) if each.model == self.model]
-        assert [each.state for each in models] == [status.state] * 2
+        others = [each for each in (*of_models[0].models, *of_top[0].models) if each.model == self.model]
+        assert [each.state for each in others] == [status.state] * 2
         return status.state
 
     async def ready_metric(self) -> str:

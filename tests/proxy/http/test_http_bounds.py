@@ -309,6 +309,12 @@ async def test_addresses_are_remembered_only_where_they_are_short_and_mean_somet
             await caller.send(request(path))
             await caller.reply()
     targets = here.proxy.http.targets
+    assert targets
+    for number in range(12):
+        async with here.caller() as stranger:
+            await stranger.send(request(f"/v2/models/m{number}x/infer", key="tgk_wrong"))
+            assert (await stranger.reply()).status == 401
+    assert not [url for url in targets if url.endswith(b"x/infer")], "strangers leave nothing"
     assert 0 < len(targets) <= 5
     assert b"/v2/models/m11/infer" in targets, "what comes later is remembered too"
     assert all(len(each) <= LONGEST and target is not None for each, target in targets.items())

@@ -9,7 +9,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.telemetry import traces
 
-from .running_proxy import BODY, ENVELOPE, MODEL, PATH, RunningProxy, request, running_proxy, served
+from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, RunningProxy, request, running_proxy, served
 from .upstream import Upstream, reset, upstream
 
 pytestmark = pytest.mark.anyio
@@ -115,7 +115,7 @@ async def test_a_context_that_is_none_begins_a_new_trace(tmp_path: Path, bad: st
 
 
 async def test_calls_that_fail_have_spans_that_say_so(tmp_path: Path) -> None:
-    async with upstream() as collector, served(tmp_path, reset, **traced(collector)) as here:
+    async with upstream() as collector, served(tmp_path, reset, **traced(collector, 100)) as here:
         await here.ask(request(Traceparent=SAMPLED))
         await here.ask(request(Traceparent=SAMPLED, key=None))
         broken, refused = await spans(collector, 2)
@@ -125,11 +125,26 @@ async def test_calls_that_fail_have_spans_that_say_so(tmp_path: Path) -> None:
         assert "tidegate.version" not in attributes(refused)
 
 
-async def many(here: RunningProxy, count: int) -> None:
+async def many(here: RunningProxy, count: int, key: str | None = KEY, status: int = 200) -> None:
     async with here.caller() as caller:
         for _ in range(count):
-            await caller.send(request(Traceparent=SAMPLED))
-            assert (await caller.reply()).status == 200
+            await caller.send(request(Traceparent=SAMPLED, key=key))
+            assert (await caller.reply()).status == status
+
+
+@pytest.mark.parametrize("percent", [0, 100])
+async def test_callers_without_a_credential_crowd_no_spans_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, percent: int
+) -> None:
+    monkeypatch.setattr(traces, "MOST_WAITING", 100)
+    monkeypatch.setattr(traces, "EXPORT_SECONDS", 60)
+    async with upstream() as collector:
+        async with served(tmp_path, **traced(collector, percent)) as here:
+            await many(here, 20)
+            await many(here, 200, None, 401)
+        statuses = [attributes(span)["http.response.status_code"] for span in await spans(collector, 20)]
+    assert statuses.count("200") == 20
+    assert statuses.count("401") == (traces.MOST_REFUSED if percent else 0)
 
 
 async def test_a_collector_that_is_away_costs_bounded_memory_and_no_caller_anything(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts import log_fields
-from tidegate_proxy.telemetry.records import FAILURES_A_SECOND, SLOW_A_SECOND, SUCCESS_EVERY, CallLog
+from tidegate_proxy.telemetry.records import CLIENT_LEFT, FAILURES_A_SECOND, SLOW_A_SECOND, SUCCESS_EVERY, CallLog
 
 from ..residency.estate import estate
 from ..residency.standin import sites
@@ -56,6 +56,26 @@ def test_failures_that_are_too_many_to_log_are_counted_all_the_same() -> None:
                 log.say(503, {"protocol": "http"})
         log.flush(6.0)
         assert sum(said(record)["calls"]["main"]["ant"] for record in lines.taken()) == 3 * FAILURES_A_SECOND
+
+
+@pytest.mark.parametrize(
+    ("noise", "stranger"),
+    [(401, True), (503, True), (CLIENT_LEFT, False), (429, False)],
+    ids=["no credential", "an issuer that hangs", "cancelled", "rate-limited"],
+)
+def test_the_lines_of_failures_are_not_used_up_by_calls_of_another_kind(noise: int, stranger: bool) -> None:
+    with Lines() as lines:
+        log = CallLog()
+        for _ in range(10 * FAILURES_A_SECOND):
+            if log.wants(noise, 5.0, None if stranger else ("main", "bee"), stranger=stranger):
+                log.say(noise, {"protocol": "http"})
+        assert len(lines.taken()) == FAILURES_A_SECOND
+        for _ in range(FAILURES_A_SECOND):
+            assert log.wants(500, 5.0, ("main", "ant"))
+            log.say(500, {"protocol": "http"})
+        records = lines.taken()
+        assert len(records) == FAILURES_A_SECOND
+        assert said(records[0])["notLogged"] == 9 * FAILURES_A_SECOND
 
 
 class Lines(logging.Handler):

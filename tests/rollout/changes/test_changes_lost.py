@@ -199,3 +199,35 @@ def test_an_image_of_another_release_shows_which_files_are_bound_to_it() -> None
     ]
     assert pools
     assert all("TensorRT plans" in what and "26.08-py3 → " in what for what in pools)
+
+
+def inventory(*cuts: tuple[int, str]) -> Object:
+    gpus = [
+        {"product": "NVIDIA-A100-SXM4-80GB", "nodes": nodes, "mig": {"slices": {profile: 2}}} for nodes, profile in cuts
+    ]
+    annotations = {"tidegate.dev/definition": json.dumps({"dataPlane": {"gpus": gpus}})}
+    return {"kind": "Namespace", "metadata": {"name": "ns", "annotations": annotations}}
+
+
+def cut(before: Object, after: Object) -> list[str]:
+    return [one.what for (kind, _), one in notices([before], [after]).items() if kind == "nodes with"]
+
+
+def test_a_layout_of_slices_that_changes_names_the_group_of_nodes_that_is_cut_again() -> None:
+    two = inventory((2, "1g.10gb"), (2, "1g.10gb"))
+    [line] = cut(two, inventory((2, "1g.10gb"), (3, "3g.40gb")))
+    assert line.startswith("2 × 1g.10gb → 2 × 3g.40gb in gpus[1] of the data plane (3 nodes)")
+    assert cut(two, inventory((2, "1g.10gb"), (5, "1g.10gb"))) == []
+    assert cut(two, inventory((2, "1g.10gb"), (2, "1g.10gb"), (1, "3g.40gb"))) == []
+
+
+def test_models_that_no_longer_fit_together_are_shown() -> None:
+    def on_demand(capacity: str) -> list[Object]:
+        pool = {"loading": {"mode": "on-demand", "capacity": capacity}, "placement": {"kind": "cpu"}}
+        tree = yaml.safe_load(edited_at({"servers/main/pools/third": pool}))
+        tree["models"] += [{"name": name, "server": "main", "pool": "third", "footprint": "1Gi"} for name in ("u", "v")]
+        return objects_of(yaml.safe_dump(tree))
+
+    found = notices(on_demand("4Gi"), on_demand("1Gi"))
+    assert found["pool", "main/third"].grave
+    assert ("pool", "main/third") not in notices(on_demand("1Gi"), on_demand("4Gi"))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.guardrails.rules.credentials import KNOWN
+from policies.guardrails.rules.credentials import KNOWN, MASK
 from rollout.changes.compare import field_changes
 from rollout.changes.page import failed_page
-from rollout.changes.secrets import MASK, Hidden, hidden, hidden_text, telling
+from rollout.changes.secrets import Hidden, hidden, hidden_text, telling
 
 from ..conftest import made as any_made
 from ..conftest import said

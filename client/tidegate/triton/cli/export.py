@@ -30,7 +30,7 @@ def export(
     ] = 1e-4,
     name: Annotated[Text, Option(help="Name of the model; the folder's by default.")] = None,
     max_batch_size: Annotated[int, Option(metavar="N", min=0, help="The largest batch; 0 is none.")] = 64,
-    trusted: Annotated[bool, Option("--trusted", help="Load a pickle, and so run the code that is in it.")] = False,
+    trusted: Annotated[bool, Option("--trusted", help="Load a pickle or TorchScript, and so run its code.")] = False,
     image: Annotated[str, Option(help="TensorRT: the image in which the Job builds.")] = "",
     volume: Annotated[str, Option(metavar="CLAIM/PATH", help="TensorRT: where FOLDER will lie for the Job.")] = "",
     mig: Annotated[Text, Option(metavar="PROFILE", help="TensorRT: build on this slice, such as 1g.10gb.")] = None,
@@ -42,6 +42,7 @@ def export(
     """
     with answering():
         from ...calling.files import read_inputs
+        from ...life.checks import against_environments
         from ..entries.configure import one_of
         from ..export.entry import TARGETS, Export
 
@@ -50,6 +51,9 @@ def export(
             max_batch_size=max_batch_size, trusted=trusted, image=image, volume=volume, mig=mig,
         )  # fmt: skip
         done = wanted.run(None if input_ is None else read_inputs(input_))
+        if not to.startswith("tensorrt"):
+            for finding in against_environments(folder, wanted.name):
+                note(str(finding))
         if json:
             print_json(done)
         else:

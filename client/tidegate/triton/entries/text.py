@@ -19,6 +19,8 @@ from .words import said_enum_value, said_field
 CONFIG = "config.pbtxt"
 _BOM = "\ufeff"
 _PLACE = re.compile(r"^\d+:\d+ : ")
+_TEMPLATE = re.compile(r"^[^#\"']*?(\w+)\s*:\s*\[?\s*(\$\{\w*\})")
+"""A field whose value is to be filled in by a script, as of TensorRT-LLM's configurations; in quotes it is a text."""
 _QUOTED_LINE = re.compile(r"^'.*': (?=\S)", re.DOTALL)
 _TWO_OF = re.compile(r'Field "(\w+)" is specified along with field "(\w+)"')
 _TWICE = re.compile(r'should not have multiple "(\w+)" fields')
@@ -70,6 +72,11 @@ def read_config(text: str, file: str = CONFIG) -> ConfigText:
     except (text_format.ParseError, ValueError, RecursionError) as failure:
         problems += seen.refused
         problem = _problem(failure, file)
+        for number, line in enumerate(bare.splitlines(), 1):
+            if found := _TEMPLATE.search(line):
+                what = f"{found[1]} is the template {found[2]}, which is not filled in"
+                problems.append(error(what, f"{file}:{number}", do="write the value"))
+                problem = problems[-1]
         if not seen.refused and problem.where not in {each.where for each in seen.strict}:
             problems.append(problem)
         config = None

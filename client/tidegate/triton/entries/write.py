@@ -147,6 +147,8 @@ def _lay(staged: Path, config: Any, reading: Reading, framework: Framework, labe
         target = version / below
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
+        if os.access(source, os.X_OK):
+            target.chmod(0o755)
     if framework is Framework.ENSEMBLE:
         (version / ensemble.KEEP).write_text(_KEPT, "utf-8")
     for file in labels.values():

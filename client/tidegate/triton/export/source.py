@@ -1,7 +1,6 @@
 """What is exported: a model of MLflow's or a file, loaded by its own library; what runs code, only if it is trusted."""
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -10,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...errors import UsageError, install
-from ...registry.server import Server, quiet
+from ...registry.fetching import ADDRESS, fetched
+from ...registry.server import quiet
 from ..entries.detect import Framework, detect, is_pickle
 
-_REGISTRY: Final = re.compile(r"(models|runs):/")
 _FLAVORS: Final = {"xgboost": "xgboost", "lightgbm": "lightgbm", "pytorch": "torch", "sklearn": "sklearn"}
 """Libraries by MLflow's names; the first that a model has counts, as wrappers may have that of scikit-learn too."""
 
@@ -69,16 +68,9 @@ def failing(what: str, where: str, library: str = "", do: str = "") -> Iterator[
 def load(source: str, scratch: Path, *, trusted: bool) -> Source:
     """Load a model from MLflow (`models:/…`, `runs:/…`, a folder with MLmodel), or from a file. Raises TidegateError.
 
-    What MLflow has is fetched into the folder `scratch`. `trusted`: a pickle is loaded, whose code then runs.
+    What MLflow has is fetched into the folder `scratch`. `trusted`: pickles and TorchScript, whose code runs, too.
     """
-    path = Path(source)
-    if _REGISTRY.match(source):
-        import mlflow.artifacts
-
-        server = Server(None, None)
-        scratch.mkdir()
-        with server.doing(f"{source} cannot be fetched"), quiet():
-            path = Path(mlflow.artifacts.download_artifacts(source, dst_path=str(scratch), tracking_uri=server.uri))
+    path = fetched(source, scratch) if ADDRESS.match(source) else Path(source)
     found = _flavor(path, source, trusted) if (path / "MLmodel").is_file() else _file(path, source, trusted)
     if found.library == "xgboost":
         return replace(found, model=_estimator(found.model, source))
@@ -195,12 +187,11 @@ def _lightgbm(file: Path, _check: Callable[..., None]) -> Any:
 
 
 def _torch(file: Path, check: Callable[..., None]) -> Any:
-    is_program = file.suffix == ".pt2"
-    if is_program:  # torch.export.load falls back to pickle for what it cannot read otherwise
-        check("it may hold a pickle")
+    # torch.export.load falls back to pickle for files that it cannot read otherwise.
+    check("it may hold a pickle" if file.suffix == ".pt2" else "it is TorchScript, which is a program", "it")
     import torch
 
-    return torch.export.load(file) if is_program else torch.jit.load(str(file), map_location="cpu")
+    return torch.export.load(file) if file.suffix == ".pt2" else torch.jit.load(str(file), map_location="cpu")
 
 
 _LOADERS: Final[dict[str, tuple[str, Callable[[Path, Callable[..., None]], Any]]]] = {

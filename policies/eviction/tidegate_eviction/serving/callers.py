@@ -83,14 +83,15 @@ class ClusterKeys:
         """Take the keys of before a restart, and read those of now: for a while, where there are none of before."""
         try:
             kept = json.loads(self._kept.path.read_bytes())
-            self._use(kept["keys"], float(kept["asOf"]))
+            self._use(kept["keys"], min(float(kept["asOf"]), self.wall()))
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, KeyError, TypeError, TokenError) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, TokenError) as error:
             log.warning("%s is of no use: %s", self._kept.path, error)
-        reading = asyncio.create_task(self.refresh())
-        if not self.known:
-            await reading
+        if self.known:
+            self._reading = asyncio.create_task(self._refresh())
+        else:
+            await self.refresh()
 
     async def follow(self) -> None:
         """Read the keys again and again, for ever."""

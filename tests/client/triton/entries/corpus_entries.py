@@ -28,6 +28,24 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] }
 """
 CONFIG = f'backend: "python"\n{TENSORS}'
 
+TEXTS = """\
+backend: "python"
+input { name: "IN" data_type: TYPE_STRING dims: [ 2 ] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] }
+model_warmup { batch_size: 1 inputs { key: "IN" value { data_type: TYPE_STRING dims: 2 input_data_file: "t" } } }
+"""
+STATE = """\
+sequence_batching { state { input_name: "S" output_name: "T" data_type: TYPE_FP32 dims: 4 initial_state {
+  name: "z" data_type: TYPE_FP32 dims: 4 data_file: "s"
+} } }
+"""
+
+
+def texts(*said: str) -> bytes:
+    """Return texts as Triton has them, each with its length before it."""
+    return b"".join(len(each).to_bytes(4, "little") + each.encode() for each in said)
+
+
 LAYOUTS: dict[str, dict[str, Files]] = {
     GOOD: {
         "file_of_another_name": {
@@ -41,6 +59,18 @@ LAYOUTS: dict[str, dict[str, Files]] = {
             "config.pbtxt": CONFIG + 'model_warmup { batch_size: 1 inputs { key: "IN" value { data_type: TYPE_FP32 '
             'dims: 4 input_data_file: "data" } } }\n',
             "1/model.py": MODEL, "warmup/data": "0123456789abcdef",
+        },
+        "warm_up_of_texts": {"config.pbtxt": TEXTS, "1/model.py": MODEL, "warmup/t": texts("one", "")},
+        "warm_up_file_beside_its_folder": {
+            "config.pbtxt": TEXTS.replace('"t"', '"../t"'), "1/model.py": MODEL, "t": texts("one", "two"),
+            "warmup/other": "",
+        },
+        "state_from_a_file": {
+            "config.pbtxt": CONFIG + STATE, "1/model.py": MODEL, "initial_state/s": "0123456789abcdef",
+        },
+        "labels_by_an_absolute_path": {
+            "config.pbtxt": CONFIG.replace('name: "OUT"', 'name: "OUT" label_filename: "/labels.txt"'),
+            "1/model.py": MODEL, "labels.txt": "cat\n",
         },
         "version_zero": {"config.pbtxt": CONFIG, "0/model.py": MODEL},
     },
@@ -63,6 +93,35 @@ LAYOUTS: dict[str, dict[str, Files]] = {
             "config.pbtxt": CONFIG + 'model_warmup { batch_size: 1 inputs { key: "IN" value { data_type: TYPE_FP32 '
             'dims: 4 input_data_file: "data" } } }\n',
             "1/model.py": MODEL, "warmup/data": "0123456789abcde",
+        },
+        "warm_up_of_texts_without_lengths": {"config.pbtxt": TEXTS, "1/model.py": MODEL, "warmup/t": "one, two"},
+        "warm_up_of_texts_that_end_early": {
+            "config.pbtxt": TEXTS, "1/model.py": MODEL, "warmup/t": texts("one", "two")[:-1],
+        },
+        "warm_up_of_too_few_texts": {"config.pbtxt": TEXTS, "1/model.py": MODEL, "warmup/t": texts("one")},
+        "warm_up_of_too_many_texts": {"config.pbtxt": TEXTS, "1/model.py": MODEL, "warmup/t": texts("a", "b", "c")},
+        "warm_up_of_a_length_cut_short": {
+            "config.pbtxt": TEXTS, "1/model.py": MODEL, "warmup/t": texts("a", "b") + b"x",
+        },
+        "state_from_a_file_that_is_too_short": {
+            "config.pbtxt": CONFIG + STATE, "1/model.py": MODEL, "initial_state/s": "0123456789abcde",
+        },
+        "environment_by_one_dollar_sign": {
+            "config.pbtxt": CONFIG + 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: '
+            '"$TRITON_MODEL_DIRECTORY/env.tar.gz" } }\n',
+            "1/model.py": MODEL, "env.tar.gz": "",
+        },
+        "environment_without_activate": {
+            "config.pbtxt": CONFIG + 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: '
+            '"$$TRITON_MODEL_DIRECTORY/env" } }\n',
+            "1/model.py": MODEL, "env/lib/x": "",
+        },
+        "environment_that_is_a_template": {
+            "config.pbtxt": CONFIG + 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "${env}" } }\n',
+            "1/model.py": MODEL,
+        },
+        "warm_up_file_beside_a_folder_that_is_not_there": {
+            "config.pbtxt": TEXTS.replace('"t"', '"../t"'), "1/model.py": MODEL, "t": texts("one", "two"),
         },
         "no_version": {"config.pbtxt": CONFIG, "model.py": MODEL},
         "ensemble_without_a_version": {

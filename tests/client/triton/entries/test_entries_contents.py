@@ -247,6 +247,7 @@ def test_a_forest_that_is_given_rows_of_another_length_is_warned_of(tmp_path: Pa
 
     (features,) = read_lightgbm(FILES / "lightgbm_regression.txt").inputs[0].dims
     config = 'backend: "fil" max_batch_size: 8 parameters { key: "model_type" value { string_value: "lightgbm" } }\n'
+    config += 'parameters { key: "is_classifier" value { string_value: "false" } }\n'
     config += 'input { name: "input__0" data_type: TYPE_FP32 dims: [ %d ] }\n'
     config += 'output { name: "output__0" data_type: TYPE_FP32 dims: [ 1 ] }\n'
     files: Files = {"1/model.txt": FILES / "lightgbm_regression.txt"}

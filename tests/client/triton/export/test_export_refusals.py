@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,21 @@ def test_a_library_that_is_missing_is_said_with_the_extra_that_has_it(
     said = refused(tmp_path, file, "--input", rows)
     assert f"exporting this needs {missing}" in said
     assert 'pip install "./client[lightgbm]"' in said
+
+
+def test_torchscript_is_a_program_and_is_loaded_only_when_it_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
+        archive.writestr("model/data.pkl", b"")
+        archive.writestr("model/code/__torch__.py", b"")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    said = refused(tmp_path, tmp_path / "model.pt", "--input", sample(tmp_path))
+    assert "TorchScript, which is a program" in said
+    assert "--trusted" in said
+    assert "exporting this needs torch" in refused(
+        tmp_path, tmp_path / "model.pt", "--input", sample(tmp_path), "--trusted"
+    )
 
 
 def test_without_pytorch_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def written(torch: Any, kind: str, folder: Path) -> Path:
 @pytest.mark.parametrize("to", ["onnx", "torchscript"])
 @pytest.mark.parametrize("kind", ["pt", "pt2", "mlflow"])
 def test_a_model_of_pytorch_answers_alike(kind: str, to: str, rows: int, torch: Any, tmp_path: Path) -> None:
-    words = ("--to", to, "--input", sample(tmp_path, ROWS_32[:rows]), *(["--trusted"] if kind != "pt" else []))
+    words = ("--to", to, "--input", sample(tmp_path, ROWS_32[:rows]), "--trusted")
     done = export(written(torch, kind, tmp_path), tmp_path / "made", *words)
     assert done.exit_code == 0, done.output
     checked = CliRunner().invoke(app, ["model", "check", "--strict", str(tmp_path / "made")])

@@ -42,9 +42,11 @@ instance_group {{ count: 1 kind: KIND_CPU }}
 class Entry:
     files: Mapping[str, bytes]
     model: str = "m"
-    manifest: Manifest = field(init=False)
+    manifest: Manifest = field(default=None)  # type: ignore[assignment]  # made of the files unless one is given
 
     def __post_init__(self) -> None:
+        if self.manifest is not None:
+            return
         files = [ManifestFile(path=path, size=len(b), sha256=digest(b)) for path, b in self.files.items()]
         object.__setattr__(self, "manifest", make_manifest(self.model, files))
 

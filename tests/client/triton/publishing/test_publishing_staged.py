@@ -3,14 +3,19 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tidegate import hashing
 from tidegate.errors import IntegrityError
 from tidegate.parallel import Progress
 from tidegate.publishing import staged, steps
+from tidegate.registry.manifest import manifest_of
 from tidegate.registry.transfer import download
 from tidegate.triton.publishing import open_repository
+from tidegate_contracts.manifest import BESIDE, Manifest
 
 from tests.client.shelf import Shelf
 
@@ -123,3 +128,30 @@ def test_all_is_on_the_disk_before_it_is_seen(root: Path, monkeypatch: pytest.Mo
     assert f"all below {state}/staged/1/1" in before or f"{state}/staged/1/1/weights" in before
     assert f"{state}/new" in before
     assert str(root) in after
+
+
+@given(programs=st.sets(st.sampled_from(["1/model.py", "1/weights/data", "triton_python_backend_stub", "labels.txt"])))
+@settings(max_examples=16, deadline=None)
+def test_a_file_that_could_be_run_can_be_run_wherever_triton_reads_it(programs: set[str]) -> None:
+    """Also beside the versions, where a copy of a client that lost the mode is replaced."""
+    with TemporaryDirectory() as scratch:
+        files = {**ONE.files, "triton_python_backend_stub": b""}
+        source = Path(scratch, "m")
+        for path, content in files.items():
+            (source / path).parent.mkdir(parents=True, exist_ok=True)
+            (source / path).write_bytes(content)
+            (source / path).chmod(0o744 if path in programs else 0o644)
+        of = Entry(files, manifest=manifest_of(source))
+        assert of.manifest == Manifest.model_validate_json(of.manifest.canonical())
+        root = Path(scratch, "mount", "models")
+        root.mkdir(parents=True)
+        publish(root, of)
+        model = root / "m"
+        (model / "triton_python_backend_stub").chmod(0o644)
+        repository = open_repository(root)
+        with repository.lock("m", "a test"):
+            repository.write_config("m", config(of, 1, [1]))
+        for path in files:
+            places = [model / "1" / path[2:]] if path.startswith("1/") else [model / path, model / "1" / BESIDE / path]
+            for place in (each for each in places if path != "config.pbtxt"):
+                assert bool(place.stat().st_mode & 0o111) == (path in programs), place

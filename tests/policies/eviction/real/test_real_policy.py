@@ -16,6 +16,7 @@ import pytest
 from tidegate_contracts import eviction_process
 from tidegate_contracts import triton as contract
 from tidegate_contracts.eviction import ManagedModel, Tuning
+from tidegate_eviction.listing import retry
 from tritonclient.utils import InferenceServerException
 
 from lab.local_cluster.certificates import Authority
@@ -146,7 +147,7 @@ def test_a_model_that_fails_is_quarantined_with_tritons_reason_and_tried_again_b
     holder = zoo_plane.holder
     until(lambda: holder.acquire("broken", 5)["outcome"] == "quarantined")
     assert "there is no such op" in holder.acquire("broken")["why"]
-    assert holder.ask("POST", "/v1/models/broken/retry")[0] == 204
+    retry(zoo_plane.policy.leases, zoo_plane.policy.state, "broken")
     assert holder.until("broken", "cold") < 5
 
 

@@ -22,7 +22,7 @@ class Holder:
     policy: Policy
     name: str = "tests"  # Of its pod.
     incarnation: str = ""  # As the last grant said it.
-    serials: dict[str, int] = field(default_factory=dict)  # Of the last grants.
+    serials: dict[str, int] = field(default_factory=dict)  # Of the last grants to this instance.
 
     @property
     def holder(self) -> str:
@@ -46,7 +46,7 @@ class Holder:
         return answer
 
     def release(self, *models: str) -> None:
-        serials = {model: self.serials[model] for model in models}
+        serials = {model: self.serials.get(model, 10**9) for model in models}
         said = {
             "holder": self.holder,
             "incarnation": self.incarnation,

@@ -200,6 +200,17 @@ async def test_a_restart_with_the_api_server_away_knows_the_keys_of_before(tmp_p
         await again.identify(f"Bearer {forged()}")
 
 
+@pytest.mark.parametrize(
+    "kept", [b"", b"{", b"5", b"[]", b"{}", b'{"asOf": 1}', b'{"asOf": "x", "keys": {"keys": []}}', b"[" * 100_000,
+             b'{"asOf": 1, "keys": []}', b'{"asOf": 1, "keys": {"keys": [{"kty": "RSA"}]}}', b"\xff"]
+)  # fmt: skip
+async def test_kept_keys_that_are_of_no_use_are_read_anew(tmp_path: Path, fetches: Fetches, kept: bytes) -> None:
+    (tmp_path / "state" / "keys.json").write_bytes(kept)
+    made = await started(tmp_path)
+    assert fetches.number == 1
+    assert (await made.identify(f"Bearer {lease_token('p')}")).pod == "p"
+
+
 async def test_while_the_api_server_is_away_tokens_do_not_end_and_new_ones_are_taken(
     tmp_path: Path, fetches: Fetches
 ) -> None:

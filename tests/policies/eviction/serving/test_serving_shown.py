@@ -2,6 +2,7 @@
 
 import io
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from rich.console import Console
 from tidegate_contracts import eviction_process, log_fields, metrics
 from tidegate_contracts.lease import LeaseOf, Listed, Listing, State
+from tidegate_eviction import listing
 from tidegate_eviction.__main__ import app
 from tidegate_eviction.core import messages
 from tidegate_eviction.listing import show
@@ -227,8 +229,19 @@ def test_a_command_without_a_policy_ends_with_one_sentence(tmp_path: Path, comma
     assert done.exit_code == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
-    assert re.match(f"No eviction policy answers at {HOST}:{port}: .*refused.*Say --address", done.stderr)
+    assert re.match(f"No eviction policy answers at {HOST}:{port}: .*refused.*--address", done.stderr)
     assert done.stderr.endswith(f" -- python -m tidegate_eviction {advice}\n")
+
+
+def test_a_policy_that_hangs_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "SECONDS", 0.1)
+    kept_secret(tmp_path / eviction_process.ADMIN_TOKEN_FILE)
+    with socket.create_server((HOST, 0)) as hangs:
+        at = f"{HOST}:{hangs.getsockname()[1]}"
+        done = CliRunner().invoke(app, ["list", "--address", at, "--state", str(tmp_path)])
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "hangs" in done.stderr
+    assert "--address" not in done.stderr
 
 
 def test_a_command_without_the_state_folder_names_the_option(tmp_path: Path) -> None:

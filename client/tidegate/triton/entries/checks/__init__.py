@@ -16,12 +16,12 @@ from ....findings import Finding, in_order
 from ..entry import MAX_CONFIG_BYTES, Entry, is_version, read_entry
 from ..text import CONFIG, read_config
 from . import backends as backend_checks
-from . import contents, ensembles, layout, python, running, tensors
+from . import contents, ensembles, layout, paths, python, rules, running, tensors
 from .ensembles import Neighbour
 
 _OF_THE_CONFIG = (
-    backend_checks.check, contents.check, ensembles.check, running.check_instances, layout.check_policy, python.check,
-    running.check, tensors.check, tensors.check_warm_up,
+    backend_checks.check, contents.check, ensembles.check, running.check_instances, layout.check_policy, paths.check,
+    python.check, rules.check, running.check, tensors.check, tensors.check_state, tensors.check_warm_up,
 )  # fmt: skip
 
 
@@ -30,12 +30,15 @@ def check_entry(
     *,
     backends: Collection[str] | None = None,
     gpu: bool | None = None,
+    gpus: int | None = None,
+    release: str | None = None,
     packages: Collection[str] | None = None,
     models: Mapping[str, ModelConfig] | None = None,
 ) -> list[Finding]:
     """Return what is wrong with an entry: errors first, then in the order of files and lines.
 
-    `backends`, `gpu` and `packages` are what the server has that it is for, None where that is open. `models` are those
+    `backends`, `gpu`, `gpus` (how many), `release` (26.08) and `packages` are what the server has, None where that is
+    open. `models` are those
     that it would lie beside; None looks at the folders beside it, and an ensemble's step that is not there is a warning
     only. Raises UsageError where there is no folder.
     """
@@ -45,8 +48,8 @@ def check_entry(
         found = [each for check in _OF_THE_CONFIG for each in check(entry, config)]
         found += backend_checks.check_server(entry, config, backends)
         found += python.check_packages(entry, config, packages)
-        if gpu is False:
-            found += running.check_no_gpu(config)
+        found += running.check_gpus(config, 0 if gpu is False else gpus)
+        found += running.check_release(entry, config, release)
         find = _beside(entry) if models is None else {name: Neighbour(models[name]) for name in models}.get
         found += ensembles.check_steps(entry, config, find, complete=models is not None)
         # Their places are fields of the configuration, or files, whose paths begin with the number of a version.

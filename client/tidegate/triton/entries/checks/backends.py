@@ -1,9 +1,8 @@
 """Which backend runs a model, as Triton finds out, and whether the files that it wants are there."""
 
+import posixpath
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
-
-from tidegate_contracts.manifest import is_inside
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
@@ -32,8 +31,8 @@ DEFAULT_FILES = {
 }
 """What each backend looks for in the folder of a version, when the configuration names no file: one of these."""
 KNOWN = (*DEFAULT_FILES, "tensorrtllm", "identity", "repeat", "square", "redis", "local")
-_FIL_TYPES = ("xgboost", "xgboost_json", "xgboost_ubj", "lightgbm", "treelite_checkpoint")
-_FIL_FILES = dict(zip(_FIL_TYPES, DEFAULT_FILES["fil"], strict=True))
+FIL_TYPES = ("xgboost", "xgboost_json", "xgboost_ubj", "lightgbm", "treelite_checkpoint")
+_FIL_FILES = dict(zip(FIL_TYPES, DEFAULT_FILES["fil"], strict=True))
 _PLATFORM_FILES = {
     "tensorflow_graphdef": "model.graphdef", "tensorflow_savedmodel": "model.savedmodel", "torch_aoti": "model.pt2",
 }  # fmt: skip
@@ -135,10 +134,6 @@ def _unknown(platform: str) -> Iterator[Finding]:
 
 def _files(entry: Entry, config: Any, backend: Backend) -> Iterator[Finding]:
     named = config.default_model_filename
-    if named and not is_inside(named):
-        what = f"'{named}' lies outside of the version's folder"
-        yield error(what, "default_model_filename", do="write a path below it")
-        return
     if (config.cc_model_filenames and not named) or config.runtime or backend.name in _WITHOUT_FILES:
         return
     wanted = (named,) if named else _wanted(config, backend)
@@ -146,6 +141,14 @@ def _files(entry: Entry, config: Any, backend: Backend) -> Iterator[Finding]:
         files = entry.files_of(version)
         if any(_is_there(one, files) for one in wanted):
             continue
+        if named:  # JoinPath lets it lead out of the version's folder; an absolute path is below that, too
+            path = posixpath.normpath(f"{version}/./{named}")
+            if path.startswith("../"):
+                what, why = f"'{named}' is not part of the entry", "it must be on every server, and is not registered"
+                yield warning(what, "default_model_filename", why, "put it into the version's folder")
+                return
+            if any(each.path == path or each.path.startswith(f"{path}/") for each in entry.files):
+                continue
         near = nearest(wanted[0], files)
         why = f"the {backend.name} backend looks for it" + ("" if files else ", and the folder is empty")
         do = f'rename {near} to {wanted[0]}, or write default_model_filename: "{near}"' if near else "put it there"

@@ -20,6 +20,7 @@ from ..frameworks.reading import ANY, Reading, Tensor, UnreadableError
 from ..words import meant, value_name
 from .backends import resolved
 from .layout import served
+from .rules import check_torch_inputs
 
 _SELECTING = ("TF_GRAPH_TAG", "TF_SIGNATURE_DEF")
 _RESHAPING = "RESHAPE_IO_LAYERS"
@@ -46,14 +47,17 @@ _FORMATS = {
 _FORESTS = {
     "xgboost_ubj": (fil.read_xgboost_ubjson, "xgboost.ubj"), "lightgbm": (fil.read_lightgbm, "model.txt"),
     "treelite_checkpoint": (fil.read_treelite, "checkpoint.tl"),
+    "xgboost_json": (fil.read_xgboost_json, "xgboost.json"),
 }  # fmt: skip
-"""XGBoost's JSON is left out: it is read whole, and takes many times its size in memory."""
+_JSON_BYTES = 16 << 20  # XGBoost's JSON is read whole, and takes many times its size in memory.
 
 
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield where the configuration and the files of the versions that are served differ."""
     if (form := _format(entry, config)) is None:
         return
+    if form.read is torch.read_script and not any(_paths(entry, config, form)):
+        yield from check_torch_inputs(config, None)  # of a file that is empty nothing can be read
     for path in _paths(entry, config, form):
         try:
             reading = form.read(entry.folder / path)
@@ -85,7 +89,7 @@ def _paths(entry: Entry, config: Any, form: _Format) -> Iterator[str]:
         inner = f"{path}/{form.holder}"
         if form.holder and sizes.get(inner):
             yield path if form.read is tensorflow.read_saved_model else inner
-        elif sizes.get(path):
+        elif sizes.get(path) and (form.read is not fil.read_xgboost_json or sizes[path] <= _JSON_BYTES):
             yield path
 
 
@@ -196,9 +200,20 @@ class _Comparison:
                 what = f"input '{said.name}' has dims {list(said.dims)}, and the forest has {own.dims[0]} features"
                 why = f"the backend takes rows as {self.path} has them, and answers would be wrong"
                 yield warning(what, f"input[{number}].dims", why, f"write {_written(own.dims)}")
+        (answer,) = self.reading.outputs
+        classifier = "true" in (_parameter(self.config, "is_classifier"), _parameter(self.config, "output_class"))
+        proba = classifier and _parameter(self.config, "predict_proba") == "true"
+        classes = answer.dims[0] if proba else 1
+        for number, said in enumerate(self.config.output):
+            # Of two classes, releases differ in whether they give one probability or both.
+            wrong = said.dims[-1:] != [classes] and not (proba and classes == 1 and said.dims[-1:] == [2])
+            if said.name == answer.name and wrong and said.dims and not said.HasField("reshape"):
+                what = f"output '{said.name}' has dims {list(said.dims)}, and the forest gives {classes} a row"
+                yield error(what, f"output[{number}].dims", f"{self.path} says so", f"write {_written((classes,))}")
 
     def _arguments(self) -> Iterator[Finding]:
         taken = self.reading.arguments
+        yield from check_torch_inputs(self.config, taken)
         declared = len(self.config.input) + len(list(_other_inputs(self.config)))
         if taken is not None and self.config.input and declared != len(taken):
             what, do = f"inputs are declared: {declared}, and forward takes {len(taken)}", "declare as many as it takes"

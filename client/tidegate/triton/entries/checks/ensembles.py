@@ -144,7 +144,7 @@ def check_steps(
             yield error(what, where, why, f"set the ensemble's max_batch_size to {model.config.max_batch_size}")
         elif config.max_batch_size == 0 < model.config.max_batch_size and _lacks_the_batch(step, model.config, tensors):
             what = f"step {step.index} makes batches, and the ensemble does not"
-            why = f"every call fails: '{step.model}' expects a first dimension for the batch"
+            why = f"'{step.model}' takes shapes with a first dimension for the batch: calls with other shapes fail"
             yield warning(what, where, why, "set the ensemble's max_batch_size, or write -1 as the first of its dims")
         yield from _mapped(step, model.config, tensors)
     if models.keys() >= {step.model for step in seen.steps}:

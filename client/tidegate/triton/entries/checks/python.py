@@ -13,7 +13,6 @@ from .layout import served
 
 _CLASS = "TritonPythonModel"
 _COMPLETES = b"auto_complete_config"
-_FOLDER = "$$TRITON_MODEL_DIRECTORY/"
 
 
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
@@ -29,7 +28,6 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
                 what = f"no {side} is declared"
                 why = f"a model of the Python backend has none then, but by its own {_COMPLETES.decode()}"
                 yield warning(what, "", why, f"declare each {side} with its name, data_type and dims")
-    yield from _parameters(entry, config)
 
 
 def check_packages(entry: Entry, config: Any, packages: Collection[str] | None) -> Iterator[Finding]:
@@ -60,20 +58,3 @@ def _program(path: str, source: bytes) -> Iterator[Finding]:
     if _CLASS.encode() not in source:
         do = f"name the model's class {_CLASS}"
         yield error(f"there is no class {_CLASS}", path, "it is what Triton looks for", do)
-
-
-def _parameters(entry: Entry, config: Any) -> Iterator[Finding]:
-    said = {key: parameter.string_value for key, parameter in config.parameters.items()}
-    value = said.get("FORCE_CPU_ONLY_INPUT_TENSORS", "no")
-    if value not in ("yes", "no"):
-        where = 'parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value'
-        yield error(f"FORCE_CPU_ONLY_INPUT_TENSORS is '{value}'", where, do="write yes or no")
-    if (path := said.get("EXECUTION_ENV_PATH")) is None:
-        return
-    where, inside = 'parameters["EXECUTION_ENV_PATH"].string_value', path.removeprefix(_FOLDER)
-    if not path.startswith(_FOLDER):
-        what = f"the environment {path} is no part of the model"
-        yield warning(what, where, "it must be on every server", f"put it beside config.pbtxt, and write {_FOLDER}…")
-    elif inside not in {file.path for file in entry.files}:
-        why = "the Python backend runs the model with it"
-        yield error(f"there is no {inside}", where, why, "put it beside config.pbtxt")

@@ -1,5 +1,6 @@
 """How a model runs: instances, devices and accelerators; dynamic batching, sequences, and the response cache."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -178,23 +179,62 @@ def check_instances(entry: Entry, config: Any) -> Iterator[Finding]:
     yield from _accelerators(resolved(entry).name, config.optimization.execution_accelerators)
 
 
-def check_no_gpu(config: Any) -> Iterator[Finding]:
-    """Yield which instances a server without a GPU refuses."""
-    for number, group in enumerate(config.instance_group if not is_ensemble(config) else ()):
+def check_gpus(config: Any, gpus: int | None) -> Iterator[Finding]:
+    """Yield which instances a server with so many GPUs refuses; None: that is not known."""
+    if gpus is None or is_ensemble(config):
+        return
+    for number, group in enumerate(config.instance_group):
         where = f"instance_group[{number}]"
-        if group.kind == ModelInstanceGroup.KIND_GPU:
+        has = "no GPU" if not gpus else "1 GPU, number 0" if gpus == 1 else f"{gpus} GPUs, numbers 0 to {gpus - 1}"
+        if group.kind == ModelInstanceGroup.KIND_GPU and not gpus:
             yield error("KIND_GPU, and the server has no GPU", where, do="write KIND_AUTO, or choose another server")
-        elif group.kind == ModelInstanceGroup.KIND_AUTO and group.gpus:
-            yield error(f"gpus: {list(group.gpus)}, and the server has no GPU", where, do="take gpus out")
+        elif group.kind in (ModelInstanceGroup.KIND_AUTO, ModelInstanceGroup.KIND_GPU) and any(
+            each >= gpus for each in group.gpus
+        ):
+            what = f"gpus: {list(group.gpus)}, and the server has {has}"
+            yield error(what, where if not gpus else f"{where}.gpus", do="name GPUs that it has, or take gpus out")
+
+
+_SINCE = {
+    "ensemble_scheduling.max_inflight_requests": (25, 11),
+    "model_metrics": (24, 12),
+    "runtime": (24, 2),
+    "sequence_batching.state.use_growable_memory": (24, 1),
+    "sequence_batching.state.use_same_buffer_for_input_output": (24, 1),
+}
+"""Fields that Triton's releases before do not know: they refuse the whole configuration."""
+_BACKENDS_SINCE = {"torch_aoti": (26, 5)}
+_BACKENDS_UNTIL = {"tensorflow": (25, 2)}
+
+
+def check_release(entry: Entry, config: Any, release: str | None) -> Iterator[Finding]:
+    """Yield what a release of Triton, such as 26.08, does not know; None, or another text: that is not known."""
+    found = re.match(r"([0-9]{2})\.([0-9]{2})", release or "")
+    if not found:
+        return
+    has = int(found[1]), int(found[2])
+    fields = {re.sub(r"\[.*?\]", "", path): path for path in entry.text.lines if path} if entry.text else {}
+    do = "take it out, or choose a server with a newer image"
+    for field, first in _SINCE.items():
+        if has < first and field in fields:
+            what = f"{field.rpartition('.')[2]} came with Triton {first[0]}.{first[1]:02}, and the server has {release}"
+            yield error(what, fields[field], "the server refuses the configuration", do)
+    backend = resolved(entry)
+    if (since := _BACKENDS_SINCE.get(backend.platform)) and has < since:
+        what = f"{backend.platform} came with Triton {since[0]}.{since[1]:02}, and the server has {release}"
+        yield error(what, "platform", do=do)
+    if (until := _BACKENDS_UNTIL.get(backend.name)) and has > until:
+        what = f"Triton has no {backend.name} backend after {until[0]}.{until[1]:02}, and the server has {release}"
+        yield warning(what, "backend" if config.backend else "platform", do="convert it to ONNX")
+    parameters = config.parameters.keys()
+    if backend.name == "fil" and has < (25, 9) and "output_class" not in parameters and "is_classifier" in parameters:
+        yield error("FIL calls it output_class before 25.09", 'parameters["is_classifier"]', do="write both words")
 
 
 def _group(place: str, group: Any) -> Iterator[Finding]:
     kind = value_name(ModelInstanceGroup.Kind, group.kind)
     if kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:
         yield error(f"{kind} and gpus exclude each other", f"{place}.gpus", do="take one of both out")
-    elif any(group.gpus):
-        why = "a server of the platform has one GPU or one slice of one, and its number is 0"
-        yield warning(f"gpus: {list(group.gpus)}", f"{place}.gpus", why, "take gpus out")
     if group.count < 0:
         why = "Triton then runs the default number"
         yield warning(f"count is {group.count}", f"{place}.count", why, "write 1 or more")

@@ -1,4 +1,4 @@
-"""Inputs and outputs: names, types, dimensions, reshaping, ragged batches, labels, and the requests of warm-ups."""
+"""Inputs and outputs: names, types, dimensions, reshaping, ragged batches; the data of warm-ups and of states."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from itertools import groupby
 from math import prod
 from typing import Any
 
-from tidegate_contracts.manifest import is_inside
-from tritonclient.grpc.model_config_pb2 import DataType, ModelInput
+from tritonclient.grpc.model_config_pb2 import DataType, ModelInput, ModelInstanceGroup
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
 from ..words import meant, value_name
 from .backends import is_ensemble
+from .paths import check_data
 
-_BYTES = {
+BYTES = {
     "TYPE_BOOL": 1, "TYPE_UINT8": 1, "TYPE_UINT16": 2, "TYPE_UINT32": 4, "TYPE_UINT64": 8, "TYPE_INT8": 1,
     "TYPE_INT16": 2, "TYPE_INT32": 4, "TYPE_INT64": 8, "TYPE_FP16": 2, "TYPE_FP32": 4, "TYPE_FP64": 8, "TYPE_BF16": 2,
 }  # fmt: skip
@@ -22,16 +22,19 @@ _BYTES = {
 _IMAGES = (ModelInput.FORMAT_NHWC, ModelInput.FORMAT_NCHW)
 
 
-def check(entry: Entry, config: Any) -> Iterator[Finding]:
+def check(_entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield what is wrong with the tensors that a model takes and gives."""
     for side in ("input", "output"):
         tensors = getattr(config, side)
         last = {tensor.name: number for number, tensor in enumerate(tensors)}
         for number, tensor in enumerate(tensors):
-            yield from _tensor(entry, config, side, f"{side}[{number}]", tensor)
+            yield from _tensor(config, side, f"{side}[{number}]", tensor)
         for name, count in Counter(tensor.name for tensor in tensors if tensor.name).items():
             if count > 1:
                 what = f"the {side} '{name}' stands {count} times"
+                if sum(bool(getattr(each, "label_filename", "")) for each in tensors if each.name == name) > 1:
+                    yield error(what, f"{side}[{last[name]}]", "Triton takes labels once", "keep one of them")
+                    continue
                 yield warning(what, f"{side}[{last[name]}]", "Triton goes by the first", "keep one of them")
     size, tensors = config.max_batch_size, [*config.input, *config.output]
     if size > 1 and len(tensors) > 1 and all(len(one.dims) > 1 and one.dims[0] == size for one in tensors):
@@ -40,7 +43,7 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
         yield warning(what, "input[0].dims", why, f"take the {size} out where it stands for the batch")
 
 
-def _tensor(entry: Entry, config: Any, side: str, place: str, tensor: Any) -> Iterator[Finding]:
+def _tensor(config: Any, side: str, place: str, tensor: Any) -> Iterator[Finding]:
     said = f"{side} '{tensor.name}'" if tensor.name else f"{side} {place.partition('[')[2][:-1]}"
     if not tensor.name:
         yield error(f"{said} has no name", place, do='write name: "…"')
@@ -50,8 +53,6 @@ def _tensor(entry: Entry, config: Any, side: str, place: str, tensor: Any) -> It
     if tensor.HasField("reshape"):
         yield from _reshape(config.max_batch_size, said, f"{place}.reshape", tensor)
     if side == "output":
-        if tensor.label_filename:
-            yield from _labels(entry, said, place, tensor.label_filename)
         return
     if tensor.format in _IMAGES and len(tensor.dims) != 3:
         what = f"{said} is an image ({ModelInput.Format.Name(tensor.format)}) of {len(tensor.dims)} dimensions, not 3"
@@ -110,21 +111,15 @@ def _ragged(config: Any, said: str, where: str) -> Iterator[Finding]:
         yield warning(what, where, "nothing batches requests", "add dynamic_batching { }")
 
 
-def _labels(entry: Entry, said: str, where: str, name: str) -> Iterator[Finding]:
-    paths = [file.path for file in entry.files]
-    if not is_inside(name):
-        do = "put it beside config.pbtxt, and write its name"
-        yield error(f"{said}: the label file '{name}' lies outside of the entry", where, do=do)
-    elif name not in paths:
-        what = f"{said}: there is no label file '{name}'"
-        yield error(what, where, "it lies beside config.pbtxt", meant(name, paths, "put it there"))
-
-
 def check_warm_up(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield what is wrong with the warm-up requests."""
     for number, sample in enumerate(config.model_warmup if not is_ensemble(config) else ()):
         place = f"model_warmup[{number}]"
         said = f"the warm-up '{sample.name}'" if sample.name else f"warm-up {number}"
+        strings = [each for tensor in config.sequence_batching.control_input for each in tensor.control]
+        if any(each.data_type == DataType.TYPE_STRING for each in strings):
+            why = "Triton gives it the sequence 0, and the model takes texts for sequences"
+            yield error(f"{said} belongs to no sequence", place, why, "take model_warmup out")
         if sample.batch_size == 0:
             yield warning(f"Triton skips {said}", place, "its batch_size is 0", "write batch_size: 1")
             continue
@@ -170,11 +165,52 @@ def _data(entry: Entry, said: str, name: str, data: Any, where: str) -> Iterator
             do = "write zero_data: true, random_data: true or input_data_file"
             yield error(f"{said}: the input '{name}' has no data", where, do=do)
         case "input_data_file":
-            path = f"warmup/{data.input_data_file}"
-            size = next((file.size for file in entry.files if file.path == path), None)
-            needs = prod(data.dims) * _BYTES.get(value_name(DataType, data.data_type), 0)
-            if size is None:
-                why = "it lies in the entry's folder warmup"
-                yield error(f"{said}: there is no file {path}", where, why, "put it there")
-            elif size < needs:
-                yield error(f"{said}: {path} has {size} bytes, and the input '{name}' needs {needs}", where)
+            kind = value_name(DataType, data.data_type)
+            said = f"{said}: the input '{name}'"
+            size = BYTES.get(kind, 0)
+            yield from check_data(entry, said, where, "warmup", data.input_data_file, kind, data.dims, size)
+
+
+def check_state(entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield what is wrong with the states of sequences and the data that they begin with.
+
+    It follows GenerateInitialStateData of sequence_batch_scheduler.cc, and sequence_state.cc, of core.
+    """
+    names: set[str] = set()
+    gpu_only = all(group.kind == ModelInstanceGroup.KIND_GPU for group in config.instance_group)
+    for number, state in enumerate(config.sequence_batching.state):
+        place = f"sequence_batching.state[{number}]"
+        said = f"the state '{state.input_name}'"
+        if state.use_growable_memory:
+            where = f"{place}.use_growable_memory"
+            if not state.use_same_buffer_for_input_output:
+                do = "set use_same_buffer_for_input_output: true"
+                yield error(f"{said} grows in two buffers", where, "Triton lets one buffer grow only", do)
+            if not (gpu_only and config.instance_group):
+                do = "write kind: KIND_GPU, or take use_growable_memory out"
+                yield error(f"{said} grows in memory that is not a GPU's", where, do=do)
+        if not state.initial_state:
+            continue
+        initial, where = state.initial_state[0], f"{place}.initial_state[0]"
+        if len(state.initial_state) > 1:
+            yield error(f"{said} begins {len(state.initial_state)} times", f"{place}.initial_state[1]", do="keep one")
+        if state.input_name in names:
+            yield error(f"{said} stands twice", place, do="keep one of them")
+        names.add(state.input_name)
+        if not initial.name:
+            yield error(f"{said} begins with data that has no name", where, do='write name: "…"')
+        if initial.data_type != state.data_type:
+            own, given = (value_name(DataType, each.data_type) for each in (state, initial))
+            yield error(f"{said} is of {own}, and begins with {given}", where, do=f"write data_type: {own}")
+        fits = len(initial.dims) == len(state.dims) and all(
+            size in (-1, given) for size, given in zip(state.dims, initial.dims, strict=True)
+        )
+        if not fits or any(size < 0 for size in initial.dims):
+            what = f"{said} has dims {list(state.dims)}, and begins with {list(initial.dims)}"
+            yield error(what, f"{where}.dims", do="write sizes that fit, without the batch")
+        elif initial.WhichOneof("state_data") is None:
+            yield error(f"{said} begins with no data", where, do="write zero_data: true or data_file")
+        elif initial.WhichOneof("state_data") == "data_file":
+            kind = value_name(DataType, initial.data_type)
+            size = BYTES.get(kind, 0)
+            yield from check_data(entry, said, where, "initial_state", initial.data_file, kind, initial.dims, size)

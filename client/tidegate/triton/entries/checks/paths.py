@@ -1,0 +1,197 @@
+"""Every path of a configuration, as Triton and its backends resolve it.
+
+Triton's JoinPath takes an absolute path for one below the folder (filesystem/api.cc of core). Only a label file must
+stay within the model (model.cc). The Python backend puts the model's folder in the place of $$TRITON_MODEL_DIRECTORY,
+and takes an archive or a folder with bin/activate (python_be.cc, pb_env.cc and stub_launcher.cc).
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator
+from math import prod
+from typing import Any, Final
+
+from tidegate_contracts.triton import REPOSITORY_ROOT
+
+from ....findings import Finding, error, warning
+from ..entry import Entry
+from ..words import meant
+from .backends import resolved
+from .layout import served
+
+ENVIRONMENT: Final = "EXECUTION_ENV_PATH"
+_HERE: Final = "$$TRITON_MODEL_DIRECTORY"
+_ON_THE_SERVER: Final = {
+    "tensorrtllm": ("gpt_model_path", "encoder_model_path", "engine_dir", "tokenizer_dir"),
+    "onnxruntime": ("trt_engine_cache_path",),
+}
+"""Parameters that name files by an absolute path on the server."""
+_TEMPLATE: Final = re.compile(r"\$\{\w*\}")
+_CAPABILITY: Final = re.compile(r"[1-9][0-9]?\.[0-9]")
+_TEXT_BYTES: Final = 16 << 20
+
+
+def below(folder: str, path: str) -> str | None:
+    """Return where a path, relative to a folder of the entry, lies below the entry; None where it leaves the entry."""
+    found = posixpath.normpath(f"./{folder}/{path}")
+    return None if found == ".." or found.startswith("../") else found
+
+
+def check(entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield paths that lead to nothing or out of the entry, and values that are templates which were not filled in."""
+    paths = {file.path for file in entry.files}
+    for number, output in enumerate(config.output):
+        if output.label_filename:
+            yield from _label(paths, f"output[{number}].label_filename", output)
+    for key, name in config.cc_model_filenames.items():
+        where = f'cc_model_filenames["{key}"]'
+        if not _CAPABILITY.fullmatch(key):
+            yield warning(
+                f"no GPU has the compute capability '{key}'", where, "Triton looks for 8.0 or 9.0", "write one"
+            )
+        for version in served(entry):
+            yield from _needed(
+                paths, f"the model for compute capability {key}", where, str(version), name, whole_folder=True
+            )
+    backend = resolved(entry).name
+    if backend == "python" and ENVIRONMENT in config.parameters:
+        where = f'parameters["{ENVIRONMENT}"].string_value'
+        yield from _environment(entry, paths, where, config.parameters[ENVIRONMENT].string_value)
+    for key in _ON_THE_SERVER.get(backend, ()):
+        if key in config.parameters:
+            value = config.parameters[key].string_value
+            yield from _on_the_server(entry, paths, key, f'parameters["{key}"].string_value', value)
+    for where, text in _texts(config, ""):
+        if found := _TEMPLATE.search(text):
+            what, do = f"the template {found[0]} is not filled in", "write the value"
+            key = where.partition('"')[2].partition('"')[0]
+            optional = (
+                backend == "tensorrtllm" and where.startswith("parameters") and key not in _ON_THE_SERVER[backend]
+            )
+            why = "TensorRT-LLM takes its default where a parameter is not a number" if optional else ""
+            yield (warning if optional else error)(what, where, why, do)
+
+
+def check_data(
+    entry: Entry, said: str, where: str, folder: str, name: str, data_type: str, dims: Any, size: int
+) -> Iterator[Finding]:
+    """Yield what is wrong with a file of the data of a tensor, each element of which has `size` bytes.
+
+    Texts are each preceded by their length, four bytes, little-endian (infer_request.cc, ValidateBytesInputs).
+    """
+    sizes = {file.path: file.size for file in entry.files}
+    yield from _needed(sizes, said, where, folder, name)
+    if (path := below(folder, name)) not in sizes or path is None:
+        return
+    if data_type == "TYPE_STRING":
+        if sizes[path] <= _TEXT_BYTES and (wrong := _wrong_texts((entry.folder / path).read_bytes(), prod(dims))):
+            do = "write before each text its length in bytes: four bytes, little-endian"
+            yield error(f"{said}: {path} {wrong}", where, "Triton refuses it, or ends", do)
+    elif sizes[path] < (needs := prod(dims) * size):
+        yield error(f"{said}: {path} has {sizes[path]} bytes, and it needs {needs}", where)
+
+
+def _wrong_texts(content: bytes, count: int) -> str:
+    at, found = 0, 0
+    while at < len(content):
+        if len(content) - at < 4:
+            return f"ends within the length of text {found}"
+        length = int.from_bytes(content[at : at + 4], "little")
+        at, found = at + 4 + length, found + 1
+        if at > len(content):
+            return f"has the length {length} before text {found - 1}, and {length - at + len(content)} bytes after it"
+    return "" if found == count else f"has {found} texts, and its dims are of {count}"
+
+
+def _needed(
+    paths: Any, said: str, where: str, folder: str, name: str, *, whole_folder: bool = False
+) -> Iterator[Finding]:
+    path = below(folder, name)
+    if path is None:
+        yield _outside(said, where, name)
+    elif path not in paths and _is_folder(paths, path) and not whole_folder:
+        yield error(f"{said}: {path} is a folder", where, "Triton ends over it", "name a file")
+    elif path not in paths and not _is_folder(paths, path):
+        near = {posixpath.relpath(each, folder or "."): each for each in paths if posixpath.dirname(each) == folder}
+        yield error(f"{said}: there is no file {path}", where, do=meant(name, near, "put it there"))
+    elif missing := next((each for each in _climbed(folder, name) if not _is_folder(paths, each)), None):
+        yield error(
+            f"{said}: there is no folder {missing}, from which {name} climbs",
+            where,
+            do="make it, or write the path without ..",
+        )
+
+
+def _climbed(folder: str, path: str) -> Iterator[str]:
+    """Yield the folders that a path goes through and leaves by `..`: they must be there all the same."""
+    steps = [each for each in f"{folder}/{path}".split("/") if each not in ("", ".")]
+    for at, step in enumerate(steps):
+        if step == ".." and at:
+            yield posixpath.normpath("/".join(steps[:at]))
+
+
+def _is_folder(paths: Any, folder: str) -> bool:
+    return folder == "." or any(each.startswith(f"{folder}/") for each in paths)
+
+
+def _outside(said: str, where: str, path: str) -> Finding:
+    what, why = f"{said}: {path} is not part of the entry", "it must be on every server, and is not registered"
+    return warning(what, where, why, "put it into the entry")
+
+
+def _label(paths: Any, where: str, output: Any) -> Iterator[Finding]:
+    said, name = f"the labels of output '{output.name}'", output.label_filename
+    if below("", name) is None:
+        do = "put it beside config.pbtxt, and write its name"
+        yield error(f"{said}: {name} is not part of the entry", where, "Triton refuses it", do)
+    else:
+        yield from _needed(paths, said, where, "", name)
+
+
+def _environment(entry: Entry, paths: Any, where: str, value: str) -> Iterator[Finding]:
+    said, own = "the environment", f"{REPOSITORY_ROOT}/{entry.name}"
+    if _TEMPLATE.search(value):
+        return
+    if value.startswith((_HERE, f"{own}/")):
+        rest = value.removeprefix(_HERE) if value.startswith(_HERE) else value.removeprefix(own)
+        path = below("", rest) if rest.startswith("/") else None
+        if path is None:
+            yield _outside(said, where, value)
+        elif path not in paths:
+            inside = [each.removeprefix(f"{path}/") for each in paths if each.startswith(f"{path}/")]
+            if inside and "bin/activate" not in inside:
+                why = "the Python backend takes a folder that has it, or an archive (.tar.gz)"
+                yield error(f"{said}: there is no {path}/bin/activate", where, why, "unpack the environment there")
+            elif not inside:
+                yield error(
+                    f"{said}: there is no {path}", where, "the Python backend runs the model with it", "put it there"
+                )
+    elif not value.startswith("/"):
+        why = "the Python backend looks for it where the server was started"
+        do = f"write {_HERE}/ before it, with two dollar signs"
+        yield error(f"{said}: {value} leads to nothing", where, why, do)
+    else:
+        yield _outside(said, where, value)
+
+
+def _on_the_server(entry: Entry, paths: Any, key: str, where: str, value: str) -> Iterator[Finding]:
+    own = f"{REPOSITORY_ROOT}/{entry.name}/"
+    if value.startswith(own):
+        yield from _needed(paths, key, where, "", value.removeprefix(own), whole_folder=True)
+    elif value.startswith("/"):
+        yield _outside(key, where, value)
+
+
+def _texts(message: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield every text of a message, with its field."""
+    for field, value in message.ListFields():
+        name = f"{path}.{field.name}" if path else field.name
+        if hasattr(value, "items"):
+            items = [(f'{name}["{key}"]', each) for key, each in value.items()]
+        else:
+            items = [(f"{name}[{at}]", each) for at, each in enumerate(value)] if field.is_repeated else [(name, value)]
+        for place, each in items:
+            if isinstance(each, str):
+                yield place, each
+            elif hasattr(each, "ListFields"):
+                yield from _texts(each, place)

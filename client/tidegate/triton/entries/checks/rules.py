@@ -1,0 +1,164 @@
+"""Rules of single backends: forms of their parameters, FIL's tensors, and the names of TorchScript's.
+
+They follow shared_state.h and model.h of fil_backend, pt/model_instance_state.cc and pt/model_state.cc of
+pytorch_backend, onnxruntime.cc of onnxruntime_backend and python_be.cc of python_backend. A parameter that no row names
+is not checked.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from tritonclient.grpc.model_config_pb2 import DataType
+
+from ....findings import Finding, error, warning
+from ..entry import Entry
+from ..words import meant, value_name
+from .backends import FIL_TYPES, resolved
+
+_BOOL: Final = re.compile(r"true|false|on|off|[01]", re.IGNORECASE), "true or false"
+_FIL_BOOL: Final = re.compile(r"true|false"), "true or false"
+_INT: Final = re.compile(r"\s*[-+]?[0-9]+"), "a whole number"
+_FLOAT: Final = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"), "a number"
+
+
+def _one_of(*words: str) -> tuple[re.Pattern[str], str]:
+    return re.compile("|".join(map(re.escape, words))), " or ".join(words)
+
+
+_FORMS: Final[dict[str, dict[str, tuple[re.Pattern[str], str]]]] = {
+    "fil": {
+        "model_type": _one_of(*FIL_TYPES),
+        "layout": _one_of("depth_first", "breadth_first", "layered", "layered_children_together"),
+        **dict.fromkeys(("predict_proba", "is_classifier", "xgboost_allow_unknown_field"), _FIL_BOOL),
+        **dict.fromkeys(("output_class", "use_experimental_optimizations"), _FIL_BOOL),
+        **dict.fromkeys(("transfer_threshold", "chunk_size", "cpu_nthread"), _INT),
+        "threshold": _FLOAT,
+    },
+    "onnxruntime": {
+        "execution_mode": _one_of("0", "1"),
+        **dict.fromkeys(("intra_op_thread_count", "inter_op_thread_count"), _INT),
+        **dict.fromkeys(("enable_mem_arena", "enable_mem_pattern"), _BOOL),
+        "cudnn_conv_algo_search": _one_of("0", "1", "2"),
+        "arena_extend_strategy": _one_of("0", "1"),
+    },
+    "python": {"FORCE_CPU_ONLY_INPUT_TENSORS": _one_of("yes", "no")},
+    "pytorch": {
+        **dict.fromkeys(("DISABLE_OPTIMIZED_EXECUTION", "ENABLE_CACHE_CLEANING", "INFERENCE_MODE"), _BOOL),
+        **dict.fromkeys(("DISABLE_CUDNN", "ENABLE_TENSOR_FUSER", "ENABLE_WEIGHT_SHARING"), _BOOL),
+        **dict.fromkeys(("ENABLE_JIT_PROFILING", "ENABLE_JIT_EXECUTOR"), _BOOL),
+        **dict.fromkeys(("INTRA_OP_THREAD_COUNT", "INTER_OP_THREAD_COUNT"), _INT),
+    },
+}
+"""What each backend takes for its parameters; it refuses the model for any other text."""
+_FIL_TENSORS: Final = {"input": ("input__0",), "output": ("output__0", "treeshap_output")}
+_TORCH_TYPES: Final = {
+    *("BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING")
+}  # fmt: skip
+_NUMBERED: Final = re.compile(r".*?__([0-9]*)")
+
+
+def check(entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield what the backend of a model refuses in its parameters and tensors, whatever the model's file says."""
+    backend = resolved(entry)
+    for key, (form, words) in _FORMS.get(backend.name, {}).items():
+        value = config.parameters[key].string_value if key in config.parameters else "${"
+        if "${" not in value and not form.fullmatch(value):  # `paths` reports templates
+            yield error(f"{key} is '{value}'", f'parameters["{key}"].string_value', do=f"write {words}")
+    if backend.name == "fil":
+        yield from _fil(config)
+    elif backend.platform == "pytorch_libtorch" and not config.runtime:
+        yield from _torch(config)
+
+
+def _fil(config: Any) -> Iterator[Finding]:
+    parameters = {key: each.string_value for key, each in config.parameters.items()}
+    if not {"is_classifier", "output_class"} & parameters.keys():
+        do = "write is_classifier for 25.09 and later, and output_class for earlier releases: true or false"
+        yield error("nothing says whether the model is a classifier", "parameters", "FIL has no default", do)
+    elif "true" in (parameters.get("is_classifier"), parameters.get("output_class")) and "threshold" not in parameters:
+        yield error("a classifier has no threshold", "parameters", "FIL has no default", 'write threshold: "0.5"')
+    for side, names in _FIL_TENSORS.items():
+        tensors = getattr(config, side)
+        for number, tensor in enumerate(tensors):
+            if tensor.name == "treeshap_output":
+                continue
+            where, said = f"{side}[{number}]", f"{side} '{tensor.name}'"
+            if tensor.name not in names:
+                why = f"FIL calls it {names[0]}"
+                yield error(f"FIL has no {said}", f"{where}.name", why, meant(tensor.name, names, f"write {names[0]}"))
+            if tensor.data_type not in (0, DataType.TYPE_FP32):
+                what = f"{said} is {value_name(DataType, tensor.data_type)}"
+                yield error(what, f"{where}.data_type", "FIL computes in FP32 only", "write data_type: TYPE_FP32")
+            if len(tensor.dims) != (rank := 1 if config.max_batch_size > 0 else 2):
+                what, do = f"{said} has {len(tensor.dims)} dims", f"write {rank}"
+                yield error(what, f"{where}.dims", "FIL takes and gives rows of numbers", do)
+        if all(tensor.name in names[1:] for tensor in tensors):
+            yield error(f"the {side} {names[0]} is not declared", side, "FIL needs it", f"declare {names[0]}")
+    if config.max_batch_size == 0:
+        what = "max_batch_size is 0, so that the rows stand in dims"
+        do = "set max_batch_size, and write dims for one row"
+        yield warning(what, "max_batch_size", "FIL's documentation asks for a batch size", do)
+
+
+def _torch(config: Any) -> Iterator[Finding]:
+    for side in ("input", "output"):
+        if not getattr(config, side):
+            yield error(f"no {side} is declared", side, "the PyTorch backend finds none in the model", "declare each")
+    states = config.sequence_batching.state
+    tensors = [(f"input[{at}]", each) for at, each in enumerate(config.input)]
+    tensors += [(f"output[{at}]", each) for at, each in enumerate(config.output)]
+    tensors += [(f"sequence_batching.state[{at}]", each) for at, each in enumerate(states)]
+    for where, tensor in tensors:
+        kind = value_name(DataType, tensor.data_type).removeprefix("TYPE_")
+        if tensor.data_type and kind not in _TORCH_TYPES:
+            yield error(f"TYPE_{kind} does not exist in PyTorch", f"{where}.data_type", do="write a type that it has")
+        shape = tensor.reshape.shape if "state" not in where and tensor.HasField("reshape") else tensor.dims
+        if kind == "STRING" and len(shape) + (config.max_batch_size > 0) > 1:
+            why = "the PyTorch backend takes and gives lists of texts only"
+            yield error(f"texts of {len(shape)} dims", f"{where}.dims", why, "write one, or none with batches")
+    controls = [each.name for each in config.sequence_batching.control_input if each.control]
+    wanted = [each.input_name for each in states] + [each.output_name for each in states] + controls
+    if states:
+        wanted += [each.name for each in (*config.input, *config.output)]
+    for name in dict.fromkeys(wanted):
+        if index_of(name) is None:
+            do = "end it with __ and its place: INPUT__0"
+            yield error(f"'{name}' has no number", "sequence_batching", "the PyTorch backend needs one here", do)
+
+
+def check_torch_inputs(config: Any, arguments: Sequence[str] | None) -> Iterator[Finding]:
+    """Yield inputs of TorchScript whose numbers repeat or leave a gap; `arguments` of forward go by their names.
+
+    Where a name is neither an argument nor numbered, the backend takes all inputs in the order of config.pbtxt.
+    """
+    places = {each.name: f"input[{at}].name" for at, each in enumerate(config.input)}
+    places |= {each.name: "sequence_batching.control_input" for each in config.sequence_batching.control_input}
+    places |= {each.input_name: "sequence_batching.state" for each in config.sequence_batching.state}
+    if arguments is not None and all(each.name in arguments for each in config.input):
+        return
+    numbers = {name: index_of(name) for name in places}
+    if None in numbers.values():
+        mixed = [name for name, number in numbers.items() if number is not None or name in (arguments or ())]
+        if mixed:
+            others = [name for name in numbers if name not in mixed]
+            what = f"'{mixed[0]}' says its place, and '{others[0]}' does not"
+            why = "the PyTorch backend then takes the order of config.pbtxt for all of them"
+            yield warning(what, places[others[0]], why, "number all inputs or none")
+        return
+    for number, count in Counter(numbers.values()).items():
+        if count > 1:
+            second = [name for name in numbers if numbers[name] == number][1]
+            what = f"{count} inputs have the number {number}"
+            yield error(what, places[second], "forward gets one of them", "number them from 0")
+    for name, number in numbers.items():
+        if (number or 0) >= len(numbers):
+            what = f"the input '{name}' has the number {number}, and there are {len(numbers)} inputs"
+            yield error(what, places[name], "the PyTorch backend writes beyond its list", "number them from 0")
+
+
+def index_of(name: str) -> int | None:
+    """Return the number at the end of a tensor's name as the PyTorch backend reads it: NAME__0."""
+    found = _NUMBERED.fullmatch(name)
+    return int(found[1] or 0) if found else None

@@ -1,0 +1,153 @@
+"""Settings that have no effect, and names that do not mean what they say."""
+
+import re
+from collections.abc import Iterator
+
+from policies.guardrails import BY_NAME
+from policies.guardrails.settings import Kind
+
+from ..definition import Header
+from ..definition.base import Section
+from ..definition.openai import OpenaiServer
+from ..definition.pools import OnDemand
+from ..load import Document, PathInTree
+from ..problems import Position, Problem, listed
+from ..stack import Definition, Stack
+from .rule import definition_rule, header_rule, stack_rule
+
+_PRODUCTION = re.compile(r"(^|-)(prod|production|prd|live)([0-9]*)(-|$)")
+_NOT_PRODUCTION = re.compile(r"(^|-)(pre|non|not|no|dev|test|stage|staging|sandbox|local|lab|mock|like)(-|$)")
+
+
+@header_rule("An environment that is named production is production", "advisory")
+def production_is_production_by_name(header: Header, document: Document) -> Iterator[Problem]:
+    """Without `production: true`, guardrails that stop you in production only advise you, or do not apply."""
+    for index, environment in enumerate(header.environments):
+        names = [environment.name, *([environment.namespace] if environment.namespace else [])]
+        is_named = any(_PRODUCTION.search(name) and not _NOT_PRODUCTION.search(name) for name in names)
+        if is_named and not environment.production and not environment.local:
+            what = f'environment "{environment.name}" is named like production, and production is not true'
+            why = "The guardrails of production do not stop you there, and it may share writable datasets with others."
+            yield document.problem(("environments", index), what, why, "Set production: true, or rename it.")
+
+
+@header_rule("A canary goes before other data planes", "advisory")
+def canaries_go_before_other_planes(header: Header, document: Document) -> Iterator[Problem]:
+    """An environment on one data plane has nothing to roll out to after its canary."""
+    for index, environment in enumerate(header.environments):
+        planes = [plane.name for plane in header.data_planes if environment.name in plane.environments]
+        if planes == [environment.rollout.canary]:
+            what = f'canary has no effect: environment "{environment.name}" is only on data plane "{planes[0]}"'
+            yield document.problem(("environments", index, "rollout", "canary"), what, do="Remove it.", at="value")
+
+
+@stack_rule("The proxy has two replicas or more in production", "advisory")
+def the_proxy_is_redundant_in_production(stack: Stack) -> Iterator[Problem]:
+    """With one replica, a node drain or a crash stops all requests until the next one is ready."""
+    proxy = stack.platform.proxy
+    least = proxy.autoscaling.min if proxy.autoscaling else proxy.replicas
+    if stack.environment.production and least == 1:
+        key = ("autoscaling", "min") if proxy.autoscaling else ("replicas",)
+        what = "the proxy has one replica in production"
+        yield stack.source.problem(("proxy", *key), what, do="Set it to 2 or more.")
+
+
+@stack_rule("A guardrail of production is lowered only by a waiver", "advisory")
+def production_lowers_guardrails_by_waivers(stack: Stack) -> Iterator[Problem]:
+    """A waiver names an owner, a reason and a last day; a severity has none of them, and covers what comes later."""
+    kind: Kind = "production"
+    lowered = [
+        name
+        for name, severity in stack.platform.guardrails.severities.items()
+        # A cluster refuses images without a digest anyway.
+        if severity == "advisory"
+        and BY_NAME[name].severity(kind) == "mandatory"
+        and name != "images-are-pinned-by-digest"
+    ]
+    if stack.environment.production and lowered:
+        what = f"{listed(lowered)} no longer stop you in production, without an owner, a reason and an end"
+        do = "Set a waiver for each under guardrails.waivers (rule, object, owner, reason, until) instead."
+        yield stack.source.problem(("guardrails", "severities"), what, do=do)
+
+
+@definition_rule("Images, datasets and eviction policies are used", "advisory")
+def what_is_defined_is_used(definition: Definition) -> Iterator[Problem]:
+    """What no server uses was mistyped where it should be used, or is left over."""
+    used: set[tuple[str, str]] = set()
+    for stack in definition.stacks:
+        for _, server, pool in stack.pools():
+            used |= {("images", server.image), ("datasets", getattr(server.repository, "dataset", ""))}
+            if isinstance(pool.loading, OnDemand):
+                used |= {("evictionPolicies", pool.loading.policy), ("images", "eviction-policy")}
+        used |= {("images", policy.image) for policy in stack.platform.eviction_policies} | {("images", "proxy")}
+    seen: set[tuple[str, str]] = set()
+    for stack in definition.stacks:
+        platform = stack.platform
+        for key, items in (
+            ("images", platform.images),
+            ("datasets", platform.datasets),
+            ("evictionPolicies", platform.eviction_policies),
+        ):
+            for index, item in enumerate(items):
+                if (key, item.name) not in used | seen and item.name not in ("proxy", "eviction-policy"):
+                    seen.add((key, item.name))
+                    what = f'"{item.name}" under {key} is used by no server of any stack'
+                    do = "Remove it, or name it where it should be used."
+                    yield stack.source.problem((key, index), what, do=do)
+
+
+@definition_rule("Every setting has an effect in some stack", "advisory")
+def settings_have_an_effect(definition: Definition) -> Iterator[Problem]:
+    """A setting that another one makes meaningless everywhere was meant to do something."""
+    found: dict[Position | str | None, Problem] = {}
+    effective: set[Position | str | None] = set()
+    for stack in definition.stacks:
+        for path, section, keys, is_effective, because, do in _dependent(stack):
+            for key in keys.split():
+                if key in section.model_fields_set:
+                    name = type(section).model_fields[key].alias or key
+                    problem = stack.source.problem((*path, name), f"{name} has no effect: {because}", do=do)
+                    found.setdefault(problem.where, problem)
+                    effective |= {problem.where} if is_effective else set()
+    yield from (problem for where, problem in found.items() if where not in effective)
+
+
+def _dependent(stack: Stack) -> Iterator[tuple[PathInTree, Section, str, bool, str, str]]:
+    """Yield where a section is, its keys that need something, whether that is there, else why not, and what to do."""
+    proxy, monitoring, domino = stack.platform.proxy, stack.platform.monitoring, stack.platform.domino
+    yield (
+        ("proxy", "rateLimit"),
+        proxy.rate_limit,
+        "tokens_per_minute",
+        any(isinstance(server, OpenaiServer) for server in stack.platform.servers),
+        "no server is of kind openai, and the proxy counts tokens of no others",
+        "Remove it.",
+    )
+    rules = "rules, objectives and runbooks need the PrometheusRule objects of monitoring.operator and monitoring.rules"
+    do = "Set monitoring.operator to true, or remove it."
+    yield ("monitoring",), monitoring, "objectives runbooks", monitoring.operator and monitoring.rules, rules, do
+    because = "monitoring.operator is not true, so Tidegate makes no PodMonitor and no PrometheusRule"
+    yield ("monitoring",), monitoring, "interval_seconds labels rules", monitoring.operator, because, do
+    because = "monitoring.dashboards is not true"
+    do = "Set monitoring.dashboards to true, or remove it."
+    yield ("monitoring",), monitoring, "dashboard_labels", monitoring.dashboards, because, do
+    if domino:
+        because = "proxy.auth.dominoPrincipal is not true, so the proxy never asks Domino"
+        do = "Set proxy.auth.dominoPrincipal to true, or remove it."
+        yield ("domino",), domino, "principal_url", proxy.auth.domino_principal, because, do
+    because = "proxy.auth has no issuer and no dominoPrincipal whose servers it could vouch for"
+    is_used = bool(proxy.auth.oidc or proxy.auth.domino_principal)
+    yield ("proxy", "auth"), proxy.auth, "authorities", is_used, because, "Add an issuer, or remove it."
+    for path, server, pool in stack.pools():
+        if isinstance(pool.loading, OnDemand):
+            because = f"policy lru of {server.name}/{pool.name} ignores how long a model was idle"
+            do = "Set policy to lru-idle, or remove it."
+            yield (*path, "loading"), pool.loading, "idle_seconds", pool.loading.policy != "lru", because, do
+
+
+@stack_rule("Pods can pull their images", "advisory")
+def pods_can_pull_their_images(stack: Stack) -> Iterator[Problem]:
+    """With `imagePullPolicy: Never` a pod starts only on a node that someone has put its images on."""
+    if stack.platform.pods.image_pull_policy == "Never" and not stack.environment.local:
+        what = "imagePullPolicy is Never, so pods stay in ErrImageNeverPull on nodes that lack their images"
+        yield stack.source.problem(("pods", "imagePullPolicy"), what, do="Set it to IfNotPresent, or remove it.")

@@ -1,0 +1,160 @@
+"""What leads to the proxy from outside: known limits of Ingress controllers, Gateways and meshes."""
+
+import re
+from collections.abc import Iterator
+
+from ..definition.base import byte_count
+from ..definition.proxy import HttpRouteExposure, IngressExposure, LoadBalancerExposure
+from ..problems import Problem, listed
+from ..stack import Stack
+from .rule import stack_rule
+
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+_NGINX, _F5, _ALB = "nginx.ingress.kubernetes.io", "nginx.org", "alb.ingress.kubernetes.io"
+_AZURE, _OPENSHIFT = "appgw.ingress.kubernetes.io", "haproxy.router.openshift.io"
+_GOOGLE = ("networking.gke.io", "ingress.gcp.kubernetes.io", "cloud.google.com")
+_BACKEND_CONFIG = "cloud.google.com/backend-config"
+_CONTROLLERS = {
+    _F5: r"(?!)",  # Its annotations alone tell it from ingress-nginx.
+    _NGINX: r"nginx",
+    _ALB: r"(^|-)alb($|-)",
+    _AZURE: r"^azure|appgw|application-gateway",
+    _OPENSHIFT: r"^openshift",
+    **dict.fromkeys(_GOOGLE, r"^gce"),
+}
+"""The prefix of a controller's annotations, and what its class is usually named."""
+
+
+def _controller(exposure: IngressExposure) -> str:
+    """Return the prefix of the annotations of an Ingress' controller; an empty text if it is not known here."""
+    prefixes = {key.partition("/")[0] for key in exposure.annotations}
+    by_annotation = next((prefix for prefix in _CONTROLLERS if prefix in prefixes), "")
+    name = exposure.class_name or ""
+    return by_annotation or next((prefix for prefix, named in _CONTROLLERS.items() if re.search(named, name)), "")
+
+
+@stack_rule("The annotations of an Ingress lift its controller's known limits", "advisory")
+def an_ingress_lifts_its_controllers_limits(stack: Stack) -> Iterator[Problem]:
+    """A controller has its own defaults for protocol, health check, body size and timeout, which can be too small."""
+    proxy = stack.platform.proxy
+    exposure = proxy.exposure
+    if not isinstance(exposure, IngressExposure) or not (prefix := _controller(exposure)):
+        return
+    lacking = dict(_lacking(stack, exposure, prefix))
+    if not lacking:
+        return
+    keys = {key: value for key, (value, _) in lacking.items()}
+    what = (
+        f"the Ingress controller ({exposure.class_name or prefix}) does not do what the proxy needs: set {listed(keys)}"
+    )
+    why = "\n".join(reason for _, reason in lacking.values())
+    of_service = {key: value for key, value in keys.items() if key == _BACKEND_CONFIG}
+    of_ingress = {key: value for key, value in keys.items() if "/" in key and key not in of_service}
+    do = f"Add to proxy.exposure.annotations: {_pairs(of_ingress)}." if of_ingress else ""
+    if of_service:
+        do += f" Add to proxy.exposure.serviceAnnotations: {_pairs(of_service)}, and create that BackendConfig."
+    if "network.callers" in keys:
+        do += f" Add to network.callers: {keys['network.callers']}."
+    key = "className" if exposure.class_name else "kind"
+    yield stack.source.problem(("proxy", "exposure", key), what, why, do.strip())
+
+
+def _pairs(annotations: dict[str, str]) -> str:
+    return "{" + ", ".join(f"{key}: {value}" for key, value in annotations.items()) + "}"
+
+
+def _lacking(stack: Stack, exposure: IngressExposure, prefix: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield each annotation that a controller lacks, or has too small, with what it should be and why."""
+    proxy, said = stack.platform.proxy, exposure.annotations
+    body, seconds, is_https = byte_count(proxy.body_limit), proxy.timeouts.request_seconds, proxy.tls is not None
+    https = "It sends plain HTTP to the proxy, which serves HTTPS because of proxy.tls."
+    waits = f"It waits {{}} seconds for a response; proxy.timeouts.requestSeconds is {seconds}."
+    protocol = f"{prefix}/backend-protocol"
+    if prefix in (_NGINX, _ALB, _AZURE) and is_https and protocol not in said:
+        yield protocol, ("https" if prefix == _AZURE else "HTTPS", https)
+    if prefix in (_NGINX, _F5):
+        key = f"{prefix}/{'proxy-body-size' if prefix == _NGINX else 'client-max-body-size'}"
+        if (size := _nginx_bytes(said.get(key, "1m"))) and size < body:
+            reason = f"It refuses bodies above {said.get(key, '1 MB')} with 413; proxy.bodyLimit is {proxy.body_limit}."
+            yield key, ('"0"', reason)
+        key = f"{prefix}/proxy-read-timeout"
+        if (least := _seconds(said.get(key, "60"))) < seconds:
+            yield key, (f'"{seconds}"' if prefix == _NGINX else f"{seconds}s", waits.format(least))
+    if prefix == _ALB:
+        if said.get(f"{prefix}/target-type") != "ip":
+            yield f"{prefix}/target-type", ("ip", "Its default, instance, needs a NodePort; the proxy has a ClusterIP.")
+        if f"{prefix}/healthcheck-path" not in said:
+            yield (
+                f"{prefix}/healthcheck-path",
+                ("/healthz", "Its health check requests /, where the proxy has nothing."),
+            )
+        if is_https and said.get(f"{prefix}/healthcheck-protocol", "HTTP") != "HTTPS":
+            yield (
+                f"{prefix}/healthcheck-protocol",
+                ("HTTPS", "Its health check uses plain HTTP; the proxy serves HTTPS."),
+            )
+        key = f"{prefix}/load-balancer-attributes"
+        found = re.search(r"idle_timeout\.timeout_seconds=(\d+)", said.get(key, ""))
+        if (least := int(found[1]) if found else 60) < seconds:
+            yield key, (f"idle_timeout.timeout_seconds={seconds}", waits.format(least))
+    if prefix == _AZURE and (least := _seconds(said.get(f"{prefix}/request-timeout", "30"))) < seconds:
+        yield f"{prefix}/request-timeout", (f'"{seconds}"', waits.format(least))
+    if prefix == _OPENSHIFT and (least := _seconds(said.get(f"{prefix}/timeout", "30"))) < seconds:
+        yield f"{prefix}/timeout", (f"{seconds}s", waits.format(least))
+    # An Ingress that has Google's annotations is by someone who knows that controller's other objects.
+    is_configured = {*_GOOGLE} & {key.partition("/")[0] for key in (*said, *exposure.service_annotations)}
+    if prefix in _GOOGLE and not is_configured:
+        reason = "Its health check requests /, where the proxy has nothing: the BackendConfig says /healthz."
+        yield _BACKEND_CONFIG, ("""'{"default": "inference-proxy"}'""", f"{reason} {waits.format(30)}")
+    if prefix in (_ALB, _AZURE, *_GOOGLE) and not any(each.cidr for each in stack.platform.network.callers):
+        ranges = "130.211.0.0/22 and 35.191.0.0/16" if prefix in _GOOGLE else "the load balancer's subnets"
+        reason = "It calls the proxy from addresses outside the cluster, and network.callers names no address range."
+        yield "network.callers", (f"{{name: load-balancer, cidr: …}} for {ranges}", reason)
+
+
+def _nginx_bytes(text: str) -> int:
+    """Return the bytes in a size as nginx writes it; 0 for no limit, or for what is not such a size."""
+    found = re.fullmatch(r"(\d+)([kmg]?)", text.lower())
+    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]] if found else 0
+
+
+def _seconds(text: str) -> int:
+    """Return the seconds in a duration as controllers write it; a very long time for one that is not understood."""
+    found = re.fullmatch(r"(\d+)(s|m|h|d)?", text)
+    return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[found[2] or "s"] if found else 10**9
+
+
+@stack_rule("A Gateway's pods are among the callers", "advisory")
+def a_gateways_pods_are_among_the_callers(stack: Stack) -> Iterator[Problem]:
+    """The network admits the namespace of the Gateway, but many controllers run its pods in another, or elsewhere."""
+    exposure, callers = stack.platform.proxy.exposure, stack.platform.network.callers
+    if isinstance(exposure, HttpRouteExposure) and not any(
+        each.cidr
+        or exposure.gateway_namespace == each.namespace_labels.get(NAMESPACE_LABEL, exposure.gateway_namespace)
+        for each in callers
+    ):
+        what = f"no entry of network.callers names the pods of Gateway {exposure.gateway}"
+        why = (
+            f"The network admits namespace {exposure.gateway_namespace} only. Envoy Gateway and others run a Gateway's "
+            "pods in the controller's namespace, and clouds run it outside the cluster."
+        )
+        do = (
+            f"Add {{name: gateway, namespaceLabels: {{{NAMESPACE_LABEL}: NAMESPACE}}}} to network.callers, with the "
+            f"namespace of its pods, {exposure.gateway_namespace} or another; or a cidr."
+        )
+        yield stack.source.problem(("proxy", "exposure", "gatewayNamespace"), what, why, do)
+
+
+@stack_rule("A strict mesh has only callers in the mesh", "advisory")
+def a_strict_mesh_has_callers_in_the_mesh(stack: Stack) -> Iterator[Problem]:
+    """With mtls STRICT, the proxy's sidecar refuses a caller without a certificate of the mesh."""
+    platform = stack.platform
+    if platform.mesh is None or platform.mesh.mtls != "STRICT":
+        return
+    outside = [caller.name for caller in platform.network.callers if caller.cidr]
+    outside += ["the load balancer"] if isinstance(platform.proxy.exposure, LoadBalancerExposure) else []
+    if outside:
+        what = f"mesh.mtls is STRICT, and {listed(outside)} cannot be in the mesh"
+        why = "The proxy's sidecar refuses requests from addresses outside the mesh."
+        do = "Set mesh.mtls to PERMISSIVE, or let these callers come through a Gateway of the mesh."
+        yield stack.source.problem(("mesh", "mtls"), what, why, do)

@@ -1,0 +1,187 @@
+"""Who callers are: issuers whose tokens can match, rules that can apply, and names that are no credentials."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
+
+from policies.guardrails.rules.credentials import KNOWN
+
+from ..definition.models import Model
+from ..definition.proxy import AccessRule
+from ..load import PathInTree
+from ..problems import Problem, listed
+from ..stack import Definition, Stack
+from .rule import definition_rule, stack_rule
+
+_KEY = re.compile(
+    r"^(sk|pk|rk|api|key)[-_](?=\S*[0-9])\S{16,}$|^eyJ[\w-]{8,}|^Bearer\s|^(hf|ghp|glpat|nvapi|tgk)[-_]\S{8,}$"
+)
+_RANDOM = re.compile(r"^(?=\S*[0-9])(?=\S*[A-Za-z])([0-9a-f]{32,}|[A-Za-z0-9+/_-]{40,}={0,2})$")
+_UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+_ENDPOINT = re.compile(
+    r"/\.well-known(/|$)|/protocol/openid-connect(/|$)|/(jwks|certs|keys|jwks\.json|authorize|token|userinfo)/?$"
+)
+_ISSUERS: tuple[tuple[str, str], ...] = (
+    (
+        r"https://login\.microsoftonline\.com/(common|organizations|consumers)(/|$)",
+        "Entra ID's tokens name the tenant: https://login.microsoftonline.com/TENANT-ID/v2.0",
+    ),
+    (
+        r"https://login\.microsoftonline\.com/[^/]+/?$|https://login\.microsoftonline\.com/[^/]+/v2\.0/$",
+        "Entra ID's tokens name https://login.microsoftonline.com/TENANT-ID/v2.0, or https://sts.windows.net/TENANT-ID/",
+    ),
+    (r"https://sts\.windows\.net/[^/]+$", "Entra ID's version 1 tokens name it with a slash at its end"),
+    (r"https://[^/]+\.auth0\.com$", "Auth0's tokens name it with a slash at its end"),
+    (r"https://[^/]+-admin\.okta(preview)?\.com", "Okta's tokens name its host without -admin"),
+    (r"https://[^/]+\.okta(preview)?\.com(/oauth2/[^/]+)?/$", "Okta's tokens name it without a slash at its end"),
+    (r"https?://[^?#]+/realms/[^/]+/.*$", "Keycloak's tokens name it as …/realms/REALM, without anything after it"),
+    (
+        r"https://(accounts\.google\.com|token\.actions\.githubusercontent\.com|gitlab\.com)/$",
+        "Its tokens name it without a slash at its end",
+    ),
+    (r"https://[^/]+:443(/|$)", "Tokens seldom name the default port"),
+)
+"""Addresses that are in no token of a known provider, and what is."""
+_WITHOUT_GROUPS = ("https://accounts.google.com", "https://token.actions.githubusercontent.com")
+
+
+@stack_rule("Each issuer is written as its tokens name it", "advisory")
+def issuers_can_match(stack: Stack) -> Iterator[Problem]:
+    """The proxy compares an issuer with a token's `iss` character by character."""
+    for index, issuer in enumerate(stack.platform.proxy.auth.oidc):
+        path: PathInTree = ("proxy", "auth", "oidc", index, "issuer")
+        found = _ENDPOINT.search(urlsplit(issuer.issuer).path)
+        if found:
+            what = f"{issuer.issuer} is an endpoint of an issuer, and no token names it"
+            base = issuer.issuer[: issuer.issuer.index(found[0])]
+            do = f"Write the issuer as its tokens have it in iss, such as {base}; an address of keys is jwksUrl."
+            yield stack.source.problem(path, what, "The proxy would refuse every token.", do)
+            continue
+        for pattern, right in _ISSUERS:
+            if re.match(pattern, issuer.issuer):
+                what = f"no token of its provider names {issuer.issuer} as its issuer"
+                why = "The proxy compares it with a token's iss character by character, and would refuse every token."
+                yield stack.source.problem(path, what, why, f"{right}. Write it so.")
+                break
+        if issuer.jwks_url and "/.well-known/openid-configuration" in issuer.jwks_url:
+            what = "jwksUrl is the discovery document, which has no keys"
+            do = "Remove jwksUrl: the proxy finds the keys by discovery. Or write the document's jwks_uri."
+            yield stack.source.problem((*path[:-1], "jwksUrl"), what, do=do)
+
+
+@stack_rule("Groups come from an issuer whose tokens can have groups", "advisory")
+def groups_come_from_issuers_that_have_them(stack: Stack) -> Iterator[Problem]:
+    """Tokens of some providers list no groups at all, so a rule for groups matches none of their callers."""
+    issuers = stack.platform.proxy.auth.issuers
+    for index, rule in enumerate(stack.platform.proxy.access):
+        trusted = [issuer for issuer in issuers if rule.source in (None, issuer)]
+        if (
+            rule.groups
+            and not rule.principals
+            and trusted
+            and all(each.rstrip("/") in _WITHOUT_GROUPS for each in trusted)
+        ):
+            what = f'access rule "{rule.name}" names groups, and tokens of {listed(trusted)} have none'
+            do = "Name principals, or use an issuer whose tokens list groups."
+            yield stack.source.problem(("proxy", "access", index, "groups"), what, do=do)
+
+
+@stack_rule("No principal or group is a credential")
+def names_are_no_credentials(stack: Stack) -> Iterator[Problem]:
+    """A key in an access rule is in version control, and matches no caller: a rule names the principal of a key."""
+    names: list[tuple[PathInTree, str]] = []
+    for index, rule in enumerate(stack.platform.proxy.access):
+        for key in ("principals", "groups"):
+            names += [(("proxy", "access", index, key, place), name) for place, name in enumerate(getattr(rule, key))]
+    promotion = stack.environment.promotion
+    looks = [path for path, name in names if _is_credential(name)]
+    for path in looks:
+        what = "this name looks like a key or a token"
+        do = "Revoke it. Write the name of its principal, which is its entry in the Secret of proxy.auth.apiKeys."
+        yield stack.source.problem(
+            path, what, "The definition is in version control, and every pod's log may name it.", do
+        )
+    if any(map(_is_credential, (*promotion.principals, *promotion.groups))):
+        what = f'a name in promotion of environment "{stack.environment.name}" looks like a key or a token'
+        yield stack.source.problem((), what, do="Revoke it, and write the name of its principal.")
+
+
+def _is_credential(name: str) -> bool:
+    is_known = any(pattern.search(name) for _, pattern in KNOWN)
+    return not _UUID.match(name) and (is_known or bool(_KEY.match(name) or _RANDOM.match(name)))
+
+
+@stack_rule("An access rule grants something", "advisory")
+def access_rules_grant_something(stack: Stack) -> Iterator[Problem]:
+    """A rule whose models are all on servers that it does not name grants nothing."""
+    platform = stack.platform
+    servers = {server.name for server in platform.servers}
+    for index, rule in enumerate(platform.proxy.access):
+        on_servers = any(_fits(name, rule.servers) for name in servers)
+        on_models = any(_fits(model.name, rule.models) for model in platform.models)
+        if on_servers and on_models and not any(_grants(rule, model) for model in platform.models):
+            what = f'access rule "{rule.name}" grants nothing: none of its models is on one of its servers'
+            do = "Name the server of the models, or models of the servers."
+            yield stack.source.problem(("proxy", "access", index, "models"), what, do=do)
+
+
+@stack_rule("Every model has a caller", "advisory")
+def every_model_has_a_caller(stack: Stack) -> Iterator[Problem]:
+    """What no access rule grants is refused, so no one can use a model that no rule names."""
+    rules = [rule for rule in stack.platform.proxy.access if "infer" in rule.actions]
+    missed = [model for model in stack.platform.models if not any(_grants(rule, model) for rule in rules)]
+    if missed and stack.platform.proxy.access:
+        names = listed((each.name for each in missed), most=8)
+        what = f"no access rule lets anyone call {names}"
+        do = "Add the models, or their servers, to a rule under proxy.access; or remove the models."
+        yield stack.source.problem(("proxy", "access"), what, do=do)
+
+
+@stack_rule("Every source of identities has an access rule", "advisory")
+def every_source_has_an_access_rule(stack: Stack) -> Iterator[Problem]:
+    """A caller of a source that no rule admits can authenticate, and is then refused everything."""
+    auth, rules = stack.platform.proxy.auth, stack.platform.proxy.access
+    for source in auth.sources if rules else ():
+        can_have_groups = source in auth.issuers
+        if not any(rule.source in (None, source) and (rule.principals or can_have_groups) for rule in rules):
+            key = "apiKeys" if source == "api-keys" else "dominoPrincipal" if source == "domino" else "oidc"
+            what = f"no access rule can match a caller of {source}"
+            do = f"Add a rule with source: {source}, or remove it from proxy.auth."
+            yield stack.source.problem(("proxy", "auth", key), what, do=do)
+
+
+def _fits(name: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _grants(rule: AccessRule, model: Model) -> bool:
+    return _fits(model.server, rule.servers) and _fits(model.name, rule.models)
+
+
+@definition_rule("An overlay adds issuers to those of the common part", "advisory")
+def overlays_keep_the_common_issuers(definition: Definition) -> Iterator[Problem]:
+    """Lists without names are replaced whole, so an overlay's issuers are instead of the common ones."""
+    common = definition.document.get(("proxy", "auth", "oidc"))
+    common_ones = (
+        [str(each.get("issuer")) for each in common if isinstance(each, dict)] if isinstance(common, list) else []
+    )
+    told = set()
+    for stack in definition.stacks:
+        issuers = stack.platform.proxy.auth.issuers
+        gone = [each for each in common_ones if each not in issuers]
+        # An issuer of the same provider, such as another realm, is meant to replace the common one.
+        unlike = [each for each in gone if not any(_alike(each, other) for other in issuers)]
+        problem_at = stack.source.position(("proxy", "auth", "oidc"))
+        if unlike and issuers and problem_at not in told:
+            told.add(problem_at)
+            what = f'environment "{stack.environment.name}" no longer trusts {listed(unlike)}'
+            why = "An overlay replaces a list without names as a whole: its issuers are instead of the common ones."
+            do = "Write all issuers in the overlay. If callers of the common issuer are to be refused, move it there."
+            yield stack.source.problem(("proxy", "auth", "oidc"), what, why, do)
+
+
+def _alike(one: str, other: str) -> bool:
+    return difflib.SequenceMatcher(None, one, other).ratio() > 0.8

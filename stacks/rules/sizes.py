@@ -1,0 +1,305 @@
+"""Sizes: what pods take of their nodes, all replicas together, and what a model needs besides GPU memory."""
+
+import re
+from collections.abc import Iterator
+
+from .. import devices
+from ..definition import DataPlane
+from ..definition.base import byte_count, quantity_value
+from ..definition.openai import OpenaiServer
+from ..definition.placement import CpuPlacement, GpuNodes
+from ..definition.pools import OnDemand, Pool
+from ..definition.servers import Server
+from ..definition.triton import OLDEST_TRITON, TritonServer
+from ..devices import gb
+from ..problems import Problem, did_you_mean, nearest
+from ..stack import Definition, Stack
+from .rule import definition_rule, stack_rule
+
+_MOST_CORES, _MOST_MEMORY = 1024, 32 * 2**40
+"""More than any node has; the largest machines of clouds have 1,920 threads and 32 TiB, without a GPU."""
+_BYTES_A_SECOND = 500 * 10**6  # At which a preload pool is assumed to read models, at the most.
+_START = {"cpu": 20, "gpu": 50, "engine": 100}  # Seconds that a server takes to start, without its models.
+_LEAST_SHARED = 2 * 2**30  # Of /dev/shm, for engines that spread a model over several GPUs.
+_LEAST_SHARED_OF_PYTHON = 64 * 2**20  # Of /dev/shm, for the Python backend.
+
+
+def _asks(stack: Stack, server: Server, pool: Pool) -> dict[str, float]:
+    """Return the cores and the bytes that one replica asks of its node."""
+    policy = isinstance(pool.loading, OnDemand)
+    tier = stack.staging(server, pool)
+    memory = byte_count(pool.resources.memory) + (byte_count(pool.policy_resources.memory) if policy else 0)
+    memory += byte_count(tier.size) if tier and tier.kind == "memory" else 0
+    cores = quantity_value(pool.resources.cpu) + (quantity_value(pool.policy_resources.cpu) if policy else 0)
+    return {"cpu": float(cores), "memory": float(memory)}
+
+
+def _has(group: GpuNodes, key: str) -> float:
+    """Return what pods can have of each node of a group; 0 if the inventory does not say it."""
+    said = getattr(group, key)
+    return 0.0 if said is None else float(quantity_value(said))
+
+
+def _text(key: str, amount: float) -> str:
+    return gb(int(amount)) + " of memory" if key == "memory" else f"{amount:g} CPU cores"
+
+
+def _groups(plane: DataPlane, pool: Pool) -> frozenset[int]:
+    """Return which groups of nodes have the device that a pool asks for."""
+    kind, product = devices.device(pool.placement), getattr(pool.placement, "product", None)
+    return frozenset(
+        index
+        for index, group in enumerate(plane.gpus)
+        if any(device == kind and product in (None, made) for device, made in devices.inventory([group]))
+    )
+
+
+@definition_rule("The nodes have the CPU and the memory of all replicas")
+def nodes_hold_all_replicas(definition: Definition) -> Iterator[Problem]:
+    """Replicas that fit by their GPUs stay Pending if the nodes lack the CPU or the memory for all of them."""
+    for index, plane in enumerate(definition.header.data_planes):
+        pools = [
+            (
+                _groups(plane, pool),
+                devices.most_replicas(pool),
+                _asks(stack, server, pool),
+                f"{stack.name} {server.name}/{pool.name}",
+            )
+            for stack in definition.stacks
+            if stack.data_plane == plane
+            for _, server, pool in stack.pools()
+        ]
+        for key in ("cpu", "memory"):
+            for where in sorted({groups for groups, *_ in pools if groups}, key=len):
+                each = [_has(plane.gpus[group], key) for group in where]
+                there = sum(plane.gpus[group].nodes * has for group, has in zip(where, each, strict=True))
+                sharers = [
+                    (count, asks[key], name) for groups, count, asks, name in pools if groups and groups <= where
+                ]
+                asked = sum(count * one for count, one, _ in sharers)
+                too_large = [name for count, one, name in sharers if count and one > max(each)]
+                if all(each) and asked > there and not too_large:
+                    by = ", ".join(f"{name}: {count} × {_text(key, one)}" for count, one, name in sharers)
+                    what = f'replicas on data plane "{plane.name}" ask for {_text(key, asked)}'
+                    what = f"{what}, and the nodes that they can run on have {_text(key, there)}"
+                    do = f"Set fewer replicas (an autoscaler's max counts) or a smaller resources.{key}"
+                    do = f"{do}, or add nodes under gpus."
+                    yield definition.document.problem(("dataPlanes", index, "gpus"), what, f"Asked for by {by}.", do)
+                    break
+
+
+@stack_rule("A pod's CPU fits into a node")
+def cpu_asked_for_is_in_a_node(stack: Stack) -> Iterator[Problem]:
+    """A pod that asks for more cores than any node has stays Pending."""
+    for path, server, pool in stack.pools():
+        asked = _asks(stack, server, pool)["cpu"]
+        each = [_has(stack.data_plane.gpus[group], "cpu") for group in _groups(stack.data_plane, pool)]
+        name = f"{server.name}/{pool.name}"
+        where = (*path, "resources", "cpu")
+        if each and all(each) and asked > max(each):
+            what = f"{name} asks for {asked:g} CPU cores, and its nodes have {max(each):g} at the most"
+            do = "Set a smaller resources.cpu, or correct cpu under gpus. Thousandths of a core are written 500m."
+            yield stack.source.problem(where, what, do=do)
+        elif asked > (_MOST_CORES / 2 if each or not isinstance(pool.placement, CpuPlacement) else _MOST_CORES):
+            yield _too_much(stack, where, f"{name} asks for {asked:g} CPU cores", f"{pool.resources.cpu}m")
+    cores = quantity_value(stack.platform.proxy.resources.cpu)
+    if cores > _MOST_CORES / 2:
+        what = f"the proxy asks for {cores:g} CPU cores"
+        yield _too_much(stack, ("proxy", "resources", "cpu"), what, f"{cores:g}m")
+
+
+@stack_rule("A pod's memory is not more than any machine has", "advisory")
+def memory_asked_for_is_in_a_machine(stack: Stack) -> Iterator[Problem]:
+    """A pod that asks for more memory than any node has stays Pending."""
+    known = [_has(group, "memory") for group in stack.data_plane.gpus]
+    asks = [
+        ((*path, "resources", "memory"), f"{server.name}/{pool.name}", pool, _asks(stack, server, pool)["memory"])
+        for path, server, pool in stack.pools()
+    ]
+    for path, name, pool, asked in asks:
+        is_larger = known and all(known) and isinstance(pool.placement, CpuPlacement) and asked > max(known)
+        if is_larger and asked <= _MOST_MEMORY:
+            what = (
+                f"{name} asks for {gb(int(asked))} of memory, and the largest node under gpus has {gb(int(max(known)))}"
+            )
+            do = "Set a smaller resources.memory, unless there are larger nodes without a GPU."
+            yield stack.source.problem(path, what, do=do)
+        elif asked > _MOST_MEMORY:
+            yield _too_much(stack, path, f"{name} asks for {gb(int(asked))} of memory", "16Gi")
+    memory = byte_count(stack.platform.proxy.resources.memory)
+    if memory > _MOST_MEMORY / 8:
+        what = f"the proxy asks for {gb(memory)} of memory"
+        yield _too_much(stack, ("proxy", "resources", "memory"), what, "2Gi")
+
+
+def _too_much(stack: Stack, path: tuple[str | int, ...], what: str, meant: str) -> Problem:
+    why = "No node has so much, so the pod would stay Pending."
+    return stack.source.problem(path, what, why, f"Set what one replica needs, such as {meant}.", severity="advisory")
+
+
+@stack_rule("A replica's own memory can hold its largest model", "advisory")
+def host_memory_holds_the_largest_model(stack: Stack) -> Iterator[Problem]:
+    """A server reads a model into its own memory before, or while, it copies it to the GPU."""
+    for path, server, pool in stack.pools():
+        models = [model for model in stack.models_of(server, pool) if model.footprint]
+        if isinstance(pool.placement, CpuPlacement) or not models:
+            continue
+        largest = max(models, key=lambda model: byte_count(model.footprint or "1Mi"))
+        needed = byte_count(largest.footprint or "1Mi")
+        if isinstance(server, OpenaiServer):
+            needed //= 2  # Of an engine's footprint a part is its cache, which is on the GPU alone.
+        memory = byte_count(pool.resources.memory) - byte_count(pool.shared_memory)
+        if needed > memory:
+            what = f'model "{largest.name}" takes {largest.footprint}'
+            what = f"{what}, and a replica of {server.name}/{pool.name} has {gb(memory)} of host memory"
+            why = "That is resources.memory without sharedMemory. The kernel kills the server while it loads the model."
+            do = f"Raise resources.memory of {pool.resources.memory} above the size of the model's files."
+            yield stack.source.problem((*path, "resources", "memory"), what, why, do)
+
+
+@stack_rule("Processes of a replica have enough shared memory", "advisory")
+def shared_memory_is_enough(stack: Stack) -> Iterator[Problem]:
+    """The GPUs of one engine, and the processes of Triton's Python backend, exchange data in /dev/shm."""
+    backends = {image.name: image.backends for image in stack.platform.images}
+    for path, server, pool in stack.pools():
+        shared = byte_count(pool.shared_memory)
+        size = server.openai.tensor_parallel_size if isinstance(server, OpenaiServer) else 1
+        has_python = "python" in backends.get(server.image, ())
+        if size > 1 and shared < _LEAST_SHARED:
+            what = f"{server.name}/{pool.name} spreads a model over {size} GPUs with sharedMemory {pool.shared_memory}"
+            why = "Its processes exchange data in /dev/shm (NCCL), and end with a bus error if that is full."
+            do = "Set sharedMemory to 2Gi or more, such as 16Gi; it counts against resources.memory."
+        elif isinstance(server, TritonServer) and has_python and shared < _LEAST_SHARED_OF_PYTHON:
+            what = f"{server.name}/{pool.name} has sharedMemory {pool.shared_memory}"
+            why = "Triton's Python backend exchanges tensors with its models there, at least 1 MB with each."
+            do = "Set sharedMemory to 64Mi or more, unless no model uses the Python backend."
+        else:
+            continue
+        where = (*path, "sharedMemory") if "shared_memory" in pool.model_fields_set else path
+        yield stack.source.problem(where, what, why, do)
+
+
+@stack_rule("A replica has the time that its preloaded models need", "advisory")
+def preloading_ends_before_the_startup_does(stack: Stack) -> Iterator[Problem]:
+    """Kubernetes restarts a replica that is not ready after `startupSeconds`, and it begins to load again."""
+    for path, server, pool in stack.pools():
+        if isinstance(pool.loading, OnDemand):
+            models = [model for model in stack.models_of(server, pool) if model.pinned]
+        else:
+            models = list(stack.models_of(server, pool))
+        size = sum(byte_count(model.footprint) for model in models if model.footprint)
+        is_engine = isinstance(server, OpenaiServer) and not isinstance(pool.placement, CpuPlacement)
+        kind = "engine" if is_engine else "cpu" if isinstance(pool.placement, CpuPlacement) else "gpu"
+        # Part of an engine's footprint is its cache, which it does not read.
+        least = _START[kind] + size // (_BYTES_A_SECOND * (2 if is_engine else 1))
+        if models and pool.startup_seconds < least:
+            what = f"startupSeconds {pool.startup_seconds} of {server.name}/{pool.name} is too short for its models"
+            why = f"They take {gb(size)}, so it needs about {least} s at 500 MB/s. Kubernetes restarts it before that."
+            do = f"Set startupSeconds to {max(300, 3 * least)} or more."
+            where = (*path, "startupSeconds") if "startup_seconds" in pool.model_fields_set else path
+            yield stack.source.problem(where, what, why, do)
+
+
+_TAG = re.compile(r"(?P<release>2[0-9]\.(0[1-9]|1[0-2]))(-|$)")
+
+
+@stack_rule("The image of a Triton is a server of a supported release", "advisory")
+def tritons_are_supported(stack: Stack) -> Iterator[Problem]:
+    """Older releases lack options that Tidegate sets, or crash when a caller cancels a gRPC call."""
+    used = {server.image for server in stack.platform.servers if isinstance(server, TritonServer)}
+    for index, image in enumerate(stack.platform.images):
+        found = _TAG.match(image.tag)
+        if image.name not in used or "triton" not in image.repository.rpartition("/")[2] or not found:
+            continue
+        path = ("images", index, "tag")
+        if found["release"] < OLDEST_TRITON:
+            what = (
+                f"image {image.name} is Triton {found['release']}, and the oldest supported release is {OLDEST_TRITON}"
+            )
+            why = (
+                "An older one can crash when a caller cancels a gRPC call, or does not know options that Tidegate sets."
+            )
+            yield stack.source.problem(path, what, why, f"Set tag to {OLDEST_TRITON}-py3 or later, and run `make pin`.")
+        elif re.search(r"-(py3-)?(sdk|min|build)(-|$)", image.tag):
+            what = f"image {image.name} is {image.tag}, which has no Triton server or no backends"
+            yield stack.source.problem(path, what, do=f"Set tag to {found['release']}-py3, and run `make pin`.")
+
+
+@stack_rule("Proxy and eviction policy are of one release", "advisory")
+def proxy_and_policy_are_of_one_release(stack: Stack) -> Iterator[Problem]:
+    """Both speak one lease protocol; another release of one of them was not tested with the other."""
+    tags = {image.name: image.tag for image in stack.platform.images}
+    proxy, policy = (
+        re.match(r"v?([0-9]+\.[0-9]+)\.[0-9]+", tags.get(name, "")) for name in ("proxy", "eviction-policy")
+    )
+    if proxy and policy and proxy[1] != policy[1]:
+        index = next(n for n, image in enumerate(stack.platform.images) if image.name == "eviction-policy")
+        what = f"the eviction policy is {tags['eviction-policy']}, and the proxy is {tags['proxy']}"
+        yield stack.source.problem(("images", index, "tag"), what, do="Set both tags to one release.")
+
+
+_KNOWN_LABELS = {
+    "kubernetes.io": ("os", "arch", "hostname"),
+    "beta.kubernetes.io": ("os", "arch", "instance-type"),
+    "topology.kubernetes.io": ("zone", "region"),
+    "failure-domain.beta.kubernetes.io": ("zone", "region"),
+    "node.kubernetes.io": (
+        "instance-type",
+        "windows-build",
+        "exclude-from-external-load-balancers",
+        "exclude-balancing",
+    ),
+}
+"""Labels of nodes that Kubernetes defines, by prefix; it keeps these prefixes for itself."""
+_CLOUDS = {
+    "cloud.google.com": "gke_",
+    "eks.amazonaws.com": "arn:aws",
+    "karpenter.k8s.aws": "arn:aws",
+    "k8s.aws": "arn:aws",
+}
+_REGION = re.compile(r"(?<![a-z0-9])([a-z]{2,}(-gov|-iso[a-z]?)?-[a-z]+-?[0-9]{1,2})(?![0-9])")
+"""A region of AWS or Google Cloud: eu-central-1, europe-west4."""
+_MODEL = re.compile(
+    r"(?<![A-Z0-9])(T4|L4|L40S?|A10G?|A16|A30|A40|A100|H100|H200|H20|GH200|B200|GB200|B300|V100|P4|P100)(?![A-Z0-9])"
+)
+
+
+@stack_rule("Nodes can have the labels that pods select", "advisory")
+def nodes_can_have_the_labels(stack: Stack) -> Iterator[Problem]:
+    """A pod that selects a label that no node has stays Pending."""
+    context = stack.data_plane.context_name
+    selectors = [((*path, "nodeSelector"), pool.node_selector, pool.placement) for path, _, pool in stack.pools()]
+    for where, selector, placement in [
+        *selectors,
+        (("proxy", "nodeSelector"), stack.platform.proxy.node_selector, None),
+    ]:
+        for key, value in selector.items():
+            prefix, _, name = key.rpartition("/")
+            what = why = do = ""
+            product = _MODEL.search((getattr(placement, "product", None) or "").upper())
+            model = _MODEL.search(value.upper()) if "accelerator" in name or "gpu" in name else None
+            here, there = _REGION.search(context), _REGION.search(value) if name in ("zone", "region") else None
+            if prefix in _KNOWN_LABELS and name not in _KNOWN_LABELS[prefix]:
+                what, why = (
+                    f"no node has the label {key}",
+                    f"Kubernetes keeps {prefix} for its own labels, and this is none.",
+                )
+                near = did_you_mean(nearest(name, _KNOWN_LABELS[prefix]))
+                do = f"{near}Labels there: {', '.join(_KNOWN_LABELS[prefix])}."
+            elif name == "os" and prefix.endswith("kubernetes.io") and value != "linux":
+                what, do = f"the containers run on Linux, and {key} is {value}", "Set it to linux, or remove it."
+            elif name == "arch" and prefix.endswith("kubernetes.io") and value not in ("amd64", "arm64"):
+                what, do = f"no node with these images has {key}: {value}", "Set it to amd64 or arm64."
+            elif (
+                prefix in _CLOUDS
+                and context.startswith(("gke_", "arn:aws"))
+                and not context.startswith(_CLOUDS[prefix])
+            ):
+                what, do = f"{key} is a label of another cloud than that of context {context}", "Remove it."
+            elif here and there and here[1] != there[1]:
+                what, do = f"{key} is {value}, and context {context} is in {here[1]}", "Name a zone of its region."
+            elif product and model and product[1] != model[1]:
+                what = f"{key} selects nodes with {model[1]}, and placement.product is {product[1]}"
+                do = "Name the same product in both, or remove the label: the placement selects the nodes."
+            if what:
+                yield stack.source.problem((*where, key), what, why, do)

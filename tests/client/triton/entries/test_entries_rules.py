@@ -1,0 +1,155 @@
+"""What Triton's source refuses, and the Triton of the tests cannot say: it has the Python backend only.
+
+The rows follow fil_backend, pytorch_backend and onnxruntime_backend; each right entry has rows that change one thing.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate.findings import errors
+from tidegate.triton.entries.checks import check_entry
+
+from .corpus_entries import CONFIG, MODEL, TENSORS, Files, entry
+from .files import FILES
+
+FIL = """\
+backend: "fil" max_batch_size: 8
+input { name: "input__0" data_type: TYPE_FP32 dims: [ FEATURES ] }
+output { name: "output__0" data_type: TYPE_FP32 dims: [ 1 ] }
+parameters { key: "model_type" value { string_value: "xgboost_ubj" } }
+parameters { key: "is_classifier" value { string_value: "true" } }
+parameters { key: "threshold" value { string_value: "0.5" } }
+"""
+FOREST: Files = {"1/xgboost.ubj": FILES / "xgboost_multi.ubj"}
+TORCH = """\
+platform: "pytorch_libtorch" max_batch_size: 8
+input [ { name: "A__0" data_type: TYPE_FP32 dims: 3 }, { name: "B__1" data_type: TYPE_FP32 dims: 3 } ]
+output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: 2 }
+"""
+SCRIPT: Files = {"1/model.pt": ""}
+ONNX = f'platform: "onnxruntime_onnx"\n{TENSORS}'
+ONNX_FILE: Files = {"1/model.onnx": ""}
+RTLLM = f'backend: "tensorrtllm"\n{TENSORS}'
+PREDICT_PROBA = 'parameters { key: "predict_proba" value { string_value: "true" } }\n'
+
+
+def parameter(key: str, value: str) -> str:
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+
+
+def features() -> int:
+    from tidegate.triton.entries.frameworks.fil import read_xgboost_ubjson
+
+    return read_xgboost_ubjson(FILES / "xgboost_multi.ubj").inputs[0].dims[0]
+
+
+REFUSED: dict[str, tuple[str, Files, str, str]] = {
+    "FIL's input by another name": (FIL, FOREST, '"input__0"', '"INPUT0"'),
+    "FIL's output by another name": (FIL, FOREST, '"output__0"', '"OUTPUT0"'),
+    "FIL's input of another type": (FIL, FOREST, "TYPE_FP32 dims: [ FEATURES ]", "TYPE_INT16 dims: [ FEATURES ]"),
+    "FIL's output of another type": (FIL, FOREST, "TYPE_FP32 dims: [ 1 ]", "TYPE_INT64 dims: [ 1 ]"),
+    "FIL's input of two dims": (FIL, FOREST, "[ FEATURES ]", "[ 1, FEATURES ]"),
+    "FIL's output of two dims": (FIL, FOREST, "dims: [ 1 ]", "dims: [ 1, 1 ]"),
+    "FIL's output of another size": (FIL, FOREST, "dims: [ 1 ]", "dims: [ 3 ]"),
+    "FIL's probabilities in one number": (FIL, FOREST, 'backend: "fil"', PREDICT_PROBA + 'backend: "fil"'),
+    "FIL's model of an unknown type": (FIL, FOREST, "xgboost_ubj", "xgboost_bin"),
+    "FIL's flag of another form": (FIL, FOREST, '"true"', '"yes"'),
+    "FIL's threshold that is no number": (FIL, FOREST, '"0.5"', '"half"'),
+    "FIL's classifier without a threshold": (FIL, FOREST, parameter("threshold", "0.5"), ""),
+    "FIL's model that may be a classifier": (FIL, FOREST, parameter("is_classifier", "true"), ""),
+    "TorchScript's inputs with a gap": (TORCH, SCRIPT, "B__1", "B__2"),
+    "TorchScript's inputs with one number": (TORCH, SCRIPT, "B__1", "B__0"),
+    "TorchScript's input of no type of PyTorch": (TORCH, SCRIPT, "TYPE_FP32 dims: 3 } ]", "TYPE_UINT32 dims: 3 } ]"),
+    "TorchScript's texts with batches": (TORCH, SCRIPT, "TYPE_FP32 dims: 2", "TYPE_STRING dims: 2"),
+    "TorchScript without outputs": (TORCH, SCRIPT, TORCH.splitlines()[2], ""),
+    "PyTorch's flag of another form": (TORCH, SCRIPT, "platform", parameter("INFERENCE_MODE", "maybe") + "platform"),
+    "PyTorch's threads that are no number": (
+        TORCH, SCRIPT, "platform", parameter("INTRA_OP_THREAD_COUNT", "n") + "platform",
+    ),
+    "TorchScript's state without a number": (
+        TORCH, SCRIPT, "platform",
+        'sequence_batching { state { input_name: "S" output_name: "T" data_type: TYPE_FP32 dims: 1 } } platform',
+    ),
+    "ONNX Runtime's mode that it does not have": (
+        ONNX, ONNX_FILE, "platform", parameter("execution_mode", "2") + "platform",
+    ),
+    "ONNX Runtime's threads that are no number": (
+        ONNX, ONNX_FILE, "platform", parameter("intra_op_thread_count", "all") + "platform",
+    ),
+    "a template for a number": (ONNX, ONNX_FILE, "platform", "max_batch_size: ${size}\nplatform"),
+    "a template for a path": (RTLLM, {"1/x": ""}, "backend", parameter("engine_dir", "${engine_dir}") + "backend"),
+    "an engine that is not in the entry": (
+        RTLLM, {"1/x": ""}, "backend", parameter("engine_dir", "/models/m/2") + "backend",
+    ),
+    "a model for a GPU that is not there": (
+        'platform: "tensorrt_plan"\n' + TENSORS, {"1/model.plan": ""}, "platform",
+        'cc_model_filenames { key: "9.0" value: "h100.plan" } default_model_filename: "model.plan" platform',
+    ),
+}  # fmt: skip
+"""A right entry, and what makes it one that a server refuses."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_tritons_source_refuses_is_an_error_and_the_right_entry_beside_it_is_none(
+    name: str, tmp_path: Path
+) -> None:
+    config, files, right, wrong = REFUSED[name]
+    assert config.count(right) == 1 or right == "platform" or right == "backend"
+    made = [each.replace("FEATURES", str(features())) for each in (config, config.replace(right, wrong, 1))]
+    assert check_entry(entry(tmp_path / "right", made[0], files)) == []
+    found = errors(check_entry(entry(tmp_path / "wrong", made[1], files)))
+    assert found
+    assert all(each.where.startswith(("config.pbtxt:", "1")) for each in found)
+    if "template" in name:
+        assert "${" in str(found[0])
+
+
+ENSEMBLE = (
+    'platform: "ensemble"\ninput { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] }\n'
+    'output { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] }\nensemble_scheduling { max_inflight_requests: 4 '
+    'step { model_name: "s" model_version: -1 input_map { key: "IN" value: "IN" } '
+    'output_map { key: "OUT" value: "OUT" } } }\n'
+)
+RELEASES: tuple[tuple[str, Files, str, str], ...] = (
+    (ENSEMBLE, {"1/.keep": ""}, "25.10", "25.11"),
+    (f"{CONFIG}model_metrics {{ }}\n", {"1/model.py": MODEL}, "24.11", "24.12"),
+    (f'platform: "torch_aoti"\n{TENSORS}', {"1/model.pt2": ""}, "26.04", "26.05"),
+    (FIL, FOREST, "25.08", "25.09"),
+)
+
+
+@pytest.mark.parametrize(("config", "files", "before", "since"), RELEASES)
+def test_what_a_release_does_not_know_is_an_error_for_it_and_for_no_other(
+    config: str, files: Files, before: str, since: str, tmp_path: Path
+) -> None:
+    own = entry(tmp_path, config.replace("FEATURES", str(features())), files)
+    assert errors(check_entry(own, release=before))
+    for release in (since, "26.08", None, "nightly"):
+        assert not errors(check_entry(own, release=release))
+
+
+@pytest.mark.parametrize(
+    ("names", "right"),
+    [(("A__0", "B__1"), True), (("B__1", "A__0"), True), (("image", "mask"), True), (("A__0", "mask"), False)],
+)
+def test_inputs_of_torchscript_go_by_number_or_all_by_their_order(
+    names: tuple[str, str], right: bool, tmp_path: Path
+) -> None:
+    first, _, rest = TORCH.partition("A__0")
+    config = f"{first}{names[0]}{rest.replace('B__1', names[1])}"
+    found = check_entry(entry(tmp_path, config, SCRIPT))
+    assert not errors(found)
+    assert bool(found) is not right
+
+
+def has(gpus: int | None) -> dict[str, Any]:
+    return {"gpus": gpus}
+
+
+@pytest.mark.parametrize(("gpus", "refused"), [(None, False), (2, False), (1, True), (0, True)])
+def test_whether_a_gpu_is_there_depends_on_how_many_the_server_has(
+    gpus: int | None, refused: bool, tmp_path: Path
+) -> None:
+    own = entry(tmp_path, f"{CONFIG}instance_group {{ kind: KIND_GPU gpus: 1 }}\n")
+    assert bool(errors(check_entry(own, **has(gpus)))) is refused

@@ -44,7 +44,7 @@ class Cutting:
         for place, each in enumerate(self.bought, len(self.gpus)):
             new = [(change.nodes, change.after) for change in (one.changes if one else ()) if change.group == place]
             left = each.nodes - sum(nodes for nodes, _ in new)
-            every = [*new, *([(left, each.mig.slices if each.mig else {})] if left else [])]
+            every = [*new, *([(left, next((cut.slices for _, cut in each.layouts), {}))] if left else [])]
             cut = ", ".join(f"{nodes} of {words(cut) or 'whole GPUs'}" for nodes, cut in every)
             yield f"It takes {count_of(each.nodes, 'node')} more of {each.product} with {each.per_node} each: {cut}."
         if one is None:
@@ -84,7 +84,7 @@ def _fewest(answer: Answer) -> int:
     """Return on how many GPUs an answer's slices stand, each cut as serves best."""
     slices = {one.profile: count for one, count in answer.slices.items()}
     whole = slices.pop("", 0)
-    return whole + (len(cuts(answer.gpu.product, slices)) if answer.gpu.product else 0)
+    return whole + (len(cuts(answer.gpu.product, slices)) if slices else 0)
 
 
 def _nodes(product: str, nodes: int) -> GpuNodes:

@@ -14,7 +14,7 @@ from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
 from policies.guardrails.money import money
 from stacks.command import FAILED, WRONG_INPUT, CommandError
-from stacks.definition.gpu_products import gpu_bytes
+from stacks.definition.gpu_products import gpu_product
 from stacks.definition.placement import GpuNodes
 from stacks.problems import count_of, escaped, listed
 from stacks.stack import Definition, Stack
@@ -164,8 +164,8 @@ def _basis(request: PlanRequest) -> _Basis:
 def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
     """Return the GPU that is planned for: without a word of it the first one of the inventory that is known."""
     labels = [group.product for group in inventory]
-    gpu = find_gpu(said or next((label for label in labels if gpu_bytes(label)), DEFAULT_GPU), labels)
-    cut = (group.mig.strategy for group in inventory if group.mig and group.product == gpu.label)
+    gpu = find_gpu(said or next((label for label in labels if gpu_product(label)), DEFAULT_GPU), labels)
+    cut = (group.strategy for group in inventory if group.strategy and group.product == gpu.label)
     return replace(gpu, strategy=next(cut, "mixed"))
 
 

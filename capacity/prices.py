@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from policies.guardrails.money import HOURS_A_MONTH
 from stacks.definition.base import Section
-from stacks.definition.gpu_products import gpu_bytes, gpu_product
+from stacks.definition.gpu_products import gpu_product
 from stacks.definition.placement import GpuNodes
 from stacks.definition.prices import Price
 from stacks.load import frozen, load
@@ -31,15 +31,14 @@ class Prices(Section):
 
     def of_product(self, label: str) -> Price | None:
         """Return the price of a GPU by its node label, also of one that is not known otherwise."""
-        return self.of(find_gpu(label)) if gpu_bytes(label) else self._of_label(label)
+        return self.of(find_gpu(label)) if gpu_product(label) else self._of_label(label)
 
     def _of_label(self, label: str) -> Price | None:
         return next((price for name, price in self.prices.items() if name.casefold() == label.casefold()), None)
 
 
 def _is_of(name: str, gpu: Gpu) -> bool:
-    same = gpu.product is not None and gpu_product(name) == gpu.product
-    return same or name.casefold() in (gpu.name.casefold(), (gpu.label or gpu.name).casefold())
+    return gpu_product(name) == gpu.product or name.casefold() == gpu.name.casefold()
 
 
 def read_prices(path: Path) -> Prices:

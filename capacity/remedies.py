@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from tidegate_eviction.simulate.trace import Trace
 
 from stacks import devices
 from stacks.definition.base import byte_count
-from stacks.definition.gpu_products import gpu_product, profile_bytes
+from stacks.definition.gpu_products import gpu_product
 from stacks.definition.models import Model
 from stacks.definition.placement import CpuPlacement, DraPlacement, MigPlacement
 from stacks.definition.pools import OnDemand, Pool, Staging
@@ -154,17 +154,19 @@ def staging(subject: Subject) -> Tree | None:
     return subject.change(loading={"staging": tier}) if is_far and pool.loading.staging is None else None
 
 
-def _profiles(subject: Subject) -> Sequence[str]:
-    """Return the MIG profiles that the pool's GPUs have, one for each size, the smallest first: if there is one, that
-    into which the data plane's GPUs are cut."""
+def _profiles(subject: Subject) -> dict[str, int]:
+    """Return the MIG profiles that the pool's GPUs have with their bytes, one for each size, the smallest first: if
+    there is one, that into which the data plane's GPUs are cut."""
     placement = subject.pool.placement
     labels = [getattr(placement, "product", None), *(group.product for group in subject.stack.data_plane.gpus)]
     product = next((found for label in labels if label and (found := gpu_product(label))), None)
-    there = {profile for group in subject.stack.data_plane.gpus if group.mig for profile in group.mig.slices}
+    groups = subject.stack.data_plane.gpus
+    there = {profile for group in groups for _, layout in group.layouts for profile in layout.slices}
     sizes: dict[int, str] = {}
-    for each in sorted(product.profiles if product else (), key=lambda each: (each in there, each.startswith(_USUAL))):
-        sizes[profile_bytes(each)] = each
-    return [sizes[size] for size in sorted(sizes)]
+    for each in sorted(product.plain if product else (), key=lambda each: (each in there, each.startswith(_USUAL))):
+        assert product is not None
+        sizes[product.slice_bytes(each)] = each
+    return {sizes[size]: size for size in sorted(sizes)}
 
 
 def _larger(subject: Subject, capacity: int) -> Iterator[tuple[Tree, int, int]]:
@@ -176,8 +178,7 @@ def _larger(subject: Subject, capacity: int) -> Iterator[tuple[Tree, int, int]]:
         said = {"loading": {"capacity": size_text(2 * capacity)}} if pool.loading.capacity else {}
         yield {**said, "resources": memory}, 2 * capacity, today + capacity
     elif isinstance(pool.placement, SLICES):
-        for profile in _profiles(subject):
-            size = profile_bytes(profile)
+        for profile, size in _profiles(subject).items():
             if size > today:
                 grown = capacity * size // today
                 said = {"loading": {"capacity": size_text(grown)}} if pool.loading.capacity else {}
@@ -203,10 +204,10 @@ def _pool_for(subject: Subject, model: str) -> tuple[Tree, int] | None:
     elif isinstance(pool.placement, SLICES):
         said["loading"].pop("capacity", None)
         part = MODELS_SHARE[0] / MODELS_SHARE[1]
-        fits = [each for each in _profiles(subject) if profile_bytes(each) * part >= room]
+        fits = [(profile, size) for profile, size in _profiles(subject).items() if size * part >= room]
         if not fits:
             return None
-        said["placement"]["profile"], size = fits[0], profile_bytes(fits[0])
+        said["placement"]["profile"], size = fits[0]
     else:
         size = subject.slice_bytes
     change = {"servers": [{"name": subject.server.name, "pools": [{**said, "name": name, "replicas": 1}]}]}

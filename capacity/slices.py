@@ -1,20 +1,14 @@
 """The GPU that is planned for: what it can be cut into, and what share of it each slice takes."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from stacks.command import none_such
-from stacks.definition.gpu_products import (
-    NOT_CUT,
-    PRODUCTS,
-    GpuProduct,
-    gpu_bytes,
-    gpu_product,
-    profile_bytes,
-)
-from stacks.definition.mig_cuts import COMPUTE_SLICES, MEMORY_SLICES, filled, part_of_gpu
+from stacks.definition.gpu_products import PRODUCTS, GpuProduct, gpu_product
+from stacks.definition.mig_cuts import filled, part_of_gpu
 
 DEFAULT_GPU = "a100-80gb"
 
@@ -25,7 +19,7 @@ class GpuSlice:
 
     memory_bytes: int
     share: Fraction
-    """Of a GPU: the larger of its share of the compute slices (sevenths) and of the memory slices (eighths)."""
+    """Of a GPU: the larger of its parts of the compute slices and of the memory slices."""
     profile: str  # Its MIG profile; empty: a whole GPU.
 
     def __str__(self) -> str:
@@ -41,7 +35,7 @@ class Gpu:
     """As people say it: `A100-80GB`."""
     label: str | None
     """Its node label `nvidia.com/gpu.product`, where it is known."""
-    product: GpuProduct | None  # None: MIG cannot cut it.
+    product: GpuProduct
     slices: tuple[GpuSlice, ...]
     """What it can be cut into, the smallest share first, and the whole of it; not what is all of it as a MIG slice."""
     strategy: Literal["mixed", "single", "dra"] = "mixed"
@@ -49,9 +43,7 @@ class Gpu:
 
     def most(self, one: GpuSlice) -> int:
         """Return how many such slices one GPU can have."""
-        if self.product is None or not one.profile:
-            return 1
-        return filled(self.product, {}, [one.profile])[one.profile]
+        return filled(self.product, {}, [one.profile])[one.profile] if one.profile else 1
 
 
 def find_gpu(said: str, labels: Iterable[str] = ()) -> Gpu:
@@ -59,28 +51,19 @@ def find_gpu(said: str, labels: Iterable[str] = ()) -> Gpu:
 
     `labels` are those of an inventory: the first one that is of the same product is the GPU's.
     """
-    products = {product.name.casefold(): product for product in PRODUCTS}
-    uncut = {_short(label).casefold(): label for label in NOT_CUT}
-    if (product := products.get(said.casefold())) is not None:
-        label = next((each for each in labels if gpu_product(each) == product), None)
-    elif gpu_bytes(label := uncut.get(said.casefold(), said)) is not None:
-        product = gpu_product(label)
-    else:
-        known = [*(product.name for product in PRODUCTS), *map(_short, NOT_CUT)]
+    product = next((each for each in PRODUCTS if each.name.casefold() == said.casefold()), None)
+    label = next((each for each in labels if product and gpu_product(each) == product), None)
+    if product is None and (product := gpu_product(said)) is not None:
+        label = said
+    if product is None:
+        known = [product.name for product in PRODUCTS]
         near = next((name for name in known if name.startswith(said.upper())), said.upper())
         raise none_such(f"There is no GPU {said!r}", near, known)
-    memory = product.memory_gb * 10**9 if product else gpu_bytes(str(label))
-    assert memory is not None
-    cut = [_slice(product, profile) for profile in product.profiles] if product else []
+    cut = (_slice(product, profile) for profile in product.plain)
     parts = sorted((one for one in cut if one.share < 1), key=lambda one: (one.share, one.memory_bytes))
-    name = product.name if product else _short(str(label))
-    return Gpu(name, label, product, (*parts, GpuSlice(memory, Fraction(1), "")))
+    return Gpu(product.name, label, product, (*parts, GpuSlice(product.bytes, Fraction(1), "")))
 
 
 def _slice(product: GpuProduct, profile: str) -> GpuSlice:
-    share = Fraction(part_of_gpu(product, profile)).limit_denominator(COMPUTE_SLICES * MEMORY_SLICES)
-    return GpuSlice(profile_bytes(profile), share, profile)
-
-
-def _short(label: str) -> str:
-    return label.removeprefix("NVIDIA-").removeprefix("Tesla-")
+    share = Fraction(part_of_gpu(product, profile)).limit_denominator(math.prod(product.slices))
+    return GpuSlice(product.slice_bytes(profile), share, profile)

@@ -1,5 +1,6 @@
 """What a definition has today for the models of a trace: pools, what they cost, and what their callers meet."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,13 +11,13 @@ from stacks import devices
 from stacks.command import chosen
 from stacks.definition.base import byte_count
 from stacks.definition.gpu_products import gpu_product
+from stacks.definition.mig_cuts import part_of_gpu
 from stacks.definition.placement import CpuPlacement, WholeGpuPlacement
 from stacks.definition.pools import OnDemand, Pool
 from stacks.definition.servers import Server
 from stacks.stack import Definition, Stack
 
 from .simulations import Figures, SimulatedPool
-from .slices import find_gpu
 
 
 @dataclass(frozen=True)
@@ -100,18 +101,15 @@ def _share(pool: Pool) -> tuple[str, Fraction] | None:
     count, label = devices.most_replicas(pool), getattr(pool.placement, "product", None)
     if isinstance(pool.placement, CpuPlacement):
         return "", Fraction(0)
-    if label is None or (gpu_product(label) is None and not isinstance(pool.placement, WholeGpuPlacement)):
+    if label is None:
         return None
     profile = getattr(pool.placement, "profile", None)
     if isinstance(pool.placement, WholeGpuPlacement) or (profile is None and pool.placement.kind == "dra"):
         return label, Fraction(count * devices.devices_per_replica(pool.placement))
-    shares = {one.profile: one.share for one in find_gpu(label).slices} | {_whole_profile(label): Fraction(1)}
-    return (label, shares[profile] * count) if profile in shares else None
-
-
-def _whole_profile(label: str) -> str:
     product = gpu_product(label)
-    return next((name for name, size in product.profiles.items() if size == 8), "") if product else ""
+    if product is None or profile is None or profile not in product.profiles:
+        return None
+    return label, Fraction(part_of_gpu(product, profile)).limit_denominator(math.prod(product.slices)) * count
 
 
 def _plus(gpus: dict[str, Fraction], label: str, share: Fraction) -> dict[str, Fraction]:

@@ -111,7 +111,10 @@ class _Open(Placeholder):
             made = Value(f"add {it} {other}", int)
         elif question == "number_in":
             after, before, times = other
-            made = Value(f"mul (trimSuffix {go_text(before)} (last (splitList {go_text(after)} {it}))) {times}", int)
+            until = f"first (splitList {go_text(before)} {it})"
+            made = Value(f"mul (last (splitList {go_text(after)} ({until}))) {times}", int)
+        elif question == "replaced":
+            made = Value(f"replace {' '.join(map(go_text, other))} {it}", str)
         elif question == "in_bytes":
             made = Value(self._in_bytes(it), int)
         elif question == "share_of":

@@ -222,6 +222,7 @@ class ReadBack(Document):
             made = any(dataset["name"] == claim for dataset in values.get("datasets") or [])
             repository["dataset"] = claim if made else next(given, claim)
             repository["path"] = self._moved(repository, (*place, "repository"), "subPath", "path")
+            repository.pop("gcsFuse", None)  # which follows from the dataset
         moved = KINDS[server.get("kind") or next(iter(KINDS))].read_back(server)
         self._origins |= {(*place, *new): (*place, *old) for new, old in moved.items()}
         for index, pool in enumerate(server["pools"]):

@@ -97,6 +97,8 @@ class VolumeRepositoryArgs(Section):
     """Claim of the dataset's volume."""
     sub_path: RelativePath | None = None
     """Folder of the repository below the volume's root; the root itself without one."""
+    gcs_fuse: bool = False
+    """Whether it is a volume of GCS FUSE, which adds a sidecar to pods with its annotation."""
 
 
 class ObjectStoreRepositoryArgs(Section):

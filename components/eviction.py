@@ -17,8 +17,20 @@ from stacks.definition.pools import OnDemand
 
 from . import pods, staging
 from .args import PoolArgs, PoolContext
-from .gpu_placement import models_share
-from .values import either, if_true, in_bytes, joined, json_text, listed, needed, of_kind, picked, share_of, when
+from .values import (
+    either,
+    if_true,
+    in_bytes,
+    joined,
+    json_text,
+    listed,
+    needed,
+    number_in,
+    of_kind,
+    picked,
+    share_of,
+    when,
+)
 
 Tree = dict[str, Any]
 
@@ -44,7 +56,7 @@ def _settings(
         "repository": repository,
         "staging": when(loading.staging, staging.settings),
         "grpcTls": grpc_tls,
-        "capacityBytes": either(loading.capacity, in_bytes, lambda: _of_slice(args, loading)),
+        "capacityBytes": either(loading.capacity, in_bytes, lambda: _of_memory(args, loading)),
         "idleSeconds": loading.idle_seconds,
         "leaseSeconds": loading.lease_seconds,
         "waitSeconds": loading.wait_seconds,
@@ -58,18 +70,26 @@ def _settings(
     }
 
 
-def _of_slice(args: PoolArgs, loading: OnDemand) -> int:
-    """Return what models may take of a MIG slice, or of the memory without a GPU; else nothing tells how much it is."""
+def _of_memory(args: PoolArgs, loading: OnDemand) -> int:
+    """Return what models may take of the memory without a GPU, or of a MIG slice that you change in a chart's values.
+
+    A definition's capacity of a slice is resolved.
+    """
     why = "capacity is needed where no MIG profile tells how much memory there is"
     by_memory = partial(share_of, args.resources.memory, *eviction.MODELS_SHARE, without=args.shared_memory)
+    part, whole = eviction.MODELS_SHARE
+
+    def by_name(profile: str) -> int:
+        return number_in(profile, ".", "gb", 10**9 * part // whole)
+
     return of_kind(
         args.placement,
         MigPlacement,
-        lambda mig: models_share(mig.profile),
+        lambda mig: by_name(mig.profile),
         lambda: of_kind(
             args.placement,
             DraPlacement,
-            lambda claim: models_share(needed(claim.profile, why)),
+            lambda claim: by_name(needed(claim.profile, why)),
             lambda: of_kind(
                 args.placement, CpuPlacement, lambda _: by_memory(), lambda: in_bytes(needed(loading.capacity, why))
             ),

@@ -9,13 +9,11 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 from pulumi import Input
-from tidegate_contracts import eviction
 
 from stacks.definition.base import Labels, Resources
 from stacks.definition.placement import (
     DraPlacement,
     MigPlacement,
-    MigProfile,
     Placement,
     Product,
     SharedGpuPlacement,
@@ -25,19 +23,13 @@ from stacks.definition.pods import Toleration
 
 from .place import Place, Texts
 from .pods import container_resources, toleration
-from .values import each, equals, if_true, joined, merged, needed, none_if_empty, number_in, of_kind, when
+from .values import each, equals, if_true, joined, merged, needed, none_if_empty, of_kind, replaced, when
 
 PRODUCT = "nvidia.com/gpu.product"
 MIG_STRATEGY = "nvidia.com/mig.strategy"
 GPU = "nvidia.com/gpu"
 
 CLAIM_NAME = "gpu"  # Name of the claim inside a pod.
-
-
-def models_share(profile: MigProfile) -> int:
-    """Return the bytes of a slice that models may take where no capacity is said."""
-    part, whole = eviction.MODELS_SHARE
-    return number_in(profile, ".", "gb", 10**9 * part // whole)
 
 
 class GpuPlacement(pulumi.ComponentResource):
@@ -54,14 +46,16 @@ class GpuPlacement(pulumi.ComponentResource):
         self.register_outputs({})
 
     def node_selector(self, more: Labels) -> dict[str, Any] | None:
-        """Return the labels that the node must carry: those of the device, and more."""
+        """Return the labels that the node must carry: those of the device, and more.
+
+        A claim needs none. Its own selectors choose the device, and GPU Feature Discovery may not run.
+        """
         args = self._args
         return merged(
             more,
             of_kind(args, MigPlacement, _mig_selector),
             of_kind(args, WholeGpuPlacement, lambda gpu: _product(gpu.product)),
             of_kind(args, SharedGpuPlacement, _shared_selector),
-            of_kind(args, DraPlacement, lambda claim: _product(claim.product)),
         )
 
     def tolerations(self, more: Sequence[Toleration]) -> list[k8s.core.v1.TolerationArgs] | None:
@@ -77,7 +71,7 @@ class GpuPlacement(pulumi.ComponentResource):
 
         def of_mig(mig: MigPlacement) -> dict[str, Any]:
             single = equals(mig.strategy, "single")
-            return if_true(single, lambda: {GPU: "1"}, lambda: {f"nvidia.com/mig-{mig.profile}": "1"})
+            return if_true(single, lambda: {GPU: "1"}, lambda: {f"nvidia.com/mig-{_in_names(mig)}": "1"})
 
         def of_share(shared: SharedGpuPlacement) -> dict[str, Any]:
             return if_true(shared.renamed, lambda: {f"{GPU}.shared": "1"}, lambda: {GPU: "1"})
@@ -128,15 +122,17 @@ class GpuPlacement(pulumi.ComponentResource):
 
 def _mig_selector(mig: MigPlacement) -> dict[str, Any] | None:
     why = "product is needed: with MIG strategy single only its label tells profiles apart"
-    return merged(
-        # With strategy single the resource is nvidia.com/gpu: only the product's label tells the profile.
-        if_true(
-            equals(mig.strategy, "single"),
-            lambda: {PRODUCT: f"{needed(mig.product, why)}-MIG-{mig.profile}"},
-            lambda: _product(mig.product),
-        ),
-        {MIG_STRATEGY: mig.strategy, "nvidia.com/mig.config.state": "success"},
+    # With strategy mixed the resource names the profile. With single it is nvidia.com/gpu, and only labels tell.
+    return if_true(
+        equals(mig.strategy, "single"),
+        lambda: {PRODUCT: f"{needed(mig.product, why)}-MIG-{_in_names(mig)}", MIG_STRATEGY: "single"},
+        lambda: _product(mig.product),
     )
+
+
+def _in_names(mig: MigPlacement) -> str:
+    """Return a profile as resources and labels have it: 1g.10gb+me is 1g.10gb.me there."""
+    return replaced(mig.profile, "+", ".")
 
 
 def _shared_selector(shared: SharedGpuPlacement) -> dict[str, Any] | None:

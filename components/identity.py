@@ -6,13 +6,15 @@ from stacks.definition.servers import AwsIdentity, AzureIdentity, GcpIdentity, I
 
 from .values import merged, of_kind, when
 
+_ROLE = "eks.amazonaws.com/role-arn"
+
 
 def account_annotations(identity: Identity | None) -> dict[str, Any] | None:
-    """Return the annotations of the ServiceAccount."""
+    """Return the annotations of the ServiceAccount; EKS Pod Identity needs none."""
     return when(
         identity,
         lambda cloud: merged(
-            of_kind(cloud, AwsIdentity, lambda aws: {"eks.amazonaws.com/role-arn": aws.role_arn}),
+            of_kind(cloud, AwsIdentity, lambda aws: when(aws.role_arn, lambda arn: {_ROLE: arn})),
             of_kind(cloud, GcpIdentity, lambda gcp: {"iam.gke.io/gcp-service-account": gcp.service_account}),
             of_kind(cloud, AzureIdentity, lambda azure: {"azure.workload.identity/client-id": azure.client_id}),
         ),

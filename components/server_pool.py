@@ -14,7 +14,7 @@ from .args import GRACE_SECONDS, PoolContext, ServerArgs, VolumeRepositoryArgs
 from .gpu_placement import GpuPlacement
 from .identity import pod_labels
 from .place import Texts, service_account
-from .values import each, either, joined, merged, none_if_empty, of_kind, total, when, whole
+from .values import each, either, if_true, joined, merged, of_kind, total, when, whole
 
 
 def pod_spec(
@@ -129,7 +129,14 @@ def declare(
                         {ROLE: "server", LOADING: args.loading.mode},
                         when(pool.mesh, lambda _: {"sidecar.istio.io/inject": "false"}),
                     ),
-                    annotations=none_if_empty(pool.every_pod.annotations),
+                    annotations=merged(
+                        pool.every_pod.annotations,
+                        of_kind(
+                            pool.server.repository,
+                            VolumeRepositoryArgs,
+                            lambda volume: if_true(volume.gcs_fuse, lambda: {"gke-gcsfuse/volumes": "true"}),
+                        ),
+                    ),
                 ),
                 spec=spec,
             ),

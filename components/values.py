@@ -159,10 +159,15 @@ def quotient(number: int, divisor: int) -> int:
 
 
 def number_in(text: str, after: str, before: str, times: int) -> int:
-    """Return the whole number in a text, behind the last `after` and before `before`, times a constant."""
+    """Return the whole number in a text, before the first `before` and behind the last `after`, times a constant."""
     if isinstance(text, Placeholder):
         return cast("int", text.asked("number_in", (after, before, times)))
-    return int(text.rpartition(after)[2].removesuffix(before)) * times
+    return int(text.partition(before)[0].rpartition(after)[2]) * times
+
+
+def replaced(text: str, old: str, new: str) -> str:
+    """Return a text in which every `old` is replaced."""
+    return cast("str", text.asked("replaced", (old, new))) if isinstance(text, Placeholder) else text.replace(old, new)
 
 
 def in_bytes(quantity: str) -> int:

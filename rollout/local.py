@@ -215,7 +215,8 @@ def slice_of(pod: dict[str, Any], labels: dict[str, str], claims: dict[str, dict
     for status in pod["status"].get("resourceClaimStatuses", ()):
         allocated = claims.get(status.get("resourceClaimName", ""), {}).get("status", {}).get("allocation", {})
         names = ", ".join(item["device"] for item in allocated.get("devices", {}).get("results", ()))
-        words.append(f"{names} of {product} (by its claim)" if names else "a device that is not there yet")
+        of = f" of {product}" if product else ""
+        words.append(f"{names}{of} (by its claim)" if names else "a device that is not there yet")
     return "; ".join(words) or "no GPU"
 
 

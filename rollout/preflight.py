@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -189,16 +189,20 @@ class _Cluster:
     def of_inventory(self, stack: Stack) -> Iterator[Lack]:
         """Yield which nodes with GPUs are not there as the definition tells of them."""
         nodes, pools = self._all("Node"), [pool for _, _, pool in stack.pools()]
-        for group in stack.data_plane.gpus if nodes else ():
-            wanted, *slices = nodes_of_group("node", group, pools)
-            same = {text(node, "metadata", "name"): node for node in nodes if _product(node) == group.product}
-            offers = {name: self._offered(node, self._all("ResourceSlice")) for name, node in same.items()}
-            offered = self._offered(wanted, slices)
-            others = [f"{name} has {_listed(has)}" for name, has in offers.items() if has != offered]
-            if (there := len(offers) - len(others)) >= group.nodes:
+        seen = [_seen(node, self._all("ResourceSlice")) for node in nodes]
+        groups = [(group, [*nodes_of_group("node", group, pools)]) for group in stack.data_plane.gpus]
+        wanted = [(group, replace(_seen(node, slices), product=group.product)) for group, (node, *slices) in groups]
+        for group, asked in wanted if nodes else ():
+            if _devices_of(group.product, ((1, one) for one in seen)) == _devices_of(
+                group.product, ((group.nodes, one) for group, one in wanted)
+            ):
+                continue  # the same devices, told of in other groups
+            others = [one for one in seen if one.product == group.product and not one.gives(asked, group.per_node)]
+            if (there := sum(one.gives(asked, group.per_node) for one in seen)) >= group.nodes:
                 continue
-            plane, but = stack.data_plane.name, f" ({'; '.join(others[:_MOST])})" if others else ""
-            told = f"data plane {plane} tells of {group.nodes} × {group.product} with {_listed(offered)} each"
+            but = f" ({'; '.join(f'{one.name} has {one}' for one in others[:_MOST])})" if others else ""
+            plane = stack.data_plane.name
+            told = f"data plane {plane} tells of {group.nodes} × {group.product} with {asked} each"
             do = f"Correct gpus of data plane {plane}, or add nodes."
             if group.mig:
                 label = self._kubectl("label", "node", "NODE", f"{VENDOR}mig.config=LAYOUT", "--overwrite")
@@ -206,23 +210,51 @@ class _Cluster:
             columns = f"{PRODUCT},{VENDOR}mig.config,{VENDOR}mig.config.state"
             yield Lack(f"{told}, and {there} are so{but}", self._kubectl("get", "nodes", "-L", columns), do)
 
-    def _offered(self, node: Tree, slices: Iterable[Tree]) -> dict[str, int]:
-        """Return NVIDIA's devices of a node by resource, or where they are had by claims, by profile."""
-        found = {key: _count(n) for key, n in mapping(node, "status", "allocatable").items() if key.startswith(VENDOR)}
-        name = text(node, "metadata", "name")
-        theirs = (
-            each for one in slices if text(one, "spec", "nodeName") == name for each in items(one, "spec", "devices")
-        )
-        claimed = Counter(text(each, "attributes", "profile", "string", default=GPU) for each in theirs)
-        return {key: count for key, count in sorted(found.items()) if count} or dict(sorted(claimed.items()))
+
+@dataclass(frozen=True)
+class _Seen:
+    """NVIDIA's devices of a node."""
+
+    name: str
+    product: str  # Empty if neither GPU Feature Discovery nor the DRA driver publishes it.
+    devices: Mapping[str, int]
+    """By resource; if pods claim them, by profile."""
+    cut_by_claims: bool = False
+    """Whether the DRA driver cuts the GPUs as pods claim slices, so that only GPUs are counted."""
+
+    def gives(self, asked: "_Seen", gpus: int) -> bool:
+        """Say whether this is such a node, as far as the cluster tells."""
+        if self.product != asked.product and (self.product or not self.devices):
+            return False
+        return self.devices == ({GPU: gpus} if self.cut_by_claims else asked.devices)
+
+    def __str__(self) -> str:
+        """Its devices."""
+        return ", ".join(f"{count} × {name}" for name, count in self.devices.items()) or "no device"
 
 
-def _listed(devices: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} × {name}" for name, count in devices.items()) or "no device"
+def _devices_of(product: str, nodes: Iterable[tuple[int, _Seen]]) -> Counter[str]:
+    """Count the devices of a product on so many nodes of each kind."""
+    found = Counter[str]()
+    for many, one in nodes:
+        if one.product == product:
+            found.update({name: many * count for name, count in one.devices.items()})
+    return found
 
 
-def _product(node: Tree) -> str:
-    return text(node, "metadata", "labels", PRODUCT).partition("-MIG-")[0].removesuffix("-SHARED")
+def _seen(node: Tree, slices: Iterable[Tree]) -> _Seen:
+    name, allocatable = text(node, "metadata", "name"), mapping(node, "status", "allocatable")
+    offered = {key: _count(size) for key, size in sorted(allocatable.items()) if key.startswith(VENDOR)}
+    theirs = (one for one in slices if text(one, "spec", "nodeName") == name)
+    devices = [each for one in theirs for each in items(one, "spec", "devices")]
+    attributes = [mapping(each, "attributes") for each in devices]
+    products = (text(each, "productName", "string").replace(" ", "-") for each in attributes)
+    label = text(node, "metadata", "labels", PRODUCT).partition("-MIG-")[0].removesuffix("-SHARED")
+    profiles = [text(each, "profile", "string", default=GPU) for each in attributes]
+    cut_by_claims = any("consumesCounters" in each for each in devices)
+    claimed = Counter(each for each in sorted(profiles) if each == GPU or not cut_by_claims)
+    found = {key: count for key, count in offered.items() if count}
+    return _Seen(name, label or next(products, ""), found or dict(claimed), cut_by_claims and not found)
 
 
 def _count(amount: object) -> int:

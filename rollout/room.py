@@ -9,7 +9,7 @@ from tidegate_contracts.eviction import MODELS_SHARE
 from policies.guardrails.money import HOURS_A_MONTH, Cost, cost, money, price_of
 from stacks import devices
 from stacks.definition.base import byte_count
-from stacks.definition.gpu_products import gpu_bytes, gpu_product, profile_bytes
+from stacks.definition.gpu_products import gpu_product
 from stacks.definition.mig_cuts import part_of_gpu
 from stacks.definition.pools import OnDemand, Pool
 from stacks.definition.servers import Server
@@ -133,10 +133,10 @@ def _endpoint(stack: Stack, footprint: int, copies: int) -> Cost:
     part, whole = MODELS_SHARE
     found: list[float] = []
     for group in gpus:
-        product, memory = gpu_product(group.product), gpu_bytes(group.product)
-        sizes = [(profile_bytes(each), part_of_gpu(product, each)) for each in (product.profiles if product else ())]
-        sizes += [(memory, 1.0)] if memory else []
-        fitting = [share for size, share in sizes if size * part // whole >= footprint]
+        if (product := gpu_product(group.product)) is None:
+            continue
+        sizes = [(product.slice_bytes(each), part_of_gpu(product, each)) for each in product.plain]
+        fitting = [share for size, share in [*sizes, (product.bytes, 1.0)] if size * part // whole >= footprint]
         if group.price and fitting:
             found.append(group.price.per_hour * min(fitting))
     return cost(copies, min(found, default=None), devices.currency(gpus))

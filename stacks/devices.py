@@ -1,7 +1,7 @@
 """What a placement means in numbers: which device, how many, with how much memory."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidegate_contracts.eviction import MODELS_SHARE
@@ -9,7 +9,7 @@ from tidegate_contracts.eviction import MODELS_SHARE
 from policies.guardrails.money import CURRENCY, Hourly
 
 from .definition.base import byte_count
-from .definition.gpu_products import gpu_product, profile_bytes
+from .definition.gpu_products import gpu_bytes, gpu_product, slice_bytes
 from .definition.mig_cuts import part_of_gpu
 from .definition.placement import (
     CpuPlacement,
@@ -84,17 +84,23 @@ def inventory(groups: Iterable[GpuNodes]) -> Counter[tuple[Device, str]]:
     """Count the devices of a data plane by kind and product."""
     found: Counter[tuple[Device, str]] = Counter()
     for group in groups:
-        gpus = group.nodes * group.per_node
-        if group.mig is not None:
-            for profile, count in group.mig.slices.items():
-                dra = group.mig.strategy == "dra"
-                kind = Device("dra", profile) if dra else Device("mig", profile, group.mig.strategy)
-                found[kind, group.product] += gpus * count
-        elif group.sharing is not None:
-            found[Device(group.sharing.kind), group.product] += gpus * group.sharing.replicas
-        else:
-            found[Device("gpu"), group.product] += gpus
+        for kind, _, count in _devices(group):
+            found[kind, group.product] += group.nodes * count
     return found
+
+
+def _devices(group: GpuNodes) -> Iterator[tuple[Device, float | None, int]]:
+    """Yield the devices of a node: the kind, its part of a GPU (None: not known), and how many there are."""
+    product = gpu_product(group.product)
+    for gpus, layout in group.layouts:
+        for profile, count in layout.slices.items():
+            dra = layout.strategy == "dra"
+            kind = Device("dra", profile) if dra else Device("mig", profile, layout.strategy)
+            yield kind, part_of_gpu(product, profile, layout.slices) if product else None, gpus * count
+    if group.sharing is not None:
+        yield Device(group.sharing.kind), 1 / group.sharing.replicas, group.per_node * group.sharing.replicas
+    elif group.whole:
+        yield Device("gpu"), 1.0, group.whole
 
 
 def prices(groups: Iterable[GpuNodes]) -> Hourly:
@@ -102,12 +108,9 @@ def prices(groups: Iterable[GpuNodes]) -> Hourly:
     said = list(groups)
     found: dict[str, dict[str, float | None]] = {}
     for group in said if any(group.price for group in said) else ():
-        for kind, _ in inventory([group]):
-            device, before = kind.profile or kind.kind, found.setdefault(group.product, {})
-            price = None
-            if group.price is not None:
-                part = part_of_gpu(gpu_product(group.product), kind.profile) if kind.profile else 1.0
-                price = round(group.price.per_hour * part / (group.sharing.replicas if group.sharing else 1), 6)
+        for kind, part, _ in _devices(group):
+            device, before = (kind.profile or kind.kind).replace("+", "."), found.setdefault(group.product, {})
+            price = round(group.price.per_hour * part, 6) if group.price and part is not None else None
             known = [one for one in (before.get(device, price), price) if one is not None]
             before[device] = max(known) if len(known) == 2 else None
     return found
@@ -121,15 +124,17 @@ def currency(groups: Iterable[GpuNodes]) -> str:
 def memory_bytes(pool: Pool) -> int | None:
     """Return the memory that models of one replica can have, in bytes; None where it does not follow.
 
-    A slice's is the number in its profile; a whole GPU's its product's; without a GPU it is the container's memory
-    without what /dev/shm may take. A share of a GPU has no size of its own.
+    That of a slice and of a whole GPU follows from the product, if it is known; without a GPU it is the container's
+    memory without what /dev/shm may take. A share of a GPU has no size of its own.
     """
     match pool.placement:
-        case MigPlacement(profile=profile) | DraPlacement(profile=str() as profile):
-            return profile_bytes(profile)
-        case WholeGpuPlacement(product=str() as label, count=count):
-            product = gpu_product(label)
-            return product.memory_gb * 10**9 * count if product else None
+        case MigPlacement(profile=profile, product=label) | DraPlacement(profile=str() as profile, product=label):
+            return slice_bytes(profile, label)
+        case WholeGpuPlacement(product=label, count=count):
+            memory = gpu_bytes(label)
+            return memory * count if memory else None
+        case DraPlacement(product=label):
+            return gpu_bytes(label)
         case CpuPlacement():
             return byte_count(pool.resources.memory) - byte_count(pool.shared_memory)
         case _:

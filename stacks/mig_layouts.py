@@ -5,10 +5,10 @@
     more_nodes(gpus, asked) → {place in `gpus`: how many more nodes like those there would do, by themselves}
 
 `gpus` is an inventory (`gpus:` of a data plane). `asked` counts devices by kind and product, None for those of any
-product: (Device("mig", "2g.20gb", "mixed"), None): 3. All GPUs of a node are cut alike, as the inventory says it and
-NVIDIA's MIG manager does by default; nodes of one group may come to be cut in several ways. Whole GPUs may be cut, and
-cut ones be made whole. Shared GPUs, and products that are not in the table, stay as they are. `together` is how many
-whole GPUs a pod takes, all of one node: what of a node's whole GPUs is less than that counts for nothing.
+product: (Device("mig", "2g.20gb", "mixed"), None): 3. All GPUs of a node are cut alike, as NVIDIA's MIG manager does
+by default; nodes of one group may come to be cut in several ways. Whole GPUs may be cut, and cut ones be made whole.
+Shared GPUs, products that are not in the table, and nodes whose GPUs are cut in several ways stay as they are.
+`together` is how many whole GPUs a pod takes, all of one node: what of a node's whole GPUs is less counts for nothing.
 
 How many GPUs hold given slices, with no inventory at hand: `fewest_gpus` and `cuts` of `stacks.definition.mig_cuts`.
 """
@@ -20,7 +20,7 @@ from functools import cached_property, partial
 from typing import Literal
 
 from .definition.gpu_products import gpu_product
-from .definition.mig_cuts import COMPUTE_SLICES, MEMORY_SLICES, Cut, cuts, fewest, filled, stand_on, unused, words
+from .definition.mig_cuts import Cut, cuts, fewest, filled, stand_on, unused, words
 from .definition.placement import GpuNodes, MigLayout
 from .devices import Device, inventory
 
@@ -48,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Unused:
-    """What of a GPU belongs to no slice: compute slices, of 7, and memory slices, of 8."""
+    """What of a GPU belongs to no slice: compute slices and memory slices."""
 
     product: str
     cut: Cut
@@ -79,7 +79,8 @@ class Layout:
         """What no slice can be cut from any more, by the products and cuts that have such."""
         found: Counter[tuple[str, tuple[tuple[str, int], ...]]] = Counter()
         for group in self.gpus:
-            found[group.product, tuple(_today(group).items())] += group.nodes * group.per_node
+            for gpus, each in group.layouts:
+                found[group.product, tuple(each.slices.items())] += group.nodes * gpus
         cut = ((product, dict(cut), gpus, gpu_product(product)) for (product, cut), gpus in found.items() if cut)
         every = (Unused(product, cut, gpus, *unused(known, cut)) for product, cut, gpus, known in cut if known)
         return tuple(one for one in every if one.compute or one.memory)
@@ -139,7 +140,9 @@ def left_over(one: Layout) -> Iterator[str]:
     if one.free:
         yield f"Free then: {', '.join(f'{count} × {device}' for (device, _), count in one.free.items())}."
     for each in one.unused:
-        lost = [(each.compute, f"of {COMPUTE_SLICES} compute"), (each.memory, f"of {MEMORY_SLICES} memory")]
+        known = gpu_product(each.product)
+        compute, memory = known.slices if known else (0, 0)
+        lost = [(each.compute, f"of {compute} compute"), (each.memory, f"of {memory} memory")]
         told = " and ".join(f"{count} {of}" for count, of in lost if count)
         yield f"In no slice then: {told} slices of each {each.product} that is cut into {words(each.cut)}."
 
@@ -149,7 +152,7 @@ def _waste(one: Layout) -> tuple[int, int]:
 
 
 def _today(group: GpuNodes) -> Cut:
-    return dict(group.mig.slices) if group.mig else {}
+    return next((dict(each.slices) for _, each in group.layouts), {})
 
 
 # ---- kinds of nodes, and what a number of them can give ----
@@ -172,7 +175,7 @@ class _Kind:
         how = device.strategy if device.kind == "mig" else device.kind
         if device == _WHOLE:
             return self.per_node >= self.together
-        return how == self.strategy and device.profile in known.profiles
+        return how == self.strategy and device.profile in known.plain
 
     def hold(self, nodes: int, taken: Mapping[Device, int]) -> bool:
         """Say whether so many nodes can give these devices together."""
@@ -190,7 +193,7 @@ class _Kind:
         assert known is not None
         whole = each.pop(_WHOLE, 0)
         slices = {str(device.profile): count for device, count in each.items() if count}
-        profiles = [str(device.profile) for device in asked if device.profile in known.profiles]
+        profiles = [str(device.profile) for device in asked if device.profile in known.plain]
         if self.strategy == "single":
             alone = {profile: filled(known, {}, [profile]) for profile in profiles}
             found = [alone[one] for one, count in slices.items() for _ in range(-(-count // alone[one][one]))]
@@ -222,13 +225,15 @@ class _Search:
 
     def _kind(self, group: GpuNodes) -> _Kind | None:
         """Return what a group's nodes can become; GPUs that are whole get the strategy that is asked for."""
-        if group.sharing or gpu_product(group.product) is None:
+        known = gpu_product(group.product)
+        is_cut_in_several_ways = len(group.layouts) + bool(group.whole) > 1
+        if group.sharing or is_cut_in_several_ways or known is None or not known.profiles:
             return None
         hows = [device.strategy or device.kind for device, _ in self._asked if device.kind in ("mig", "dra")]
         asked: Literal["mixed", "single", "dra"] = (
             "mixed" if "mixed" in hows else "single" if "single" in hows else "dra"
         )
-        return _Kind(group.product, group.per_node, group.mig.strategy if group.mig else asked, self._together)
+        return _Kind(group.product, group.per_node, group.strategy or asked, self._together)
 
     def first(self, total: int) -> tuple[int, ...] | None:
         """Return how many nodes of each group to cut anew, so many in all; None where that gives too little."""

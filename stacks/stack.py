@@ -94,6 +94,14 @@ class Stack(Home):
         is_near = isinstance(server.repository, DatasetRepository) and server.repository.dataset in near
         return pool.loading.staging if isinstance(pool.loading, OnDemand) and not is_near else None
 
+    def mounted(self) -> Iterator[tuple[int, Server, CsiDataset]]:
+        """Yield every server whose repository lies in a volume of a CSI driver, behind its index."""
+        for index, server in enumerate(self.platform.servers):
+            if isinstance(server.repository, DatasetRepository):
+                for dataset in self.platform.datasets:
+                    if dataset.name == server.repository.dataset and isinstance(dataset, CsiDataset):
+                        yield index, server, dataset
+
     def dataset(self, name: str) -> Dataset:
         """Return the dataset of a name."""
         return next(dataset for dataset in self.platform.datasets if dataset.name == name)
@@ -124,6 +132,9 @@ class Stack(Home):
             # The handle is often any unique name; what is mounted then stands in the attributes, as a bucket's name.
             attributes = sorted(dataset.volume_attributes.items())
             yield Folder(dataset.name, ("csi", dataset.driver, *(f"{key}={value}" for key, value in attributes)), path)
+        if isinstance(dataset, CsiDataset) and dataset.store:
+            store, folder = dataset.store
+            yield Folder(dataset.name, store, posixpath.normpath(f"/{folder}/{path}"))
 
     def repository(self, server: Server) -> tuple[Folder, ...]:
         """Return the names under which the folder or prefix is known in which a server's models lie."""

@@ -1,24 +1,51 @@
-"""Simulated nodes: what the labels and the allocatable resources of real GPU nodes look like.
+"""Simulated nodes: labels, resources, taints and devices of real GPU nodes, each with the program that publishes it.
 
-Labels are those of NVIDIA's GPU feature discovery and MIG manager by which pods choose, resources those of its device
-plugin, devices those of its driver for Dynamic Resource Allocation. kwok plays the nodes, and every pod that the
-scheduler binds to them.
+kwok plays the nodes, and every pod that the scheduler binds to them. A data plane's nodes carry only what its pools may
+rely on (`relies_on`), so a pod that selects anything else stays Pending here as it would on a real cluster.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from stacks.definition import DataPlane
-from stacks.definition.placement import CpuPlacement, DraPlacement, GpuNodes, SharedGpuPlacement
+from stacks.definition.placement import (
+    CpuPlacement,
+    DraPlacement,
+    GpuNodes,
+    MigPlacement,
+    Placement,
+    SharedGpuPlacement,
+)
 from stacks.definition.pools import Pool
+from stacks.devices import device, inventory
 from stacks.stack import Stack
 
 KubernetesObject = dict[str, Any]
 Labels = Mapping[str, str]
+Layouts = Sequence[tuple[int, Mapping[str, int]]]
+"""How many GPUs of a node are cut into which slices each."""
 
 GPU = "nvidia.com/gpu"
 PRODUCT = f"{GPU}.product"
+STRATEGY = "nvidia.com/mig.strategy"
+SHARING = f"{GPU}.sharing-strategy"
 _DRIVER = "gpu.nvidia.com"
+
+PLUGIN: Final = "device plugin"
+DISCOVERY: Final = "GPU Feature Discovery"
+MIG_MANAGER: Final = "MIG manager"
+DRA_DRIVER: Final = "DRA driver"
+LABELS: Final = {
+    PRODUCT: DISCOVERY,
+    STRATEGY: DISCOVERY,
+    SHARING: DISCOVERY,
+    "nvidia.com/mig.config.state": MIG_MANAGER,
+}
+"""NVIDIA's node labels and the program that publishes each. The device plugin publishes all of NVIDIA's resources, the
+DRA driver DeviceClasses and ResourceSlices. Taints and all other labels are the administrator's."""
+
 # What one GPU's share of a node holds besides.
 _CPU, _MEMORY_GI = 32, 240
 
@@ -37,16 +64,26 @@ def mig_mixed(
     name: str, product: str, gpus: int, slices: Mapping[str, int], *, labels: Labels | None = None
 ) -> KubernetesObject:
     """Return a node with MIG strategy mixed; `slices` are those of each GPU: profile → how many."""
-    devices = {f"nvidia.com/mig-{profile}": gpus * count for profile, count in slices.items()}
-    return _gpu_node(name, gpus, {GPU: 0, **devices}, {PRODUCT: product, **_mig("mixed"), **(labels or {})})
+    return mig_layouts(name, product, gpus, [(gpus, slices)], labels=labels)
+
+
+def mig_layouts(
+    name: str, product: str, gpus: int, layouts: Layouts, *, labels: Labels | None = None
+) -> KubernetesObject:
+    """Return a node with MIG strategy mixed, on which so many GPUs are cut into these slices each, and others whole."""
+    devices = Counter({GPU: gpus - sum(count for count, _ in layouts)})
+    for cut, slices in layouts:
+        for profile, count in slices.items():
+            devices[f"nvidia.com/mig-{profile.replace('+', '.')}"] += cut * count
+    return _gpu_node(name, gpus, devices, {PRODUCT: product, **_mig("mixed"), **(labels or {})})
 
 
 def mig_single(
-    name: str, product: str, gpus: int, profile: str, per_gpu: int, *, labels: Labels | None = None
+    name: str, product: str, gpus: int, profile: str, slices: int, *, labels: Labels | None = None
 ) -> KubernetesObject:
-    """Return a node with MIG strategy single: every slice has the same profile and is called nvidia.com/gpu."""
-    found = {PRODUCT: f"{product}-MIG-{profile}", **_mig("single"), **(labels or {})}
-    return _gpu_node(name, gpus, {GPU: gpus * per_gpu}, found)
+    """Return a node with so many slices of MIG strategy single: of one profile, and each called nvidia.com/gpu."""
+    found = {PRODUCT: f"{product}-MIG-{profile.replace('+', '.')}", **_mig("single"), **(labels or {})}
+    return _gpu_node(name, gpus, {GPU: slices}, found)
 
 
 def time_sliced(
@@ -63,29 +100,30 @@ def time_sliced(
 
     With `renamed` (the plugin's renameByDefault) a share is a nvidia.com/gpu.shared, and the product keeps its name.
     """
-    found = {PRODUCT: product if renamed else f"{product}-SHARED", f"{GPU}.sharing-strategy": kind, **(labels or {})}
+    found = {PRODUCT: product if renamed else f"{product}-SHARED", SHARING: kind, **(labels or {})}
     return _gpu_node(name, gpus, {f"{GPU}.shared" if renamed else GPU: gpus * replicas}, found)
 
 
 def by_dra(
-    name: str, product: str, gpus: int, slices: Mapping[str, int] | None = None, *, labels: Labels | None = None
+    name: str, product: str, gpus: int, layouts: Layouts = (), *, labels: Labels | None = None
 ) -> list[KubernetesObject]:
     """Return a node whose GPUs, whole or cut, are handed out by Dynamic Resource Allocation, and its ResourceSlice."""
     return [
         _gpu_node(name, gpus, {}, {PRODUCT: product, **(labels or {})}),
-        resource_slice(name, product, gpus, slices),
+        resource_slice(name, product, gpus, layouts),
     ]
 
 
-def resource_slice(name: str, product: str, gpus: int, slices: Mapping[str, int] | None = None) -> KubernetesObject:
+def resource_slice(name: str, product: str, gpus: int, layouts: Layouts = ()) -> KubernetesObject:
     """Return the ResourceSlice by which the driver on a node tells of its devices."""
     devices = []
-    for gpu in range(gpus):
-        if slices is None:
-            devices.append(_device(f"gpu-{gpu}", product, {"type": {"string": "gpu"}}))
-        for profile, count in (slices or {}).items():
-            mig = {"type": {"string": "mig"}, "profile": {"string": profile}, "parentIndex": {"int": gpu}}
-            stem = f"gpu-{gpu}-mig-{profile.replace('.', '-')}"
+    cuts = [slices for count, slices in layouts for _ in range(count)]
+    for gpu in range(len(cuts), gpus):
+        devices.append(_device(f"gpu-{gpu}", product, {"type": {"string": "gpu"}}))
+    for gpu, slices in enumerate(cuts):
+        for profile, count in slices.items():
+            mig = {"type": {"string": "mig"}, "profile": {"string": profile}, "parentUUID": {"string": f"GPU-{gpu}"}}
+            stem = f"gpu-{gpu}-mig-{re.sub('[^a-z0-9]', '-', profile)}"
             devices += [_device(f"{stem}-{number}", product, mig) for number in range(count)]
     pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
     return {
@@ -110,12 +148,41 @@ def device_classes() -> list[KubernetesObject]:
     ]
 
 
+def relies_on(placement: Placement) -> frozenset[str]:
+    """Return the programs that must run on a node for a pod of this placement to start there."""
+    match placement:
+        case CpuPlacement():
+            return frozenset()
+        case DraPlacement():
+            return frozenset({DRA_DRIVER})
+        case MigPlacement(strategy="single") | SharedGpuPlacement():  # only labels tell these devices from whole GPUs
+            return frozenset({PLUGIN, DISCOVERY})
+        case _:
+            return frozenset({PLUGIN, DISCOVERY} if placement.product else {PLUGIN})
+
+
+def published(objects: Iterable[KubernetesObject], programs: Collection[str]) -> Iterator[KubernetesObject]:
+    """Yield nodes and ResourceSlices with only what these programs publish, and what administrators set."""
+    for item in objects:
+        if item["kind"] == "Node":
+            labels = {
+                key: text for key, text in item["metadata"]["labels"].items() if LABELS.get(key) in (None, *programs)
+            }
+            sizes = item["status"]["allocatable"]
+            sizes = {
+                key: size for key, size in sizes.items() if PLUGIN in programs or not key.startswith("nvidia.com/")
+            }
+            status = {"allocatable": sizes, "capacity": sizes}
+            yield {**item, "metadata": {**item["metadata"], "labels": labels}, "status": status}
+        elif DRA_DRIVER in programs:
+            yield item
+
+
 def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = (), *, most: int = 100) -> list[KubernetesObject]:
     """Return a data plane's nodes as its definition tells of them, and two nodes without GPUs beside.
 
-    What a definition does not tell follows from what the pools of these stacks ask for: labels of their own on the
-    nodes, whether a share of a GPU is renamed, whether whole GPUs are handed out by Dynamic Resource Allocation. Of a
-    kind of nodes come `most` at most.
+    The pools of these stacks decide what a definition does not tell: labels of their own on the nodes, which of
+    NVIDIA's programs run there, and whether a share of a GPU is renamed. `most` bounds the nodes of a kind.
     """
     pools = [pool for stack in stacks for server in stack.platform.servers for pool in server.pools]
     found: list[KubernetesObject] = []
@@ -134,27 +201,40 @@ def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = (), *, most: int = 100)
 
 
 def nodes_of_group(name: str, group: GpuNodes, pools: Iterable[Pool]) -> Iterator[KubernetesObject]:
-    """Yield one node of a group as these pools expect it, and its ResourceSlice where one tells of its devices."""
-    product, gpus = group.product, group.per_node
+    """Yield one node of a group, and its ResourceSlice if pools claim its devices.
+
+    They carry what the placements of these pools rely on; without such pools, what usual programs publish.
+    """
+    product, kinds = group.product, {kind for kind, _ in inventory([group])}
     theirs = [pool for pool in pools if getattr(pool.placement, "product", None) in (None, product)]
     labels = _asked_for(pool for pool in theirs if not isinstance(pool.placement, CpuPlacement))
-    placements = [pool.placement for pool in theirs]
-    if group.mig is not None and group.mig.strategy == "dra":
-        yield from by_dra(name, product, gpus, group.mig.slices, labels=labels)
-    elif group.mig is not None and group.mig.strategy == "single":
-        ((profile, count),) = group.mig.slices.items()
-        yield mig_single(name, product, gpus, profile, count, labels=labels)
-    elif group.mig is not None:
-        yield mig_mixed(name, product, gpus, group.mig.slices, labels=labels)
+    placements = [pool.placement for pool in theirs if device(pool.placement) in kinds]
+    usual = {DRA_DRIVER} if group.strategy == "dra" else {PLUGIN, DISCOVERY}
+    programs = frozenset[str]().union(*map(relies_on, placements)) or usual
+    renamed = all(item.renamed for item in placements if isinstance(item, SharedGpuPlacement))
+    yield from published(_complete(name, group, renamed, labels), programs)
+
+
+def _complete(name: str, group: GpuNodes, renamed: bool, labels: Labels) -> Iterator[KubernetesObject]:
+    """Yield a node of a group with all that NVIDIA's programs publish of it."""
+    product, gpus = group.product, group.per_node
+    layouts = [(count, layout.slices) for count, layout in group.layouts]
+    if group.strategy == "dra":
+        yield from by_dra(name, product, gpus, layouts, labels=labels)
+    elif group.strategy == "single":
+        found = Counter[str]()
+        for count, slices in layouts:
+            found.update({profile: count * each for profile, each in slices.items()})
+        ((profile, total),) = found.items()
+        yield mig_single(name, product, gpus, profile, total, labels=labels)
+    elif group.strategy == "mixed":
+        yield mig_layouts(name, product, gpus, layouts, labels=labels)
     elif (sharing := group.sharing) is not None:
-        asked = [item for item in placements if isinstance(item, SharedGpuPlacement) and item.kind == sharing.kind]
-        renamed = all(item.renamed for item in asked)
         yield time_sliced(name, product, gpus, sharing.replicas, kind=sharing.kind, renamed=renamed, labels=labels)
     else:
         yield whole_gpus(name, product, gpus, labels=labels)
-        # A real node hands its GPUs out one way or the other; a definition counts them alike, so here both ways work.
-        if any(isinstance(item, DraPlacement) and item.profile is None for item in placements):
-            yield resource_slice(name, product, gpus)
+        # A real node hands its GPUs out one way or the other; a definition counts them alike, so both ways work here.
+        yield resource_slice(name, product, gpus)
 
 
 def _asked_for(pools: Iterable[Pool]) -> dict[str, str]:
@@ -166,7 +246,7 @@ def _asked_for(pools: Iterable[Pool]) -> dict[str, str]:
 
 
 def _mig(strategy: str) -> dict[str, str]:
-    return {"nvidia.com/mig.strategy": strategy, "nvidia.com/mig.config.state": "success"}
+    return {STRATEGY: strategy, "nvidia.com/mig.config.state": "success"}
 
 
 def _device(name: str, product: str, attributes: dict[str, Any]) -> KubernetesObject:

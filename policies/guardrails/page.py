@@ -88,7 +88,7 @@ namespace, such as ClusterRoles, which count to each such namespace of the stack
 - **Whether who is named is right.** IPv4 ranges of /8 or smaller, and namespaces by a label, count as named. Callers
   are told from Prometheus only within one rule of a NetworkPolicy. Where all addresses are allowed on named ports, the
   cluster's own are among them. The metadata addresses are those of EC2, Azure and Google, GKE, ECS and EKS:
-  169.254.169.254, 169.254.169.252, 169.254.170.2, 169.254.170.23, fd00:ec2::254, fd00:ec2::23.
+  169.254.169.254, 169.254.169.252, 169.254.170.2, fd00:ec2::254.
 - **What lies behind objects**: what Secrets, images and models hold, and what a cloud's load balancer does by other
   annotations than those that give it a certificate.
 - **Other limits and options**: of processors, processes and ephemeral storage, and Triton's that are not named here.

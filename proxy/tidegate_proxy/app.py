@@ -5,8 +5,10 @@ Nothing here reads a body: calls of models, which have bodies, never come here.
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cache
 from itertools import product
 
+import msgspec
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
@@ -32,8 +34,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
 
     Each request's scope has its `request_id`, and its `caller` (`http.caller.Caller`).
     """
-    app = FastAPI(title="Tidegate inference proxy", redirect_slashes=False, docs_url=None, redoc_url=None)
-    app.openapi = document  # type: ignore[method-assign]  # as FastAPI would have it: "Extending OpenAPI" in its docs
+    app = FastAPI(title="Tidegate inference proxy", redirect_slashes=False, openapi_url=None)
 
     async def tell(request: Request, error: Exception) -> Response:
         request_id: str = request.scope["request_id"].decode()
@@ -83,6 +84,11 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
             return models_page()
         await count_for_caller(request)
         return await servers.whereabouts(*_asked(request), model)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi(request: Request) -> Response:
+        """The addresses, as OpenAPI."""
+        return Response(_openapi(request.scope["root_path"]), media_type="application/json")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
@@ -138,6 +144,12 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
             for tail in tails:
                 app.add_api_route(f"{prefix}/v2/models/{{model}}{version}{tail}", misspelt, methods=[method])
     return app
+
+
+@cache
+def _openapi(root_path: str) -> bytes:
+    """Return the OpenAPI document below a path. It is long, and callers need no credential, so it is written once."""
+    return msgspec.json.encode(document() | ({"servers": [{"url": root_path}]} if root_path else {}))
 
 
 def _model(request: Request) -> str | None:

@@ -242,7 +242,10 @@ class Routes:
     def __init__(self, table: routing.RoutingTable, pools: Mapping[tuple[str, str], Pool]) -> None:
         self.environment = table.environment
         self.pools = pools
-        self.servers = {server.name: server for server in table.servers}
+        self.servers = {each.name: each for each in table.servers}
+        self.pools_of: dict[str, list[Pool]] = {name: [] for name in self.servers}
+        for (server, _), pool in pools.items():
+            self.pools_of[server].append(pool)
         self.called: set[Pool] = set()  # Those that models are in.
         self.expected: dict[tuple[str, str], list[tuple[str, str]]] = {}
         """By server and pool: models and those of their versions that calls, or copies of calls, go to by name."""

@@ -139,13 +139,13 @@ class ServerQueries:
         routes = self._config.routes
         if server not in routes.servers:
             return None
-        pools = [pool for (name, _), pool in routes.pools.items() if name == server]
+        pools = routes.pools_of[server]
         pools = [pool for pool in pools if pool in routes.called] or pools
         return "; ".join(filter(None, (pool.why_not_ready() for pool in pools if not pool.config.empty)))
 
     def not_loaded(self, server: str) -> list[str]:
         """Return a line for each version that a replica of a server could not load, where that is known."""
-        pools = [pool for (name, _), pool in self._config.routes.pools.items() if name == server]
+        pools = self._config.routes.pools_of.get(server, [])
         return [line for pool in pools for watch in list(pool.watches.values()) for line in watch.told()]
 
     async def metadata(self, credential: bytes, server: str | None) -> Answer:

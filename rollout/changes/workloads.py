@@ -272,7 +272,7 @@ def _devices(workload: Workload, claims: Mapping[Identity, Tree]) -> Iterator[tu
         for resource, value in limits.items():
             amount = int(value) if isinstance(value, (int, str)) and str(value).isdecimal() else 0
             if resource.startswith(_MIG):
-                yield Device("mig", resource.removeprefix(_MIG), "mixed"), amount
+                yield Device("mig", _profile(resource.removeprefix(_MIG)), "mixed"), amount
             elif resource in (f"{_VENDOR}gpu", f"{_VENDOR}gpu.shared"):
                 yield _whole(mapping(workload.pod, "nodeSelector")), amount
     for claim in items(workload.pod, "resourceClaims"):
@@ -285,10 +285,15 @@ def _devices(workload: Workload, claims: Mapping[Identity, Tree]) -> Iterator[tu
             yield Device("dra", profile) if profile else Device("gpu"), count
 
 
+def _profile(name: str) -> str:
+    """Return a profile by its name in resources and labels, where a dot stands for the plus of 1g.10gb+me."""
+    return name.replace("gb.", "gb+")
+
+
 def _whole(selector: Tree) -> Device:
     """Return what one `nvidia.com/gpu` is on the nodes that are selected."""
     if selector.get(f"{_VENDOR}mig.strategy") == "single":
-        return Device("mig", text(selector, f"{_VENDOR}gpu.product").partition("-MIG-")[2], "single")
+        return Device("mig", _profile(text(selector, f"{_VENDOR}gpu.product").partition("-MIG-")[2]), "single")
     sharing = text(selector, f"{_VENDOR}gpu.sharing-strategy")
     return Device(sharing if sharing in ("time-slicing", "mps") else "gpu")
 

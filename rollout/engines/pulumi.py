@@ -69,7 +69,7 @@ class Pulumi:
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(stack.data_plane.context_name)
         cli = _here(self.cli, stack)
-        with ThreadPoolExecutor(1) as beside:
+        with ThreadPoolExecutor(2) as beside:
             asking = beside.submit(pulumi_state.found, cli, stack)
             looking = beside.submit(of_stack, kube, objects)
             resources, state = asking.result()

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from charts.packaging import ROOT, version
 from charts.values_file import scalar
 from stacks.command import WRONG_INPUT, CommandError, Outcome
-from stacks.definition.gpu_products import gpu_bytes, gpu_product
+from stacks.definition.gpu_products import gpu_product
 from stacks.definition.placement import Product
 from stacks.images_lock import FILE_NAME, ImagesLock, lock_text
 from stacks.load import load, parse
@@ -226,11 +226,14 @@ def _placed(gpu: str | None) -> tuple[Slot, str]:
         what = f"GPU={in_shell(gpu)} is no GPU product"
         do = "Say the node label nvidia.com/gpu.product, such as NVIDIA-A100-SXM4-80GB, without -MIG-… or -SHARED"
         raise CommandError(f"{what}.\n{do}.", WRONG_INPUT) from None
-    known, memory = gpu_product(gpu), gpu_bytes(gpu)
-    nodes = f"\n    gpus: # ←\n      - nodes: {1 if known else 2}\n        product: {scalar(gpu)}\n        perNode: 1"
+    known = gpu_product(gpu)
     if known is None:
-        capacity = f"{memory * 9 // 10 // 2**30}Gi" if memory else "8Gi"
-        return Slot(f"{{kind: gpu, product: {scalar(gpu)}}}", capacity), nodes
-    half = next(profile for profile in known.profiles if profile.startswith("3g."))
+        what = f"Tidegate knows no GPU product {escaped(gpu)}, so that nothing about its memory is checked"
+        note(f"{what}: set loading.capacity to what models may take of it.")
+    is_cut = known is not None and known.profiles
+    nodes = f"\n    gpus: # ←\n      - nodes: {1 if is_cut else 2}\n        product: {scalar(gpu)}\n        perNode: 1"
+    if known is None or not known.profiles:
+        return Slot(f"{{kind: gpu, product: {scalar(gpu)}}}", "" if known else "8Gi"), nodes
+    half = next(profile for profile in known.plain if 2 * known.profiles[profile][1] == known.slices[1])
     cut = f"\n        mig: {{slices: {{{half}: 2}}}} # how NVIDIA's GPU operator cuts each of them"
     return Slot(f"{{kind: mig, profile: {half}, product: {scalar(gpu)}}}"), nodes + cut

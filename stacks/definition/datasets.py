@@ -102,6 +102,7 @@ class CsiSource(Section):
     """Secret, in the environment's namespace, that the driver reads when it mounts."""
 
 
+GCS_FUSE = "gcsfuse.csi.storage.gke.io"
 _DISKS = {
     "ebs.csi.aws.com": (),
     "disk.csi.azure.com": ("ReadOnlyMany",),
@@ -112,6 +113,34 @@ _DISKS = {
 
 class CsiDataset(CsiSource, VolumeBase):
     """A volume of any CSI driver: S3 Mountpoint, GCS FUSE, Azure Blob, Ceph, …"""
+
+    @property
+    def read_by_pods(self) -> bool:
+        """Whether the pods that mount it read the store themselves, by a sidecar, and not a driver on their node."""
+        return self.driver == GCS_FUSE
+
+    @property
+    def identity_of_pods(self) -> Literal["aws", "gcp"] | None:
+        """Cloud of the identity of the pods by which the driver reads; None if the driver has its own."""
+        if self.driver == "s3.csi.aws.com" and self.volume_attributes.get("authenticationSource") == "pod":
+            return "aws"
+        return "gcp" if self.driver == GCS_FUSE else None
+
+    @property
+    def store(self) -> tuple[tuple[str, str], str] | None:
+        """What it mounts, as another kind of dataset or the address of a bucket tells it, and a folder in that."""
+        said = self.volume_attributes
+        match self.driver:
+            case "s3.csi.aws.com" if "bucketName" in said:
+                return ("s3", said["bucketName"]), ""
+            case "gcsfuse.csi.storage.gke.io":
+                name = self.volume_handle.partition(":")[0]  # what follows tells volumes of one bucket apart
+                return ("gs", said.get("bucketName", name) if name == "_" else name), ""
+            case "blob.csi.azure.com" if {"storageAccount", "containerName"} <= said.keys():
+                return ("as", said["storageAccount"]), said["containerName"]
+            case "nfs.csi.k8s.io" if {"server", "share"} <= said.keys():
+                return ("nfs", said["server"]), f"{said['share']}/{said.get('subDir', '')}"
+        return None
 
     @model_validator(mode="after")
     def _a_disk_is_no_shared_volume(self) -> Self:

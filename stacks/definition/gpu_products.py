@@ -1,6 +1,8 @@
-"""GPU products: their labels, their memory, and the profiles of slices into which MIG cuts them.
+"""NVIDIA's GPUs: the node labels of each product, its memory, and the slices into which MIG cuts it.
 
-Sources: NVIDIA's mig-parted `config-default.yaml` (profiles), NVIDIA MIG User Guide (memory slices).
+Sources: NVIDIA MIG User Guide ("Supported GPUs", "Supported MIG Profiles"), mig-parted's `config-default.yaml`, and GPU
+Feature Discovery, which makes the label of the product's name. A label proves nothing by itself: the 480GB of a GH200
+are its CPU's. So a product without an entry here has no number at all.
 """
 
 import re
@@ -8,63 +10,120 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_COMPUTE = re.compile(r"^(?P<compute>[1-7])g\.(?P<memory>[0-9]+)gb$")
+GB: Final = 10**9
+MEDIA = "+me"
+"""What the profile of a slice with media engines has. A GPU has engines for one such slice."""
 
 
 @dataclass(frozen=True)
 class GpuProduct:
-    """A GPU that MIG can cut; `memory_gb` is the whole GPU's memory in decimal gigabytes."""
+    """A GPU; `memory_gb` is the whole GPU's memory in decimal gigabytes."""
 
     name: str
     labels: re.Pattern[str]
     memory_gb: int
-    profiles: Mapping[str, int]
-    """Profile → memory slices it takes."""
+    profiles: Mapping[str, tuple[int, int]]
+    """MIG profile → compute slices and memory slices that it takes; empty if MIG cannot cut this GPU."""
+
+    @property
+    def slices(self) -> tuple[int, int]:
+        """Compute slices and memory slices of the whole GPU."""
+        return max(self.profiles.values(), default=(1, 1))
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """Profiles without a choice of engines, one of each size: those that Tidegate proposes."""
+        by_size = {size: profile for profile, size in [*self.profiles.items()][::-1] if profile.endswith("gb")}
+        return tuple(profile for profile in self.profiles if by_size.get(self.profiles[profile]) == profile)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the whole GPU."""
+        return self.memory_gb * GB
+
+    def slice_bytes(self, profile: str) -> int:
+        """Return the memory of a slice; its profile's name rounds it, sometimes up."""
+        return self.bytes * self.profiles[profile][1] // self.slices[1]
 
 
-def _product(name: str, labels: str, memory_gb: int, sizes: tuple[int, ...]) -> GpuProduct:
-    one, double, half, whole = sizes
-    profiles = {
-        f"1g.{one}gb": 1,
-        f"1g.{double}gb": 2,
-        f"2g.{double}gb": 2,
-        f"3g.{half}gb": 4,
-        f"4g.{half}gb": 4,
-        f"7g.{whole}gb": 8,
+_FORM: Final = r"(-(SXM\d?|PCIe|HBM\d[eE]?|AC|Active))*"  # What else a label may say: nothing that other GPUs have too.
+
+
+def _product(
+    name: str, labels: str, memory_gb: int, profiles: Mapping[str, tuple[int, int]] | None = None
+) -> GpuProduct:
+    pattern = re.compile(f"(NVIDIA-|Tesla-)?({labels})", re.IGNORECASE)
+    return GpuProduct(name, pattern, memory_gb, profiles or {})
+
+
+def _sevenths(one: int, double: int, half: int, whole: int) -> dict[str, tuple[int, int]]:
+    """Return the profiles of a GPU of seven compute slices and eight memory slices, by the memory in their names."""
+    return {
+        f"1g.{one}gb": (1, 1),
+        f"1g.{one}gb+me": (1, 1),
+        f"1g.{double}gb": (1, 2),
+        f"2g.{double}gb": (2, 2),
+        f"3g.{half}gb": (3, 4),
+        f"4g.{half}gb": (4, 4),
+        f"7g.{whole}gb": (7, 8),
     }
-    return GpuProduct(name, re.compile(labels), memory_gb, profiles)
 
+
+_RTX_PRO_6000: Final = {
+    **{f"1g.24gb{engines}": (1, 1) for engines in ("", "+me", "+me.all", "-me", "+gfx")},
+    **{f"2g.48gb{engines}": (2, 2) for engines in ("", "+me.all", "-me", "+gfx")},
+    **{f"4g.96gb{engines}": (4, 4) for engines in ("", "+gfx")},
+}
+_A30: Final = {"1g.6gb": (1, 1), "1g.6gb+me": (1, 1), "2g.12gb": (2, 2), "2g.12gb+me": (2, 2), "4g.24gb": (4, 4)}
 
 PRODUCTS: Final = (
-    _product("A100-40GB", r"\bA100\b.*40GB", 40, (5, 10, 20, 40)),
-    _product("A100-80GB", r"\bA100\b.*80GB", 80, (10, 20, 40, 80)),
-    _product("H100-80GB", r"\bH100\b(?!.*(64GB|94GB|96GB|NVL))", 80, (10, 20, 40, 80)),
-    _product("H200-141GB", r"\bH200\b", 141, (18, 35, 71, 141)),
-    _product("B200", r"\bB200\b", 180, (23, 45, 90, 180)),
+    _product("A30", rf"A30{_FORM}", 24, _A30),
+    _product("A100-40GB", rf"A[18]00{_FORM}-40GB{_FORM}", 40, _sevenths(5, 10, 20, 40)),
+    _product("A100-80GB", rf"A[18]00{_FORM}-80GB{_FORM}", 80, _sevenths(10, 20, 40, 80)),
+    _product("H100-80GB", rf"H[18]00{_FORM}(-80GB{_FORM})?", 80, _sevenths(10, 20, 40, 80)),
+    _product("H100-94GB", rf"H[18]00(-NVL|{_FORM}-94GB{_FORM})", 94, _sevenths(12, 24, 47, 94)),
+    _product(
+        "H100-96GB", rf"H[18]00{_FORM}-96GB{_FORM}|H20(-96GB)?|GH200-(96|120|480)GB", 96, _sevenths(12, 24, 48, 96)
+    ),
+    _product("H200-141GB", rf"H200(-NVL)?{_FORM}(-141GB{_FORM})?", 141, _sevenths(18, 35, 71, 141)),
+    _product("GH200-144GB", rf"GH200-144GB?{_FORM}", 144, _sevenths(18, 36, 72, 144)),
+    _product("B200", rf"B200{_FORM}", 180, _sevenths(23, 45, 90, 180)),
+    # Drivers differ in how they name its slices.
+    _product("GB200", rf"GB200{_FORM}", 186, {**_sevenths(23, 47, 93, 186), **_sevenths(24, 47, 95, 189)}),
+    _product("B300", rf"B300{_FORM}", 269, _sevenths(34, 67, 135, 269)),
+    _product("GB300", rf"GB300(-NVL)?{_FORM}", 278, _sevenths(35, 70, 139, 278)),
+    _product("RTX-PRO-6000", "RTX-PRO-6000-Blackwell-((Max-Q-)?Workstation|Server)-Edition", 96, _RTX_PRO_6000),
+    _product("A2", "A2", 16),
+    _product("A10", "A10", 24),
+    _product("A10G", "A10G", 24),
+    _product("A16", "A16", 16),
+    _product("A40", "A40", 48),
+    _product("L4", "L4", 24),
+    _product("L40", "L40", 48),
+    _product("L40S", "L40S", 48),
+    _product("RTX-A6000", "RTX-A6000", 48),
+    _product("RTX-6000-Ada", "RTX-6000-Ada-Generation", 48),
+    _product("T4", "T4", 16),
+    _product("V100-16GB", rf"V100{_FORM}-16GB{_FORM}", 16),
+    _product("V100-32GB", rf"V100{_FORM}-32GB{_FORM}", 32),
 )
 
 
-def gpu_product(label: str) -> GpuProduct | None:
-    """Return the product that a node label `nvidia.com/gpu.product` stands for; None when it is not in the table."""
-    return next((product for product in PRODUCTS if product.labels.search(label)), None)
+def gpu_product(label: str | None) -> GpuProduct | None:
+    """Return the product that a node label `nvidia.com/gpu.product` stands for; None if it is not in the table."""
+    return next((product for product in PRODUCTS if product.labels.fullmatch(label or "")), None)
 
 
-def profile_bytes(profile: str) -> int:
-    """Return the memory of a slice in bytes, by the number in its profile's name (decimal gigabytes)."""
-    match = _COMPUTE.match(profile)
-    assert match is not None, profile
-    return int(match["memory"]) * 10**9
+def gpu_bytes(label: str | None) -> int | None:
+    """Return the memory of a whole GPU by its node label; None for a product that is not in the table."""
+    product = gpu_product(label)
+    return product.bytes if product else None
 
 
-NOT_CUT: Final[Mapping[str, int]] = {
-    "NVIDIA-A10": 24, "NVIDIA-A10G": 24, "NVIDIA-L4": 24, "NVIDIA-L40": 48, "NVIDIA-L40S": 48, "Tesla-T4": 16,
-}  # fmt: skip
-"""Memory in decimal gigabytes of products that MIG cannot cut, where their label does not say it."""
+def slice_bytes(profile: str, label: str | None = None) -> int | None:
+    """Return the memory of a slice of this product, without a product the least that one of this profile has.
 
-
-def gpu_bytes(label: str) -> int | None:
-    """Return the memory of a whole GPU by its node label; None for one that is not known and does not say it."""
-    product, said = gpu_product(label), re.search(r"-([0-9]+)GB(-|$)", label)
-    if product is None and said is None and label not in NOT_CUT:
-        return None
-    return (product.memory_gb if product else int(said[1]) if said else NOT_CUT[label]) * 10**9
+    None for a product that is not in the table, and for a profile that it has not.
+    """
+    products = PRODUCTS if label is None else filter(None, [gpu_product(label)])
+    return min((each.slice_bytes(profile) for each in products if profile in each.profiles), default=None)

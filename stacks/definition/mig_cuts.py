@@ -1,8 +1,9 @@
 """Which slices stand on how many GPUs, by the places that NVIDIA's driver has for the instances of each profile.
 
-Source: NVIDIA MIG User Guide, "MIG Device Names" and the placements of `nvidia-smi mig -lgipp`. A GPU has eight memory
-slices. Its low half holds a 4g, a 3g or two pairs; its high half a 3g, or a pair and one that lacks its second compute
-slice: there a 1g has place, or the 1g of twice the memory, and no 2g. So what fits is counted, and not searched for.
+Source: NVIDIA MIG User Guide, "MIG Device Names" and the placements of `nvidia-smi mig -lgipp`. Most GPUs have eight
+memory slices. The low half holds a 4g, a 3g or two pairs; the high half a 3g, or a pair and one that lacks its second
+compute slice: there a 1g has place, or the 1g of twice the memory, and no 2g. A GPU of four slices is a low half alone.
+So what fits is counted, and not searched for.
 """
 
 from bisect import bisect_left
@@ -10,14 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from .gpu_products import GpuProduct
+from .gpu_products import MEDIA, GpuProduct
 
 Cut = dict[str, int]
 """Profile → slices of it on one GPU."""
-COMPUTE_SLICES: Final = 7
-MEMORY_SLICES: Final = 8
 _KINDS: Final = ((7, 8), (4, 4), (3, 4), (2, 2), (1, 2), (1, 1))
-"""Compute and memory slices of the six profiles that each product has, the hardest to place first."""
+"""Compute and memory slices of the sizes that there are, the hardest to place first."""
 
 
 def fewest_gpus(product: GpuProduct, slices: Mapping[str, int]) -> int:
@@ -32,30 +31,34 @@ def fewest(most: int, do: Callable[[int], bool]) -> int:
 
 def stand_on(product: GpuProduct, slices: Mapping[str, int], gpus: int) -> bool:
     """Say whether so many GPUs hold these slices; ValueError for a profile that the product has not."""
-    seven, four, three, two, twin, one = _counts(product, slices)
-    halves = gpus - seven  # Low ones, and as many high ones.
-    low = halves - four - max(0, three - halves)
-    high = max(0, halves - three)
+    seven, four, three, two, twin, one = map(len, _by_kind(product, slices).values())
+    halves = gpus - seven  # Low ones, and of most products as many high ones.
+    high = halves if product.slices[1] == 8 else 0
+    low = halves - four - max(0, three - high)
+    high = max(0, high - three)
     pairs = 2 * low + high - two - max(0, twin - high)
-    return halves >= 0 and low >= 0 and pairs >= 0 and 2 * pairs + max(0, high - twin) >= one
+    media = sum(count for profile, count in slices.items() if MEDIA in profile)
+    return min(halves, low, pairs, gpus - media) >= 0 and 2 * pairs + max(0, high - twin) >= one
 
 
 def cuts(product: GpuProduct, slices: Mapping[str, int]) -> list[Cut]:
-    """Return how each of the fewest GPUs that hold these slices is cut, to hold them and nothing else."""
+    """Return how each of the fewest GPUs that hold these slices is cut, to hold them and nothing else.
+
+    Of slices with media engines there may be one at the most.
+    """
     gpus = [Counter[str]() for _ in range(fewest_gpus(product, slices))]
-    counts = dict(zip(_KINDS, _counts(product, slices), strict=True))
-    names = {_kind(product, profile): profile for profile in product.profiles}
+    left = _by_kind(product, slices)
 
     def put(kind: tuple[int, int], places: list[Counter[str]]) -> list[Counter[str]]:
         """Put the slices of a kind on the first of these places; return those that are left."""
-        some = counts[kind]
-        for gpu in places[:some]:
-            gpu[names[kind]] += 1
-        counts[kind] = max(0, some - len(places))
-        return places[some:]
+        some, left[kind] = left[kind][: len(places)], left[kind][len(places) :]
+        for gpu, profile in zip(places, some, strict=False):
+            gpu[profile] += 1
+        return places[len(some) :]
 
     low = put((7, 8), gpus)
-    high, low = put((3, 4), low), put((4, 4), low)
+    high = put((3, 4), low) if product.slices[1] == 8 else []
+    low = put((4, 4), low)
     low = put((3, 4), low)
     pairs = put((2, 2), [gpu for gpu in low for _ in range(2)] + high)
     high, pairs = put((1, 2), high), put((1, 2), pairs)
@@ -66,7 +69,7 @@ def cuts(product: GpuProduct, slices: Mapping[str, int]) -> list[Cut]:
 def filled(product: GpuProduct, cut: Mapping[str, int], profiles: Iterable[str]) -> Cut:
     """Return a cut with as many more slices of these profiles as still have a place, larger ones first."""
     full = Counter(cut)
-    for profile in sorted(profiles, key=lambda each: _kind(product, each), reverse=True):
+    for profile in sorted(profiles, key=product.profiles.__getitem__, reverse=True):
         while stand_on(product, full + Counter({profile: 1}), 1):
             full[profile] += 1
     return _in_order(product, full)
@@ -82,19 +85,28 @@ def most_on_one_gpu(product: GpuProduct, slices: Mapping[str, int]) -> Cut:
 
 
 def unused(product: GpuProduct, cut: Mapping[str, int]) -> tuple[int, int]:
-    """Return how many compute slices (of 7) and memory slices (of 8) of a GPU belong to none of a cut's slices."""
-    kinds = {profile: _kind(product, profile) for profile in cut}
-    compute, memory = (sum(kinds[profile][part] * count for profile, count in cut.items()) for part in (0, 1))
-    return COMPUTE_SLICES - compute, MEMORY_SLICES - memory
+    """Return how many compute slices and memory slices of a GPU belong to none of a cut's slices."""
+    compute, memory = (
+        whole - sum(product.profiles[profile][part] * count for profile, count in cut.items())
+        for part, whole in enumerate(product.slices)
+    )
+    return compute, memory
 
 
-def part_of_gpu(product: GpuProduct | None, profile: str) -> float:
-    """Return the part of a GPU that a slice takes: the larger of its shares of compute and memory slices.
+def part_of_gpu(product: GpuProduct, profile: str, cut: Mapping[str, int] | None = None) -> float:
+    """Return the part of a GPU that a slice takes: the larger of its parts of the compute and of the memory slices.
 
-    Of a product that is not known it is the share of compute slices.
+    All slices of a cut are one GPU at the most, and exactly one if no other slice has a place beside them: if their
+    parts sum to another number, each is divided by it.
     """
-    memory = product.profiles.get(profile, 0) if product else 0
-    return max(int(profile[0]) / COMPUTE_SLICES, memory / MEMORY_SLICES)
+
+    def part(one: str) -> float:
+        return max(mine / whole for mine, whole in zip(product.profiles[one], product.slices, strict=True))
+
+    if not cut:
+        return part(profile)
+    total = sum(part(each) * count for each, count in cut.items())
+    return part(profile) / (total if filled(product, cut, product.plain) == dict(cut) else max(1.0, total))
 
 
 def words(cut: Mapping[str, int]) -> str:
@@ -102,17 +114,13 @@ def words(cut: Mapping[str, int]) -> str:
     return " + ".join(f"{count} × {profile}" for profile, count in cut.items())
 
 
-def _kind(product: GpuProduct, profile: str) -> tuple[int, int]:
-    return int(profile[0]), product.profiles[profile]
-
-
-def _counts(product: GpuProduct, slices: Mapping[str, int]) -> list[int]:
-    by_kind: Counter[tuple[int, int]] = Counter()
+def _by_kind(product: GpuProduct, slices: Mapping[str, int]) -> dict[tuple[int, int], list[str]]:
+    found: dict[tuple[int, int], list[str]] = {kind: [] for kind in _KINDS}
     for profile, count in slices.items():
         if profile not in product.profiles:
             raise ValueError(f"{product.name} has no MIG profile {profile}; it has {', '.join(product.profiles)}")
-        by_kind[_kind(product, profile)] += count
-    return [by_kind[kind] for kind in _KINDS]
+        found[product.profiles[profile]] += [profile] * count
+    return found
 
 
 def _in_order(product: GpuProduct, cut: Mapping[str, int]) -> Cut:

@@ -1,16 +1,16 @@
 """GPU placement: one typed value from which node selector, resource key and tolerations all come."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from .base import LABEL_TEXT, ByteQuantity, Condition, Conditional, CpuQuantity, ObjectName, Section, Without, form
 from .gpu_products import gpu_product
-from .mig_cuts import cuts, most_on_one_gpu, stand_on, words
+from .mig_cuts import most_on_one_gpu, stand_on, words
 from .prices import Price
 
-_PROFILE = r"^[1-7]g\.[1-9][0-9]{0,3}gb$"
-MigProfile = Annotated[str, form(_PROFILE, "a MIG profile, such as 1g.10gb or 3g.40gb")]
+_PROFILE = r"^[1-7]g\.[1-9][0-9]{0,3}gb([+-][a-z]+(\.[a-z]+)*)?$"
+MigProfile = Annotated[str, form(_PROFILE, "a MIG profile, such as 1g.10gb, 3g.40gb or 1g.10gb+me")]
 
 Product = Annotated[
     str,
@@ -95,12 +95,24 @@ Placement = Annotated[
 
 
 class MigLayout(Section):
-    """How every GPU of a node group is cut."""
+    """How GPUs of a node are cut."""
 
+    gpus: Annotated[int, Field(ge=1, le=16)] | None = None
+    """GPUs of each node that are cut so; the others are whole. Every GPU without it, and in a list of layouts one."""
     strategy: Literal["mixed", "single", "dra"] = "mixed"
     """How slices are handed out: by the device plugin (mixed, single), or by Dynamic Resource Allocation."""
-    slices: Annotated[dict[MigProfile, Annotated[int, Field(ge=1, le=7)]], Field(min_length=1)]
-    """Slices of each profile on one GPU."""
+    slices: dict[MigProfile, Annotated[int, Field(ge=1, le=7)]]
+    """Slices of each profile on one GPU; none of a GPU in MIG mode that is not cut."""
+
+
+def _layouts_tag(value: Any) -> str:
+    return "several" if isinstance(value, list | tuple) else "every"
+
+
+Layouts = Annotated[
+    Annotated[MigLayout, Tag("every")] | Annotated[tuple[MigLayout, ...], Field(min_length=1), Tag("several")],
+    Discriminator(_layouts_tag),
+]
 
 
 class GpuSharing(Section):
@@ -130,27 +142,54 @@ class GpuNodes(Conditional):
     for more are refused. Not looked at without."""
     price: Price | None = None
     """What one of these GPUs costs; without it previews count device hours, and no money."""
-    mig: MigLayout | None = None
-    """How each GPU is cut; whole without it and without sharing."""
+    mig: Layouts | None = None
+    """How each GPU is cut, or a list of layouts if the GPUs of a node are cut in several ways: those in no layout are
+    whole. All are whole without it and without sharing."""
     sharing: GpuSharing | None = None
     """How each GPU is shared without MIG."""
+
+    @property
+    def layouts(self) -> tuple[tuple[int, MigLayout], ...]:
+        """How many GPUs of each node are cut in which way."""
+        if self.mig is None:
+            return ()
+        if isinstance(self.mig, MigLayout):
+            return ((self.mig.gpus or self.per_node, self.mig),)
+        return tuple((layout.gpus or 1, layout) for layout in self.mig)
+
+    @property
+    def whole(self) -> int:
+        """GPUs of each node that are neither cut nor shared."""
+        return 0 if self.sharing else self.per_node - sum(gpus for gpus, _ in self.layouts)
+
+    @property
+    def strategy(self) -> Literal["mixed", "single", "dra"] | None:
+        """How slices are handed out; None without slices."""
+        return next((layout.strategy for _, layout in self.layouts), None)
+
+    @model_validator(mode="after")
+    def _gpus_of_a_node_are_cut_as_its_strategy_can_tell(self) -> Self:
+        """Each GPU is in one layout, and all slices of a node are handed out in one way."""
+        if self.whole < 0:
+            raise ValueError(f"the layouts are of {self.per_node - self.whole} GPUs, and perNode is {self.per_node}")
+        if len({layout.strategy for _, layout in self.layouts}) > 1:
+            raise ValueError("the layouts of a node have several MIG strategies, and a node has one")
+        profiles = {profile for _, layout in self.layouts for profile in layout.slices}
+        if self.strategy == "single" and (len(profiles) != 1 or self.whole):
+            raise ValueError("MIG strategy single needs slices of one profile on every GPU; use mixed for several")
+        return self
 
     @model_validator(mode="after")
     def _slices_fit_on_one_gpu(self) -> Self:
         """The product has these profiles, and its placements hold them together."""
         product = gpu_product(self.product)
-        if self.mig is None:
-            return self
-        if self.mig.strategy == "single" and len(self.mig.slices) > 1:
-            raise ValueError("MIG strategy single needs slices of one profile; use mixed for several")
-        if product is None:
-            return self
-        for profile in self.mig.slices:
-            if profile not in product.profiles:
-                raise ValueError(f"{self.product} has no MIG profile {profile}; it has {', '.join(product.profiles)}")
-        if not stand_on(product, self.mig.slices, 1):
-            does = words(most_on_one_gpu(product, self.mig.slices))
-            all_of_it = ", ".join(words(cut) for cut in cuts(product, self.mig.slices))
-            told = f"these slices do not fit on one {self.product} together: {words(self.mig.slices)}; {does} would"
-            raise ValueError(f"{told}, and all of them on GPUs that are cut so: {all_of_it}")
+        for slices in [layout.slices for _, layout in self.layouts] if product else ():
+            assert product is not None
+            for profile in slices:
+                if profile not in product.profiles:
+                    has = f"it has {', '.join(product.profiles)}" if product.profiles else "MIG cannot cut it"
+                    raise ValueError(f"{self.product} has no MIG profile {profile}; {has}")
+            if not stand_on(product, slices, 1):
+                what = f"these slices do not fit on one {self.product} together: {words(slices)}"
+                raise ValueError(f"{what}; {words(most_on_one_gpu(product, slices))} would")
         return self

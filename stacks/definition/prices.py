@@ -16,8 +16,8 @@ class Price(Section):
     """What one GPU costs."""
 
     per_hour: Annotated[float, Field(ge=0, le=100_000)]
-    """Money for one whole GPU an hour. A slice costs its part of it: the larger of its shares of seven compute slices
-    and eight memory slices."""
+    """Money for one whole GPU an hour. A slice costs its part of it: the larger of its parts of the compute slices and
+    of the memory slices. All slices of a GPU together cost no more than the GPU."""
     currency: Currency = CURRENCY
     """Currency, the same for all prices of a definition."""
     source: Text

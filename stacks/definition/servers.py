@@ -9,13 +9,16 @@ from .base import NOT_IN_VALUES, DnsLabel, EnvironmentName, ObjectName, Renamabl
 from .datasets import ModelRepository
 from .pools import Pool
 
+_ROLE = form(r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$", "arn:aws:iam::123456789012:role/name")
+
 
 class AwsIdentity(Section):
-    """An AWS role (IRSA)."""
+    """An AWS role, by IRSA or by EKS Pod Identity."""
 
     cloud: Literal["aws"]
-    role_arn: Annotated[str, form(r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$", "arn:aws:iam::123456789012:role/name")]
-    """ARN of the role that reads the repository."""
+    role_arn: Annotated[str, _ROLE] | None = None
+    """ARN of the role that reads the repository (IRSA); without it you associate a role with the server's service
+    account (EKS Pod Identity)."""
 
 
 class GcpIdentity(Section):

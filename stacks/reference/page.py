@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 from .. import overlays, rules
 from ..definition import Header
 from ..definition.base import Conditional
-from ..model_keys import Key, Model, hint_of, tag_values
+from ..model_keys import Key, Model, bare, branches, hint_of, tag_values
 from ..validate import OVERLAID
 from .examples import Examples
 from .outline import NAMED_TYPES, Part, anchor_of, common_keys, keys, outline, pattern_of, words, words_of_class
@@ -201,7 +201,8 @@ class _Page:
             part for part in self.parts if part.path[-1] == key.name and part.models == key.models and part.key
         )
         listed = "tuple" in str(key.annotation).split("[")[0] or "tuple[" in str(key.annotation)
-        what = "list" if listed else "mapping"
+        either = listed and any(bare(each) in key.models for each in branches(key.annotation).values())
+        what = "mapping or list" if either else "list" if listed else "mapping"
         named = listed and all("name" in model.model_fields for model in key.models)
         return f"[{what}](#{part.anchor})" + ("; items have names" if named else "")
 

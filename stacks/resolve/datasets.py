@@ -41,6 +41,7 @@ def repository(stack: Stack, server: Server) -> VolumeRepositoryArgs | ObjectSto
     return VolumeRepositoryArgs.model_construct(
         claim=dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.made_as,
         sub_path="/".join(folder for folder in folders if folder) or None,
+        gcs_fuse=isinstance(dataset, CsiDataset) and dataset.read_by_pods,
     )
 
 

@@ -6,7 +6,7 @@ from components.args import GRACE_SECONDS, PoolArgs, PulumiTimeouts, ServerArgs
 
 from ..definition.base import Renamable, extended
 from ..definition.models import Model
-from ..definition.placement import WholeGpuPlacement
+from ..definition.placement import CpuPlacement
 from ..definition.pools import Loading, OnDemand, Pool
 from ..definition.servers import Server
 from ..devices import capacity_bytes, most_replicas
@@ -81,12 +81,12 @@ def _served(model: Model, server: Server, pool: Pool) -> Model:
 
 
 def _loading(stack: Stack, server: Server, pool: Pool) -> Loading:
-    """Return how models are loaded; of a whole GPU, of which a pod tells no size, with the capacity that follows.
+    """Return how models are loaded; on a GPU, of which a pod tells no size, with the capacity that follows.
 
-    What follows from a slice, or from the memory, is left to follow, should anybody change it in the chart's values.
+    What follows from the container's memory is left to follow, should you change that in the chart's values.
     """
     if not isinstance(pool.loading, OnDemand):
         return pool.loading
-    capacity = capacity_bytes(pool) if isinstance(pool.placement, WholeGpuPlacement) else None
+    capacity = None if isinstance(pool.placement, CpuPlacement) else capacity_bytes(pool)
     said = pool.loading.capacity or (f"{capacity // 10**6}M" if capacity else None)
     return pool.loading.model_copy(update={"capacity": said, "staging": stack.staging(server, pool)})

@@ -9,7 +9,7 @@ from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
 from .. import devices, mig_layouts
 from ..definition import DataPlane
 from ..definition.base import PolicyResources, byte_count
-from ..definition.gpu_products import gpu_bytes, gpu_product
+from ..definition.gpu_products import gpu_bytes, gpu_product, slice_bytes
 from ..definition.openai import OpenaiServer
 from ..definition.placement import (
     CpuPlacement,
@@ -21,6 +21,7 @@ from ..definition.placement import (
 from ..definition.pools import OnDemand, Pool, QueueScaling
 from ..definition.servers import Server
 from ..devices import gb
+from ..load import Document, PathInTree
 from ..problems import Position, Problem
 from ..stack import Definition, Stack
 from .references import suggestion, unknown
@@ -37,6 +38,31 @@ def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
         if profile not in profiles:
             what = f"{getattr(pool.placement, 'product', None)} has no MIG profile {profile}"
             yield stack.source.problem((*path, "placement", "profile"), what, do=suggestion(profile, profiles))
+
+
+@definition_rule("Tidegate knows the GPU products and MIG profiles that the definition names", severity="advisory")
+def gpus_that_are_not_known_are_named(definition: Definition) -> Iterator[Problem]:
+    """A product without an entry in Tidegate's table has no numbers, so that nothing is checked, and a typo passes."""
+    places: dict[str, Problem] = {}
+
+    def note(source: Document, path: PathInTree, what: str) -> None:
+        why = "No rule checks its memory and its slices, previews show no price of a slice, and `plan` leaves it out."
+        do = "Check the spelling. If it is right, set loading.capacity of on-demand pools and check the cuts yourself."
+        places.setdefault(what, source.problem(path, what, why, do, severity="advisory"))
+
+    for index, plane in enumerate(definition.header.data_planes):
+        for place, group in enumerate(plane.gpus):
+            if gpu_product(group.product) is None:
+                where = ("dataPlanes", index, "gpus", place, "product")
+                note(definition.document, where, f"Tidegate knows no GPU product {group.product}")
+    for stack in definition.stacks:
+        for path, _, pool in stack.pools():
+            product, profile = (getattr(pool.placement, key, None) for key in ("product", "profile"))
+            if product is not None and gpu_product(product) is None:
+                note(stack.source, (*path, "placement", "product"), f"Tidegate knows no GPU product {product}")
+            elif product is None and profile is not None and slice_bytes(profile) is None:
+                note(stack.source, (*path, "placement", "profile"), f"Tidegate knows no GPU with MIG profile {profile}")
+    yield from places.values()
 
 
 def _profile_of_product(pool: Pool) -> tuple[str, Collection[str]]:
@@ -171,7 +197,7 @@ def products_that_are_asked_for_are_there(stack: Stack) -> Iterator[Problem]:
 def whole_gpus_are_told_from_slices(stack: Stack) -> Iterator[Problem]:
     """Slices of strategy single, and shares that are not renamed, are nvidia.com/gpu too: only the product differs."""
     plane = stack.data_plane
-    alike = [group for group in plane.gpus if group.sharing or (group.mig and group.mig.strategy == "single")]
+    alike = [group for group in plane.gpus if group.sharing or group.strategy == "single"]
     for path, server, pool in stack.pools():
         if alike and isinstance(pool.placement, WholeGpuPlacement) and pool.placement.product is None:
             what = f"{server.name}/{pool.name} asks for whole GPUs of any product"
@@ -432,8 +458,8 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
             count, product = pool.placement.count, pool.placement.product
             if product is not None and product not in {group.product for group in stack.data_plane.gpus}:
                 continue  # that is said where it is asked for
-            whole = [group for group in stack.data_plane.gpus if group.mig is None and group.sharing is None]
-            room = sum(group.nodes * (group.per_node // count) for group in whole if product in (None, group.product))
+            groups = [group for group in stack.data_plane.gpus if product in (None, group.product)]
+            room = sum(group.nodes * (group.whole // count) for group in groups)
             if devices.most_replicas(pool) > room:
                 asks = f"{server.name}/{pool.name} asks for {devices.most_replicas(pool)} × {count} GPUs in one node"
                 what = f'{asks}, and data plane "{stack.data_plane.name}" has room for {room}'

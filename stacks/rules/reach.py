@@ -9,7 +9,7 @@ from tidegate_contracts.object_url import parsed
 
 from ..definition.environment import Reach
 from ..definition.proxy import PROXY
-from ..definition.servers import Server
+from ..definition.servers import AwsIdentity, Server
 from ..load import PathInTree
 from ..problems import Problem, Severity
 from ..stack import Stack
@@ -18,6 +18,9 @@ from .rule import stack_rule
 
 _SERVICE = re.compile(r"[^.]+\.(?P<namespace>[^.]+)(\.svc(\.cluster\.local)?)?")
 _STORES = {"s3": "https://s3.amazonaws.com", "gs": "https://storage.googleapis.com"}
+
+_POD_IDENTITY = "169.254.170.23/32", "fd00:ec2::23/128"
+"""Addresses of the agent of EKS Pod Identity: Amazon EKS User Guide, "Set up the Amazon EKS Pod Identity Agent"."""
 
 
 @stack_rule("Requests within the cluster bypass the web proxy", "advisory")
@@ -68,7 +71,7 @@ def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
     """The network refuses what no entry names, so a server could not read its repository in object storage."""
     is_lost = any(servers_that_reach_something_exist(stack))  # a way may be meant for it
     for index, server, bucket in () if is_lost else stack.buckets():
-        ways = [reach for reach in stack.platform.network.reach if "servers" in reach.by or reach.server == server.name]
+        ways = [reach for reach in stack.platform.network.reach if _of_server(reach, server)]
         path = ("servers", index, "repository", "url")
         if not ways:
             what = f'server "{server.name}" may reach nothing outside, so it cannot read {bucket.url}'
@@ -77,6 +80,33 @@ def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
         elif address := _store(stack, server, bucket.url):
             who = f'server "{server.name}"', f"server: {server.name}"
             yield from _unreached(stack, path, address, who, f"read {bucket.url}", ways)
+    for index, server, dataset in () if is_lost else stack.mounted():
+        if dataset.read_by_pods and not any(_of_server(reach, server) for reach in stack.platform.network.reach):
+            what = f'server "{server.name}" may reach nothing outside, so it cannot read dataset "{dataset.name}"'
+            why = f"A sidecar that {dataset.driver} adds to the server's pods reads the bucket."
+            do = f"Add the object store and the cloud's token service to network.reach with server: {server.name}."
+            where = ("servers", index, "repository", "dataset")
+            yield stack.source.problem(where, what, why, do, severity="advisory")
+
+
+def _of_server(reach: Reach, server: Server) -> bool:
+    return "servers" in reach.by or reach.server == server.name
+
+
+@stack_rule("Servers with EKS Pod Identity can reach its agent", severity="advisory")
+def servers_can_reach_the_agent_of_their_identity(stack: Stack) -> Iterator[Problem]:
+    """An AWS identity without a role gets its credentials from an agent on the node, which no wide range includes."""
+    for index, server in enumerate(stack.platform.servers):
+        if not isinstance(server.identity, AwsIdentity) or server.identity.role_arn:
+            continue
+        if not any(
+            _of_server(reach, server) and reach.cidr in _POD_IDENTITY and (not reach.ports or 80 in reach.ports)
+            for reach in stack.platform.network.reach
+        ):
+            what = f'server "{server.name}" may not reach the agent of EKS Pod Identity, so it gets no credentials'
+            do = f"Add {_POD_IDENTITY[0]} with ports: [80] and server: {server.name} to network.reach"
+            do = f"{do} ({_POD_IDENTITY[1]} in clusters of IPv6), or set roleArn to use IRSA."
+            yield stack.source.problem(("servers", index, "identity"), what, do=do)
 
 
 def _store(stack: Stack, server: Server, url: str) -> str:

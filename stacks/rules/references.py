@@ -204,17 +204,26 @@ def warm_windows_name_models_of_their_pool(stack: Stack) -> Iterator[Problem]:
 @stack_rule("A server's cloud identity can read its object store")
 def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:
     """An AWS role cannot read a Google bucket."""
-    for index, server, bucket in stack.buckets():
-        scheme = bucket.url.partition(":")[0]
-        cloud = _CLOUD_OF_SCHEME[scheme]
-        key = _KEY_OF_CLOUD.get(cloud)
+    needed = [
+        (index, server, _CLOUD_OF_SCHEME[scheme], f"{scheme}://", ("repository", "url"))
+        for index, server, bucket in stack.buckets()
+        if (scheme := bucket.url.partition(":")[0])
+    ] + [
+        (index, server, dataset.identity_of_pods, f'dataset "{dataset.name}"', ("repository", "dataset"))
+        for index, server, dataset in stack.mounted()
+        if dataset.identity_of_pods
+    ]
+    for index, server, cloud, what_is_read, place in needed:
+        key = _KEY_OF_CLOUD.get(cloud) if place[-1] == "url" else None
         if server.identity is None and key not in server.variables.values():
-            what, place = f'server "{server.name}" reads {scheme}:// without an identity', ("repository", "url")
+            what = f'server "{server.name}" reads {what_is_read} without an identity'
             why = "Only a public bucket, or credentials that the node gives to every pod, would let it in."
+            if cloud == "gcp":
+                why = "Only a public bucket, or one granted to the Kubernetes service account itself, would let it in."
             do = f"Add identity with cloud: {cloud}" + (f", or {key} to secretEnvironment." if key else ".")
             yield stack.source.problem(("servers", index, *place), what, why, do, severity="advisory")
         elif server.identity is not None and server.identity.cloud != cloud:
-            what = f'server "{server.name}" reads {scheme}:// with an identity of {server.identity.cloud}'
+            what = f'server "{server.name}" reads {what_is_read} with an identity of {server.identity.cloud}'
             do = f"Use an identity with cloud: {cloud}."
             yield stack.source.problem(("servers", index, "identity", "cloud"), what, do=do)
 

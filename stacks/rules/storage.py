@@ -8,7 +8,7 @@ from tidegate_contracts.object_url import parsed
 
 from .. import devices
 from ..definition.base import byte_count
-from ..definition.datasets import CsiDataset, EfsDataset, NfsDataset, ObjectStoreRepository
+from ..definition.datasets import GCS_FUSE, CsiDataset, EfsDataset, NfsDataset, ObjectStoreRepository
 from ..definition.pools import OnDemand
 from ..devices import gb
 from ..problems import Problem
@@ -157,6 +157,29 @@ def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[
                 where = ("datasets", index, key)
                 what = f'data plane "{plane.name}" is in {here}, and {what}'
                 yield stack.source.problem(where, what, why, do)
+
+
+@definition_rule("Each volume of a cluster has its own volume handle", severity="advisory")
+def volume_handles_are_used_once_in_a_cluster(definition: Definition) -> Iterator[Problem]:
+    """Kubernetes and the drivers tell volumes apart by their handles.
+
+    Of two volumes with one handle, pods of the second wait for ever, or get what is mounted for the first. A volume of
+    EFS has the id of the file system as its handle, and its driver mounts it for each pod.
+    """
+    seen: dict[tuple[str, str, str], str] = {}
+    for stack in definition.stacks:
+        for index, dataset in enumerate(stack.platform.datasets):
+            if not isinstance(dataset, CsiDataset) or dataset.driver == "efs.csi.aws.com":
+                continue
+            volume = f'dataset "{dataset.name}" of {stack.name}'
+            key = stack.data_plane.context_name, dataset.driver, dataset.volume_handle
+            if (other := seen.setdefault(key, volume)) != volume:
+                what = f"{volume} has the volume handle {dataset.volume_handle}, as has {other} in the same cluster"
+                unique = f"{dataset.volume_handle.partition(':')[0]}:{stack.environment.name}"
+                do = "Set another volumeHandle in the overlay of the environment: any text that no other volume has."
+                if dataset.driver == GCS_FUSE:  # which mounts the bucket that stands before the colon
+                    do = f"Set volumeHandle: {unique} in the overlay of the environment."
+                yield stack.source.problem(("datasets", index, "volumeHandle"), what, do=do)
 
 
 @definition_rule("`storageClasses` names kinds of datasets that exist", "advisory")

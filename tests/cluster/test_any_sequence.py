@@ -116,6 +116,14 @@ class Sequence:
             assert not strange, f"left over:\n{ended.text}"
         return ended
 
+    def dry_run(self, engine: str) -> Ended:
+        """Show what a rollout would do."""
+        journals = str(self.site.folder / "journals")
+        what = ("--environment", "dev", "--engine", engine, "--dry-run", "--journals", journals)
+        process = self.site.launch("rollout", *what)
+        out, err = process.communicate(timeout=1800)
+        return Ended(process.returncode, out, err)
+
     def kill(self, engine: str, seconds: float) -> None:
         """Begin to bring the stack up, and kill that with all that it started."""
 
@@ -234,6 +242,9 @@ def test_a_stack_gets_another_namespace_only_when_it_does_not_run(sequence: Sequ
     ended = sequence.up(engine)
     assert ended.code == 1
     assert "Nothing was changed" in ended.err
+    dry = sequence.dry_run(engine)
+    assert dry.code == 1
+    assert "Set the namespace back" in dry.err, "a dry run predicts what the run would do"
     assert sequence.live("a") == before
     plain = ["pulumi", "up", "--yes", "--skip-preview", "--stack", "dev-lab", "--non-interactive"]
     half = subprocess.run(plain, cwd=sequence.site.checkout, env={**os.environ, **sequence.site.environment},

@@ -37,7 +37,7 @@ def labels(node: Node) -> dict[str, str]:
             {"gpu.product": A100, "mig.strategy": "mixed", "mig.config.state": "success"},
         ),
         (
-            mig_single("n", H100, 8, "1g.10gb", 7),  # only the label tells a slice from a whole GPU
+            mig_single("n", H100, 8, "1g.10gb", 56),  # only the label tells a slice from a whole GPU
             {"nvidia.com/gpu": 56},
             {"gpu.product": f"{H100}-MIG-1g.10gb", "mig.strategy": "single"},
         ),
@@ -77,25 +77,24 @@ def test_a_data_planes_nodes_offer_what_its_definition_tells_of(file: Path) -> N
     definition = read(file)
     for plane in definition.header.data_planes:
         theirs = [stack for stack in definition.stacks if stack.data_plane.name == plane.name]
-        found: Counter[tuple[str, str]] = Counter()
+        found: Counter[str] = Counter()
         dra: Counter[str] = Counter()
         for item in nodes_of(plane, theirs):
             if item["kind"] == "Node":
-                product = labels(item).get("gpu.product", "").removesuffix("-SHARED").partition("-MIG-")[0]
-                found.update({(name, product): count for name, count in devices(item).items() if count})
+                found.update({name: count for name, count in devices(item).items() if count})
             if item["kind"] == "ResourceSlice":
                 for device in item["spec"]["devices"]:
                     dra[device["attributes"].get("profile", {}).get("string", "whole")] += 1
-        wanted: Counter[tuple[str, str]] = Counter()
+        wanted: Counter[str] = Counter()
         wanted_dra: Counter[str] = Counter()
         for (device, product), count in inventory(plane.gpus).items():
             if device.kind == "dra":
                 wanted_dra[str(device.profile)] += count
             elif device.kind == "mig" and device.strategy == "mixed":
-                wanted[f"nvidia.com/mig-{device.profile}", product] += count
+                wanted[f"nvidia.com/mig-{device.profile}"] += count
             else:
                 shared = device.kind in ("time-slicing", "mps") and _renamed(theirs, product)
-                wanted["nvidia.com/gpu.shared" if shared else "nvidia.com/gpu", product] += count
+                wanted["nvidia.com/gpu.shared" if shared else "nvidia.com/gpu"] += count
         assert found == wanted
         assert {name: count for name, count in dra.items() if name != "whole"} == wanted_dra
 

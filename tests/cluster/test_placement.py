@@ -70,7 +70,7 @@ def test_pods_land_on_mig_single_mixed_whole_shared_and_dra_nodes(everything: Lo
     expected = {
         "preload-mixed-0": f"1 × MIG 2g.20gb of {A100}",
         "preload-sliced-0": "1 × share of NVIDIA-L4 (time-slicing)",
-        "preload-claimed-0": f"gpu-0-mig-1g-10gb-0 of {A100} (by its claim)",
+        "preload-claimed-0": "gpu-0-mig-1g-10gb-0 (by its claim)",
         "ondemand-single-0": f"1 × MIG 1g.10gb of {H100}",
         "ondemand-single-1": f"1 × MIG 1g.10gb of {H100}",
         "ondemand-shared-0": "1 × share of NVIDIA-L40S (mps)",

@@ -4,11 +4,13 @@ import json
 import socket
 import subprocess
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
+from rollout import processes
 from rollout.engines import pulumi_cli
 from stacks.command import CommandError
 from stacks.validate import read_definition
@@ -107,8 +109,9 @@ def test_a_state_that_a_killed_pulumi_left_unreadable_is_mended(
     if "locks" in where:
         with subprocess.Popen(["true"]) as ended:
             ended.wait()
+        processes.life_file(f"pulumi-{ended.pid}").touch()  # as a run of this machine that was killed leaves it
         holder = {"pid": ended.pid, "username": "u", "hostname": socket.gethostname()}
-        file.write_text(json.dumps({**holder, "timestamp": "2026-01-01T00:00:00Z"}))
+        file.write_text(json.dumps({**holder, "timestamp": datetime.now(UTC).isoformat()}))
     attributes = file.with_name(f"{file.name}.attrs")
     attributes.write_text("")
     assert "EOF" in checkout.pulumi("up", "--yes", "--stack", "dev-lab", code=None).text

@@ -149,7 +149,7 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
         out(METADATA, 80),
         out("169.254.0.0/16", 443),
         out("169.254.169.252/32", 988),
-        out("169.254.170.23/32", 80),
+        out("169.254.170.2/32", 80),
         out("fd00:ec2::254/128", 80),
         out("0.0.0.0/0", 80),
         ("the metadata address among others", allowed("egress", "dns"), more("to", *block(METADATA))),

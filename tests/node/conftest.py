@@ -14,8 +14,6 @@ _why_not = cache(why_not)
 # What GPU feature discovery says of a node, and the device plugin then offers.
 GPU_LABELS = {
     "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
-    "nvidia.com/mig.strategy": "mixed",
-    "nvidia.com/mig.config.state": "success",
 }
 OFFERED = {SLICE: str(SLICES), "nvidia.com/mig-1g.20gb": "1"}
 ENVIRONMENTS = {"trial": "real-node", "charted": "real-node", "kept": "real-policy", "proxied": "real-proxy"}

@@ -25,7 +25,8 @@ def pool(**value: Any) -> Pool:
     [
         ({"kind": "cpu"}, None, "None", 0, 7 * 2**30),  # 8Gi without /dev/shm
         ({"kind": "gpu", "count": 2, "product": A100}, Device("gpu"), "whole GPU", 2, 160 * GB),
-        ({"kind": "gpu", "product": "NVIDIA-A30"}, Device("gpu"), "whole GPU", 1, None),
+        ({"kind": "gpu", "product": "NVIDIA-GH200-480GB"}, Device("gpu"), "whole GPU", 1, 96 * GB),
+        ({"kind": "gpu", "product": "NVIDIA-X1-80GB"}, Device("gpu"), "whole GPU", 1, None),
         ({"kind": "mig", "profile": "1g.10gb"}, Device("mig", "1g.10gb", "mixed"), "MIG 1g.10gb (mixed)", 1, 10 * GB),
         (SINGLE, Device("mig", "1g.10gb", "single"), "MIG 1g.10gb (single)", 1, 10 * GB),
         ({"kind": "time-slicing", "product": A100}, Device("time-slicing"), "time-sliced GPU", 1, None),
@@ -81,7 +82,8 @@ def test_a_slice_costs_its_part_of_a_gpu_a_share_its_part_and_the_dearest_of_sev
 
     assert of(cut, shared) == {}
     assert of({**cut, "price": price}, {**shared, "price": price}) == {
-        A100: {"3g.40gb": 3.5, "2g.20gb": 2.0, "1g.10gb": 1.0},  # half of the memory; two, one of seven compute slices
+        # Half of the memory; two and one of seven compute slices: 15/14 of a GPU, which costs 7.
+        A100: {"3g.40gb": 3.266667, "2g.20gb": 1.866667, "1g.10gb": 0.933333},
         "NVIDIA-L4": {"mps": 1.75},
     }
     assert of({**nodes, "price": price}, {**nodes, "price": {**price, "perHour": 9.0}}) == {A100: {"gpu": 9.0}}

@@ -17,7 +17,7 @@ from tests.counts import examples
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
 BALANCED = {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}
 WHOLE = Device("gpu")
-PROFILES = tuple(next(each for each in PRODUCTS if each.name == "A100-80GB").profiles)
+PROFILES = next(each for each in PRODUCTS if each.name == "A100-80GB").plain
 
 
 def nodes(count: int, cut: Cut | None = None, product: str = A100, per_node: int = 1) -> GpuNodes:
@@ -91,7 +91,7 @@ def test_shared_gpus_and_unknown_products_stay_as_they_are() -> None:
     shared = GpuNodes.model_validate(
         {"nodes": 2, "product": A100, "perNode": 1, "sharing": {"kind": "mps", "replicas": 4}}
     )
-    unknown = nodes(2, product="NVIDIA-A30")
+    unknown = nodes(2, product="NVIDIA-X1")
     assert layout([shared, unknown], {(mig("1g.10gb"), None): 1}) is None
     assert found([shared, unknown], {(WHOLE, None): 2, (Device("mps"), None): 8}).drained == 0
 

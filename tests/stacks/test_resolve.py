@@ -286,3 +286,25 @@ def test_a_data_planes_principal_service_brings_the_way_to_it_and_takes_the_one_
         if item["kind"] == "ConfigMap"
     }
     assert urls - {None} == {"http://nucleus-frontend.domino-platform.svc:80/v4/auth/principal", url}
+
+
+def test_only_pods_that_mount_a_volume_of_gcs_fuse_ask_for_its_sidecar() -> None:
+    for driver, asked in (("gcsfuse.csi.storage.gke.io", "true"), ("s3.csi.aws.com", None)):
+        dataset = {"name": "models", "kind": "csi", "driver": driver, "volumeHandle": "models"}
+        definition = valid(edited_at({"datasets": [dataset], "environments/prod/datasets": GONE}))
+        pods = {
+            item["kind"]: item["spec"]["template"]["metadata"].get("annotations", {})
+            for item in objects_of(definition, "dev-lab")
+            if item["kind"] in ("StatefulSet", "Deployment")
+        }
+        assert pods["StatefulSet"].get("gke-gcsfuse/volumes") == asked
+        assert "gke-gcsfuse/volumes" not in pods["Deployment"]
+
+
+def test_a_role_of_aws_is_the_service_accounts_or_comes_by_an_association() -> None:
+    role = "arn:aws:iam::123456789012:role/models"
+    for identity, annotations in (({"roleArn": role}, {"eks.amazonaws.com/role-arn": role}), ({}, None)):
+        definition = valid(edited_at({"servers/main/identity": {"cloud": "aws", **identity}}))
+        accounts = [item for item in objects_of(definition, "dev-lab") if item["kind"] == "ServiceAccount"]
+        (of_server,) = (item for item in accounts if item["metadata"]["name"] != "inference-proxy")
+        assert of_server["metadata"].get("annotations") == annotations

@@ -173,7 +173,11 @@ IN_PROD = [{"name": "chat", "pools": [{"name": "a", "replicas": 2}]}]
             "Likewise in prod-east (",
         ),
         # Data planes of which none has it
-        ({"servers/main/pools/cold/placement/product": "NVIDIA-A30"}, "has no GPU of this product", "in prod-east ("),
+        (
+            {"servers/main/pools/cold/placement/product": "NVIDIA-A100-80GB-PCIe"},
+            "has no GPU of this product",
+            "in prod-east (",
+        ),
         (
             {f"dataPlanes/{plane}/gpus/0/memory": "4Gi" for plane in ("lab", "east")}
             | {"servers/main/pools/cold/resources": {"memory": "2Gi"}},

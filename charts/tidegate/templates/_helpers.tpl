@@ -63,9 +63,9 @@
   {{- if ne $pool.loading.capacity nil }}
   "capacityBytes": {{ int64 (include "tidegate.bytes" $pool.loading.capacity) }},
   {{- else if eq ($pool.placement).kind "mig" }}
-  "capacityBytes": {{ mul (trimSuffix "gb" (last (splitList "." ($pool.placement).profile))) 900000000 }},
+  "capacityBytes": {{ mul (last (splitList "." (first (splitList "gb" ($pool.placement).profile)))) 900000000 }},
   {{- else if eq ($pool.placement).kind "dra" }}
-  "capacityBytes": {{ mul (trimSuffix "gb" (last (splitList "." (required "capacity is needed where no MIG profile tells how much memory there is" ($pool.placement).profile)))) 900000000 }},
+  "capacityBytes": {{ mul (last (splitList "." (first (splitList "gb" (required "capacity is needed where no MIG profile tells how much memory there is" ($pool.placement).profile))))) 900000000 }},
   {{- else if eq (($pool.placement).kind | default "cpu") "cpu" }}
   "capacityBytes": {{ div (mul (sub (int64 (include "tidegate.bytes" (($pool.resources).memory | default "8Gi"))) (int64 (include "tidegate.bytes" ($pool.sharedMemory | default "1Gi")))) 9) 10 }},
   {{- else }}
@@ -143,9 +143,9 @@
   {{- if ne $pool.loading.capacity nil }}
   "capacityBytes": {{ int64 (include "tidegate.bytes" $pool.loading.capacity) }},
   {{- else if eq ($pool.placement).kind "mig" }}
-  "capacityBytes": {{ mul (trimSuffix "gb" (last (splitList "." ($pool.placement).profile))) 900000000 }},
+  "capacityBytes": {{ mul (last (splitList "." (first (splitList "gb" ($pool.placement).profile)))) 900000000 }},
   {{- else if eq ($pool.placement).kind "dra" }}
-  "capacityBytes": {{ mul (trimSuffix "gb" (last (splitList "." (required "capacity is needed where no MIG profile tells how much memory there is" ($pool.placement).profile)))) 900000000 }},
+  "capacityBytes": {{ mul (last (splitList "." (first (splitList "gb" (required "capacity is needed where no MIG profile tells how much memory there is" ($pool.placement).profile))))) 900000000 }},
   {{- else if eq (($pool.placement).kind | default "cpu") "cpu" }}
   "capacityBytes": {{ div (mul (sub (int64 (include "tidegate.bytes" (($pool.resources).memory | default "8Gi"))) (int64 (include "tidegate.bytes" ($pool.sharedMemory | default "1Gi")))) 9) 10 }},
   {{- else }}

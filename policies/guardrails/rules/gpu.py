@@ -120,12 +120,8 @@ def _clashes(device: str, selector: Mapping[str, Any]) -> Iterator[str]:
     product, strategy, sharing = (text(selector.get(key)) for key in (PRODUCT, _STRATEGY, SHARING))
     sliced = "-MIG-" in product
     if device.startswith(MIG):
-        if strategy != "mixed":
-            yield f"it asks for {device}, which nodes of MIG strategy mixed have, and selects {strategy or 'any'}"
-        if sliced or sharing:
+        if strategy == "single" or sliced or sharing:
             yield f"it asks for {device} and selects nodes of strategy single, or nodes that share their GPUs"
-    elif strategy == "mixed":
-        yield f"it asks for {device}, and nodes of MIG strategy mixed have none"
     elif (strategy == "single") != sliced:
         yield f"it selects MIG strategy {strategy or 'none'}, and the product {product or 'any'} says otherwise"
     if device == _SHARED and not sharing:

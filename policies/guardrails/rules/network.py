@@ -14,8 +14,12 @@ Rules = Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]
 WIDEST = {4: 8, 6: 16}
 """Bits by IP version that a range must fix at least: no network of one organisation is wider."""
 _MANY_PORTS = 1000  # A range of so many names none.
-METADATA = ("169.254.169.254", "169.254.169.252", "169.254.170.2", "169.254.170.23", "fd00:ec2::254", "fd00:ec2::23")
-"""Where clouds hand out credentials of nodes and pods: EC2, Azure and Google, GKE, ECS, EKS."""
+METADATA = ("169.254.169.254", "169.254.169.252", "169.254.170.2", "fd00:ec2::254")
+"""Where clouds hand out credentials of nodes: EC2, Azure and Google, GKE, ECS.
+
+The agent of EKS Pod Identity (169.254.170.23, fd00:ec2::23) is none of them. It gives a pod the role of its own service
+account only.
+"""
 _METADATA_PORTS = (80, 988)
 _LINK_LOCAL = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::/32"))
 _GOOGLE = "iam.gke.io/gcp-service-account"

@@ -113,7 +113,7 @@ def test_a_pickle_is_never_loaded(cli: Cli, tmp_path: Path) -> None:
     [((), "one of --data"), (("--zeros", "-i", "INPUT=1"), "one of --data"), (("-i", "INPUT"), "NAME=VALUE"),
      (("-i", "INPUT=1", "-i", "INPUT=2"), "given twice"), (("-d", "missing.json"), "cannot be read"),
      (("-i", "INPUTS=[1,2,3]"), "did you mean INPUT?"), (("-i", "INPUT=[1,2]"), "INPUT FP32[3]"),
-     (("-i", "INPUT=abc"), "no number"), (("--zeros", "--route", "x"), "is not one of")],
+     (("-i", "INPUT=abc"), "cannot hold"), (("--zeros", "--route", "x"), "is not one of")],
     ids=["nothing", "two", "no-value", "twice", "missing", "name", "shape", "text", "route"],
 )  # fmt: skip
 def test_what_is_wrong_is_told_and_nothing_is_called(cli: Cli, words: tuple[str, ...], told: str) -> None:

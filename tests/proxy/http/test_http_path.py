@@ -124,10 +124,12 @@ async def test_an_address_with_scheme_and_host_is_below_the_path_too(below: Runn
 
 async def test_a_model_that_is_called_like_the_path_is_called_both_ways(below: RunningProxy) -> None:
     url = "/v2/models/inference/infer"
-    for address in (url, f"{AT}{url}", url, f"{AT}{url}"):
-        assert (await below.ask(request(address))).status == 200
+    async with below.caller() as caller:
+        for address in ("/v2/models/-/infer", url, f"{AT}{url}", url, f"{AT}{url}"):
+            await caller.send(request(address))
+            assert (await caller.reply()).status == (404 if "-" in address else 200)
         # What is understood is kept by the address as it came: the path is taken away once, and not at each call.
-        assert address.encode() in below.proxy.http.targets
+        assert {url.encode(), f"{AT}{url}".encode()} <= below.proxy.http.targets.keys()
     assert {asked.line for asked in below.replica.asked} == {f"POST {url} HTTP/1.1"}
     envelope = json.dumps({"inference_server_name": "vision", "model_name": "inference", "payload": {}}).encode()
     assert (await below.ask(request(f"{AT}/predict", envelope))).status == 200

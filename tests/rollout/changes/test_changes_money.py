@@ -39,9 +39,9 @@ def change(price: Any) -> StackChange:
     [
         (
             PRICE,
-            "$4,745 → $5,475 (+$730)",
-            "; one endpoint for each of 5 models: $4,198; the slices cost 30% more",
-            " · a month $4,745 → $5,475 (+$730)",
+            "$4,429 → $5,110 (+$681)",
+            "; one endpoint for each of 5 models: $4,198; the slices cost 22% more",
+            " · a month $4,429 → $5,110 (+$681)",
         ),
         (None, "2,190 device hours → 2,920 device hours (+730 device hours)", "", ""),
     ],

@@ -184,12 +184,14 @@ def test_a_repository_that_was_just_made_is_written_into(call: Call, tmp_path: P
     assert git(tmp_path, "symbolic-ref", "--short", "HEAD") == "ours"
 
 
-@pytest.mark.parametrize("gpu", [None, "NVIDIA-A100-SXM4-80GB", "NVIDIA-H200", "NVIDIA-L4", "Some-GPU"])
+@pytest.mark.parametrize("gpu", [None, "NVIDIA-A100-SXM4-80GB", "NVIDIA-A30", "NVIDIA-L4", "NVIDIA-Some-80GB"])
 def test_what_is_written_holds_as_it_stands(call: Call, tmp_path: Path, gpu: str | None) -> None:
     said = call("init", tmp_path / "platform", *(("--gpu", gpu) if gpu else ()), code=0)
     assert f"cd {tmp_path / 'platform'}\n  make check && make up" in said.out
     checked = call("check", tmp_path / "platform" / DEFINITION, code=0)
     assert "ok – 2 stacks" in checked.out
+    unknown = "Tidegate knows no GPU product NVIDIA-Some-80GB"
+    assert (unknown in said.err, unknown in checked.text) == (gpu == "NVIDIA-Some-80GB",) * 2
     definition = read_definition(tmp_path / "platform" / DEFINITION)
     for stack in definition.stacks:
         (pool,) = stack.platform.servers[0].pools

@@ -1,29 +1,80 @@
-"""What node labels say about GPUs."""
+"""What node labels say about GPUs, and what MIG makes of them."""
+
+from collections.abc import Iterator
 
 import pytest
 
-from stacks.definition.gpu_products import PRODUCTS, GpuProduct, gpu_product, profile_bytes
+from stacks.definition.gpu_products import PRODUCTS, gpu_bytes, gpu_product, slice_bytes
+from stacks.definition.mig_cuts import filled, part_of_gpu
+from tests import mig_parted
 
 GB = 10**9
-LABELS: dict[str, str | None] = {
-    "NVIDIA-A100-SXM4-40GB": "A100-40GB", "NVIDIA-A100-PCIE-40GB": "A100-40GB", "A100-SXM4-40GB": "A100-40GB",
-    "NVIDIA-A100-SXM4-80GB": "A100-80GB", "NVIDIA-A100-80GB-PCIe": "A100-80GB", "NVIDIA-H100-80GB-HBM3": "H100-80GB",
-    "NVIDIA-H100-PCIe": "H100-80GB", "NVIDIA-H200": "H200-141GB", "NVIDIA-H200-NVL": "H200-141GB",
-    "NVIDIA-B200": "B200",
+LABELS = {
+    "NVIDIA-A30": "A30", "NVIDIA-A100-SXM4-40GB": "A100-40GB", "NVIDIA-A100-PCIE-40GB": "A100-40GB",
+    "A100-SXM4-40GB": "A100-40GB", "NVIDIA-A800-40GB-Active": "A100-40GB", "NVIDIA-A100-SXM4-80GB": "A100-80GB",
+    "NVIDIA-A100-80GB-PCIe": "A100-80GB", "NVIDIA-H100-80GB-HBM3": "H100-80GB", "NVIDIA-H100-PCIe": "H100-80GB",
+    "NVIDIA-H800": "H100-80GB", "NVIDIA-H100-NVL": "H100-94GB", "NVIDIA-H20": "H100-96GB",
+    "NVIDIA-GH200-480GB": "H100-96GB", "NVIDIA-GH200-120GB": "H100-96GB", "NVIDIA-H200": "H200-141GB",
+    "NVIDIA-H200-NVL": "H200-141GB", "NVIDIA-GH200-144G-HBM3e": "GH200-144GB", "NVIDIA-B200": "B200",
+    "NVIDIA-GB200": "GB200", "NVIDIA-B300-SXM6-AC": "B300", "NVIDIA-GB300": "GB300",
+    "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition": "RTX-PRO-6000", "NVIDIA-A10G": "A10G",
+    "NVIDIA-L4": "L4", "NVIDIA-L40": "L40", "NVIDIA-L40S": "L40S", "Tesla-T4": "T4",
+    "Tesla-V100-SXM2-16GB": "V100-16GB", "Tesla-V100-PCIE-32GB": "V100-32GB",
 }  # fmt: skip
-# Other GPUs, or the same with other memory: nothing is known about them, so nothing is refused.
+# Other GPUs, or the same with other memory, whatever number stands in the label.
 UNKNOWN = (
-    "NVIDIA-H100-NVL", "NVIDIA-GH200-480GB", "NVIDIA-GB200", "NVIDIA-A30", "NVIDIA-L40S", "Tesla-T4", "x",
+    "NVIDIA-H100-64GB", "NVIDIA-A100-SXM-64GB", "NVIDIA-A100X", "NVIDIA-A30X", "NVIDIA-H20-3e", "NVIDIA-GH200-999GB",
+    "NVIDIA-GB300-WS", "NVIDIA-GB10", "NVIDIA-A30-24C", "GRID-A100D-80C", "NVIDIA-Foo-48GB", "Quadro-P4000-8GB",
+    "NVIDIA-RTX-PRO-5000-Blackwell", "NVIDIA-L4S", "NVIDIA-H300-160GB", "x", "",
 )  # fmt: skip
+PUBLIC = [(product, cut) for product in mig_parted.MOST for cut in mig_parted.cuts(product)]
 
 
-@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
-def test_the_profiles_of_a_product_take_their_part_of_its_memory(product: GpuProduct) -> None:
-    for profile, size in product.profiles.items():
-        assert profile_bytes(profile) <= product.memory_gb * GB * size / 8 * 1.05
+def full_cuts(label: str) -> Iterator[mig_parted.Cut]:
+    """Yield cuts beside which no other slice has a place: of the public ones, and each of them filled up."""
+    product = gpu_product(label)
+    assert product is not None
+    yield from (filled(product, cut, product.plain) for cut in mig_parted.cuts(label))
 
 
 @pytest.mark.parametrize(("label", "name"), [*LABELS.items(), *((label, None) for label in UNKNOWN)])
 def test_a_node_label_tells_its_product_and_no_other_gpu_is_taken_for_one(label: str, name: str | None) -> None:
     found = gpu_product(label)
     assert (found.name if found else None) == name
+
+
+def test_every_product_of_the_public_layouts_is_known_with_exactly_its_profiles() -> None:
+    for label, most in mig_parted.MOST.items():
+        product = gpu_product(label)
+        assert product is not None, label
+        assert {*product.profiles} == {*most}
+        assert {profile: filled(product, {}, [profile])[profile] for profile in product.profiles} == most
+
+
+@pytest.mark.parametrize(("label", "cut"), PUBLIC, ids=str)
+def test_the_slices_of_every_public_layout_are_one_gpu_at_the_most(label: str, cut: mig_parted.Cut) -> None:
+    product = gpu_product(label)
+    assert product is not None
+    assert sum(part_of_gpu(product, profile, cut) * count for profile, count in cut.items()) <= 1 + 1e-9
+    assert sum(product.slice_bytes(profile) * count for profile, count in cut.items()) <= product.bytes
+
+
+@pytest.mark.parametrize("label", mig_parted.MOST)
+def test_the_parts_of_a_full_cut_sum_to_the_gpu(label: str) -> None:
+    product = gpu_product(label)
+    assert product is not None
+    for cut in full_cuts(label):
+        assert sum(part_of_gpu(product, profile, cut) * count for profile, count in cut.items()) == pytest.approx(1)
+        assert sum(product.slice_bytes(profile) * count for profile, count in cut.items()) <= product.bytes
+
+
+def test_a_slice_of_an_unknown_product_or_profile_has_no_size() -> None:
+    assert gpu_bytes("NVIDIA-Foo-48GB") is None
+    assert slice_bytes("1g.10gb", "NVIDIA-Foo-80GB") is None
+    assert slice_bytes("1g.11gb") is None
+    assert slice_bytes("1g.10gb", "NVIDIA-A30") is None
+    assert slice_bytes("1g.10gb") == 10 * GB
+
+
+def test_products_that_mig_cannot_cut_have_no_profiles() -> None:
+    assert {each.name for each in PRODUCTS if not each.profiles} >= {"L4", "L40S", "T4", "A10G", "V100-16GB"}

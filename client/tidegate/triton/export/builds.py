@@ -78,7 +78,7 @@ def gpu_of(mig: str | None) -> str:
     """Return the resource that a Job asks for: a whole GPU, or a slice of a profile such as 1g.10gb."""
     if mig is not None and not _MIG.fullmatch(mig):
         raise UsageError(f"--mig {mig!r} is no profile of MIG", do="write it as nodes offer it, such as 1g.10gb")
-    return f"nvidia.com/mig-{mig}" if mig else "nvidia.com/gpu"
+    return f"nvidia.com/mig-{mig.replace('+', '.')}" if mig else "nvidia.com/gpu"
 
 
 def write_build(folder: Path, name: str, commands: str, what: str, image: str, volume: str, gpu: str) -> None:

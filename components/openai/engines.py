@@ -36,6 +36,7 @@ _IN_THE_POD: Final = {
     "DYN_FILE_KV": "/tmp/dynamo",
     "DYN_TCP_RPC_HOST": "127.0.0.1",
     "DYN_TCP_RESPONSE_STREAM_HOST": "lo",  # an interface
+    **dynamo.MESSAGES,
 }
 """A frontend and its worker find each other in a folder of their pod, unless frontends are shared."""
 

@@ -66,7 +66,7 @@ def discovery(values: dict[str, str]) -> list[k8s.core.v1.EnvVarArgs]:
             )
             for name, path in fields.items()
         ],
-        pods.variables({"DYN_DISCOVERY_BACKEND": "kubernetes", **values}),
+        pods.variables({"DYN_DISCOVERY_BACKEND": "kubernetes", **dynamo.MESSAGES, **values}),
     )
 
 

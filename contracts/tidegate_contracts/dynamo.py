@@ -34,6 +34,10 @@ RULES: Final[Sequence[Mapping[str, Any]]] = (
 )
 """What the Role of a server's frontends and workers grants, in their namespace. None of it can be left out."""
 
+MESSAGES: Final = {"DYN_TCP_MAX_MESSAGE_SIZE": f"{96 << 20}"}
+"""What frontends and workers may send each other. A request doubles on its way to a worker, so the default of 32 MiB is
+too small for bodies of 16 MiB. A frontend drops the worker that such a request did not reach."""
+
 SERVICE_LABELS: Final = {
     "nvidia.com/dynamo-discovery-backend": "kubernetes",
     "nvidia.com/dynamo-discovery-enabled": "true",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
+from tidegate_contracts.dynamo import MESSAGES
 
 from .process import HOST, Process, free_ports, running, set_aside
 from .wheels import environment
@@ -27,6 +28,7 @@ LOOPBACK = {
     "DYN_TCP_RESPONSE_STREAM_HOST": "lo",  # An interface, whatever its name says.
     "DYN_SYSTEM_HOST": HOST,  # Where the frontend gets a model's tokenizer from its worker; else it asks a model hub.
     "HF_HUB_OFFLINE": "1",
+    **MESSAGES,
 }
 """They listen on every address otherwise. A worker tells of its events (ZeroMQ) on every one whatever is said."""
 

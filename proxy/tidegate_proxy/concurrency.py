@@ -7,6 +7,7 @@ Dynamic thresholds: Choudhury and Hahne, IEEE/ACM TON 6(2), 1998.
 """
 
 import asyncio
+import mmap
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from itertools import count
 from typing import Protocol
 
 BULK_BYTES = 64 * 1024  # Where so many have come at once, others have their turn before more is read of a connection.
+FIRST_BYTES = 4096  # Bytes that are read of a stranger before others have their turn.
 CUT_SECONDS = 2.0
 """Seconds for which a call that ends before its answer keeps its slot from its caller. HTTP/1.1 has no way to cancel: a
 replica takes the request off its closed connection and works on it (Triton: triton-inference-server/server, issue
@@ -26,14 +28,28 @@ TIMES_FREE_FOR_CALLERS = 7
 """The same factor for callers: a caller gets seven eighths at most, so that one whose model hangs can call others."""
 
 
-class _Room(threading.local):
-    """What comes is read into this, and copied before the same loop reads anything else; each thread's loop has one."""
+class Room:
+    """What a loop reads into; it copies what came before it reads anything else.
+
+    A slice of a map is bytes, without a memoryview to be made on the way.
+    """
 
     def __init__(self) -> None:
-        self.bytes = memoryview(bytearray(256 * 1024))
+        self.map = mmap.mmap(-1, 256 * 1024)
+        self.whole = memoryview(self.map)
+        self.bulk = self.whole[:BULK_BYTES]
+        self.first = self.whole[:FIRST_BYTES]
 
 
-ROOM = _Room()
+_rooms = threading.local()
+
+
+def room() -> Room:
+    """Return the one of this thread's loop."""
+    if not hasattr(_rooms, "room"):
+        _rooms.room = Room()
+    found: Room = _rooms.room
+    return found
 
 
 class Waiter(Protocol):
@@ -116,7 +132,8 @@ class ConcurrencyLimiter:
         model.calls -= 1
         caller.calls -= 1
         self.in_flight -= 1
-        self._admit()
+        if self._queues:
+            self._admit()
 
     def cut(self, model: InFlightCount, caller: InFlightCount) -> None:
         """Give a slot back whose call a replica may go on with: others have it at once, its caller a while later."""
@@ -129,7 +146,7 @@ class ConcurrencyLimiter:
         self._admit()
 
     def _admit(self) -> None:
-        if self._admitting or not self._queues:
+        if self._admitting:
             return
         self._admitting = True  # a call may end as it is admitted: its slot is passed on here too, not further down
         try:

@@ -38,6 +38,7 @@ class Forwarding:
     _owner: Waiter
     _shared: SharedState
     grant: Grant
+    pool: Pool  # Of the version that answers, once that is known; the first of its model's until then.
     _limiter: ConcurrencyLimiter
     _model_count: InFlightCount
     _caller_count: InFlightCount
@@ -56,11 +57,6 @@ class Forwarding:
     _has_loaded: bool = False
     _has_slot: bool = False
     _waits: bool = False  # Whether its owner waits in the queue for the slot.
-
-    @property
-    def pool(self) -> Pool:
-        """The pool of the version that answers."""
-        return self.grant.route.pool_of(self.version)
 
     # --- its lease and its version
     def find_lease(self) -> bool:
@@ -91,15 +87,20 @@ class Forwarding:
         route = self.grant.route
         if route.alias is None or asked is not None:
             self.version = route.version(asked, sticky or self.sequence)  # one sequence has one version
-            return True
-        self.version = route.alias.known(monotonic())
-        return self.version is not None
+        else:
+            self.version = route.alias.known(monotonic())
+            if self.version is None:
+                return False
+        if len(route.pools) > 1:
+            self.pool = route.pool_of(self.version)
+        return True
 
     async def await_version(self) -> None:
         """Find the version that the model's alias stands for; raises Problem (busy)."""
         alias = self.grant.route.alias
         assert alias is not None
         self.version = await alias.find()
+        self.pool = self.grant.route.pool_of(self.version)
 
     # --- its slot
     def acquire_slot(self) -> bool:
@@ -120,8 +121,10 @@ class Forwarding:
         """Give the slot back, if there is one."""
         if self._has_slot:
             self._has_slot = False
-            give_back = self._limiter.cut if self.is_cut else self._limiter.release
-            give_back(self._model_count, self._caller_count)
+            if self.is_cut:
+                self._limiter.cut(self._model_count, self._caller_count)
+            else:
+                self._limiter.release(self._model_count, self._caller_count)
 
     # --- its replica
     def pick(self, now: float, anew: bool = False) -> Replica | None:
@@ -130,8 +133,10 @@ class Forwarding:
             failing = tuple(each for each in self.pool.replicas if each.breaker.failures >= FAILURES)
             self.tried, anew = self.tried + failing, anew or bool(failing)
         replica = self._choose(now, anew)
-        if replica is not None and (breaker := self.door(replica).breaker).failures:
-            self._trial = breaker.claim(now)
+        if replica is not None and (self.lease is not None or replica.breaker.failures):
+            breaker = replica.breaker if self.lease is None else self.door(replica).breaker
+            if breaker.failures:
+                self._trial = breaker.claim(now)
         return replica
 
     def door(self, replica: Replica) -> Replica:
@@ -258,7 +263,8 @@ class Forwarding:
             self._trial.given_up()
         if self._waits:
             self._limiter.cancel(self._owner, self._model_count, self._caller_count)
-        self.release_slot()
+        if self._has_slot:
+            self.release_slot()
 
 
 def call_record(

@@ -2,14 +2,13 @@
 
 import asyncio
 
-from .concurrency import BULK_BYTES, ROOM, TurnQueue
+from .concurrency import BULK_BYTES, FIRST_BYTES, Room, TurnQueue, room
 from .memory import Booking, Holder, Memory
 from .problems import Problem
 
 CONNECTION_BYTES = 40 * 1024  # What a caller's connection takes: tables, what is known of it, and some unsent bytes.
 TLS_BYTES = 48 * 1024  # What TLS adds, beside a buffer for as much as comes at once.
 TLS_AT_ONCE = 16 * 1024  # Bytes that TLS is given at once to send: a record (RFC 8446, 5.1).
-FIRST_BYTES = 4096  # Bytes that are read of a stranger; for more of them he waits for a turn.
 MOST_UNSENT = 16 * 1024  # Bytes of answers of one connection that wait for its caller and are not counted.
 
 
@@ -40,12 +39,13 @@ class Guest(asyncio.BufferedProtocol):
     held = 0
     came = 0  # Bytes that have come.
     is_unknown = True
+    room: Room
     refusals = 0  # Credentials that Domino has refused over it.
     memory: Memory
     booking: Booking
     transport: asyncio.Transport
     wire: asyncio.Transport = None  # type: ignore[assignment]  # What the transport sends by: below TLS, else itself.
-    base_bytes = CONNECTION_BYTES
+    base_bytes: int
     is_bulk = False  # Much has come at once, and others have their turn before more is read.
     _had_turn = False
     _most_at_once = 0  # Bytes that have come at once.
@@ -53,8 +53,9 @@ class Guest(asyncio.BufferedProtocol):
 
     def arrive(self, memory: Memory) -> bool:
         """Take a place as a stranger's; return whether there is one."""
-        self.memory = memory
+        self.room, self.memory = room(), memory
         self.booking = Booking(memory.strangers, self)
+        self.base_bytes = CONNECTION_BYTES
         if self.wire is None:
             self.wire = self.transport
         else:
@@ -116,12 +117,12 @@ class Guest(asyncio.BufferedProtocol):
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return room for what comes."""
-        return ROOM.bytes[:FIRST_BYTES] if self._is_new else ROOM.bytes
+        return self.room.first if self.is_unknown and self._is_new else self.room.whole
 
     def buffer_updated(self, size: int) -> None:
         """Take what has come."""
         self.came += size
-        self.data_received(bytes(ROOM.bytes[:size]))
+        self.data_received(self.room.map[:size])
 
     def data_received(self, data: bytes) -> None:
         """Take what has come; for the protocols to override."""
@@ -146,10 +147,14 @@ class Guest(asyncio.BufferedProtocol):
             self._most_at_once = size
 
     def write_out(self, data: bytes) -> None:
-        """Write; TLS never gives back the buffer for the most that it had to keep, so it is given little at once."""
+        """Write an answer, or a part of one."""
         if self.wire is self.transport:
             self.transport.write(data)
-            return
+        else:
+            self.write_over_tls(data)
+
+    def write_over_tls(self, data: bytes) -> None:
+        """Write little at once: TLS never gives back the buffer for the most that it had to keep."""
         view = memoryview(data)
         for start in range(0, len(view), TLS_AT_ONCE):
             self.transport.write(view[start : start + TLS_AT_ONCE])

@@ -28,6 +28,9 @@ class UsageReader(Protocol):
     def end(self) -> bytes:
         """Return what is left at the end of the answer."""
 
+    def breaks_off(self) -> bool:
+        """Tell whether the answer is a stream that ended before its last event."""
+
     def told(self) -> tuple[int, int] | None:
         """Return the tokens of the prompt, and of the completion, as the answer says; None where it does not."""
 

@@ -152,7 +152,7 @@ class Route:
 
     __slots__ = (
         "_ends", "_heads", "_pools", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight", "kind",
-        "mirror", "name", "names", "pool", "pools", "sequences", "served_names", "server", "versions",
+        "mirror", "name", "names", "pool", "pools", "sequences", "served_names", "server", "too_long", "versions",
     )  # fmt: skip
 
     def __init__(
@@ -183,6 +183,8 @@ class Route:
             if (called := self.kind.version_name(self.name, version)) is not None:
                 self.names[called] = version
         self.copies = 0  # Copies in flight.
+        self.too_long: int | None = None
+        """Bytes of a body that a server did not take, perhaps because of its length; None if there was none."""
         self._heads: dict[tuple[str, str | None], bytes] = {}
         self.http_count: CallCount | None = None  # Where its calls over HTTP are counted, once there was one.
         self.grpc_count: CallCount | None = None  # The same over gRPC.

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from .routes import Route
 from .shared_state import SharedState
 from .shared_tasks import SharedTasks
 from .targets import ModelListing
+from .triton.kind import as_served
 from .upstream.request import Answer
 from .whereabouts import whereabouts
 
@@ -150,7 +151,8 @@ class ServerQueries:
     async def metadata(self, credential: bytes, server: str | None) -> Answer:
         """Return what the server says of itself; without a name, the first that the caller may see."""
         routes = await self.asked(credential, server)
-        return as_told(await ask(routes[0].pool, b"/v2", self._shared.call_seconds), routes[0].kind)
+        answer = as_told(await ask(routes[0].pool, b"/v2", self._shared.call_seconds), routes[0].kind)
+        return replace(answer, body=as_served(answer.body)) if answer.status == 200 else answer
 
     async def statistics(self, credential: bytes, server: str | None) -> Response:
         """Answer the statistics of every model that the caller may inspect; unavailable pools are named in a header."""

@@ -1,6 +1,7 @@
 """What all connections of a proxy share."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol
@@ -67,6 +68,7 @@ class SharedState:
         self.call_seconds = float(settings.request_timeout_seconds)  # How long a call may take.
         self.memory = Memory(settings.memory_bytes or process_memory())
         self.bulk_reads = TurnQueue(BULK_READS_AT_ONCE)  # Connections over which much comes at once are read here.
+        self.reader = ThreadPoolExecutor(1, "reader")  # Long bodies that say what is asked are read here.
         self.long_work = TurnQueue()  # What callers send compressed, or very many frames at once, is read here.
         copies = self.memory.callers
         self.mirror = Mirror(self.meter, copies, settings.request_timeout_seconds, settings.connect_timeout_seconds)

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from .concurrency import BULK_BYTES, ROOM, TurnQueue
+from .concurrency import BULK_BYTES, TurnQueue
 from .guests import Guest
 from .memory import Memory
 
@@ -85,7 +85,7 @@ class TlsDoor(Guest):
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return room for all that came with the hello's end: of a record that fits into none, TLS forgets the rest."""
-        return ROOM.bytes
+        return self.room.whole
 
     def data_received(self, data: bytes) -> None:
         """Keep it for those who take it."""

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from tidegate_proxy import concurrency
-from tidegate_proxy.concurrency import ROOM, ConcurrencyLimiter, InFlightCount, TurnQueue
+from tidegate_proxy.concurrency import ConcurrencyLimiter, InFlightCount, TurnQueue, room
 
 
 class Waiting:
@@ -88,6 +88,6 @@ def test_a_step_that_fails_keeps_no_other_from_its_turn() -> None:
 def test_two_loops_read_into_rooms_of_their_own() -> None:
     """What one reads would be overwritten by the other, which reads while Python does something else."""
     with ThreadPoolExecutor(1) as other:
-        theirs = other.submit(lambda: ROOM.bytes).result()
-    assert theirs.obj is not ROOM.bytes.obj
-    assert ROOM.bytes.obj is ROOM.bytes.obj
+        theirs = other.submit(room).result()
+    assert theirs is not room()
+    assert room() is room()

@@ -249,7 +249,8 @@ class Call(CallerStream):
         if self._method.streams:
             limiter, model, caller = self._context.streams, model.streams, caller.streams
         self._generation = self.shared.authorizer.generation
-        forwarding = Forwarding(self, self.shared, grant, limiter, model, caller, self._method.action == "inspect")
+        looks, pool = self._method.action == "inspect", grant.route.pool
+        forwarding = Forwarding(self, self.shared, grant, pool, limiter, model, caller, looks)
         forwarding.sequence = requested.sequence or None
         return forwarding
 

@@ -55,7 +55,7 @@ _UNFIT = re.compile(rb"[\x00\r\n]")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _CONNECTION = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
-_OWN = frozenset({b"content-length", b"host", b"cookie", b"proxy-authorization", triton.RESTRICTED_KEY.encode()})
+_OWN = frozenset({b"host", b"cookie", b"proxy-authorization", triton.RESTRICTED_KEY.encode()})
 # Triton's restricted protocols are opened by metadata of this name: no caller's ever reaches it.
 _RESTRICTED = b"triton-grpc-protocol-"
 
@@ -64,8 +64,9 @@ class RequestHeaders:
     """What a caller asks for, as far as the headers say."""
 
     __slots__ = (
-        "_context", "_passed", "_scheme", "accepts", "content_type", "credential", "credentials", "encoding", "method",
-        "path", "request_id", "seconds", "server", "size", "sticky", "trace_parents", "trace_states",
+        "_context", "_passed", "_scheme", "accepts", "are_trailers", "content_length", "content_type", "credential",
+        "credentials", "encoding", "method", "path", "request_id", "seconds", "server", "size", "sticky",
+        "trace_parents", "trace_states",
     )  # fmt: skip
 
     def __init__(self, fields: Fields) -> None:
@@ -80,6 +81,7 @@ class RequestHeaders:
         self.seconds: float | None = None  # The caller's deadline, in seconds from now.
         self.trace_parents: list[bytes] = []
         self.trace_states: list[bytes] = []
+        self.content_length: int | None = None
         self._context = b""  # The same (W3C Trace Context) as it is sent.
         passed: list[bytes] = []
         for name, value in fields:
@@ -90,7 +92,8 @@ class RequestHeaders:
                 raise MalformedHeadersError
             elif not self._own(name, value):
                 passed.append(literal(name, value))
-        if not (self.method and self.path and self._scheme):
+        self.are_trailers = not any(name[:1] == b":" for name, _ in fields)
+        if not (self.are_trailers or (self.method and self.path and self._scheme)):
             raise MalformedHeadersError
         self._passed = b"".join(passed)  # Headers for the replica, as they are sent.
         self.size = sum(len(name) + len(value) + 32 for name, value in fields)  # Bytes that it holds.
@@ -142,6 +145,10 @@ class RequestHeaders:
                 raise MalformedHeadersError
         elif name == b"content-type":
             self.content_type = value
+        elif name == b"content-length":
+            if not value.isdigit() or self.content_length not in (None, int(value)):
+                raise MalformedHeadersError
+            self.content_length = int(value)
         elif name in (b"traceparent", b"tracestate"):
             (self.trace_parents if name == b"traceparent" else self.trace_states).append(value)
             self._context += literal(name, value)

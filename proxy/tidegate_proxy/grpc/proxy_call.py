@@ -8,6 +8,7 @@ from ..pools import Pool
 from ..problems import Problem, ProblemType
 from ..servers import ServerQueries
 from ..shared_state import SharedState
+from ..triton.kind import EXTENSIONS
 from .messages import RequestedModel
 from .metadata import HEALTH, SERVICE, RequestHeaders
 from .protobuf import BYTES, MalformedError, fields, framed, integer, last, text
@@ -17,6 +18,7 @@ from .upstreams import Upstreams, ask
 _METADATA, _STATISTICS = (f"/{SERVICE}/{name}".encode() for name in ("ServerMetadata", "ModelStatistics"))
 _STATS = 1
 _STATS_NAME = 1
+_EXTENSIONS = 3  # Of ServerMetadataResponse.
 
 
 @dataclass
@@ -39,7 +41,7 @@ class GrpcContext:
         This and the next two raise Problem, or UpstreamStatusError.
         """
         routes = await self.servers.asked(credential, server, over_grpc=True)
-        return await ask(self.upstreams, routes[0].pool, _METADATA, b"", deadline)
+        return _served(await ask(self.upstreams, routes[0].pool, _METADATA, b"", deadline))
 
     async def statistics(self, credential: bytes, server: str | None, deadline: Deadline) -> tuple[bytes, str]:
         """Answer the statistics of every model that the caller may inspect, and which pools are unavailable."""
@@ -66,6 +68,19 @@ class GrpcContext:
         if service not in ("", SERVICE, HEALTH):
             raise Problem(ProblemType.UNKNOWN, "There is no such service here.")
         return NOT_SERVING if self.shared.draining else SERVING
+
+
+def _served(metadata: bytes) -> bytes:
+    """Return a server's metadata with those of its extensions that are served here."""
+    try:
+        kept = [
+            text(number, metadata[start:end])
+            for number, wire, start, end in fields(metadata)
+            if wire == BYTES and (number != _EXTENSIONS or metadata[start:end].decode() in EXTENSIONS)
+        ]
+        return b"".join(kept)
+    except (MalformedError, UnicodeDecodeError):
+        raise Problem(ProblemType.UPSTREAM, "The inference server's metadata cannot be read.") from None
 
 
 def _only(statistics: bytes, visible: set[str]) -> bytes:

@@ -138,7 +138,7 @@ class CallerStream(Stream):
         self.booking.set(min(self.booking.size, self.held_bytes()))
 
     def headers_received(self, _: RequestHeaders, end: bool) -> None:
-        """Take what follows the last message: callers have nothing to say there."""
+        """Take the trailers, which end the request: nothing in them is for the replica."""
         if end:
             self.data_received(b"", True)
 

@@ -165,6 +165,9 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
 
     def stream_opened(self, number: int, headers: RequestHeaders, end: bool) -> None:
         """Begin a call, whatever it turns out to be."""
+        if headers.are_trailers or (end and headers.content_length):
+            self.reset(number, h2.PROTOCOL_ERROR)
+            return
         if len(self.streams) >= MOST_STREAMS or self._server.closed:
             self.reset(number, h2.REFUSED_STREAM)
             return
@@ -175,8 +178,15 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         """Refuse the rest of a request that is answered (RFC 9113, 8.1)."""
         self.reset(stream.number, h2.NO_ERROR)
 
+    def may_follow(self, head: RequestHeaders, end: bool) -> bool:
+        """Tell whether they are trailers, which end a request (RFC 9113, 8.1)."""
+        return head.are_trailers and end
+
     def late_headers_received(self) -> None:
-        """End the connection: a call's headers come once, and nothing follows its end."""
+        """End the connection, unless they are trailers of a call that this end has reset."""
+        if self.late_frames_due:
+            self.late_frames_due -= 1
+            return
         raise Http2Error(h2.STREAM_CLOSED, "headers came after a stream's end")
 
     def pause_writing(self) -> None:
@@ -239,7 +249,7 @@ class GrpcServer:
         elif (own := OF_PROXY.get(headers.path)) is not None:
             stream = ProxyCall(self.context, headers, own, connection.heard_at)
         connection.add(stream, number)
-        stream.remote_closed = end
+        stream.remote_closed, stream.announced = end, headers.content_length
         if isinstance(stream, CallerStream):
             stream.begin(end, connection)
         else:

@@ -89,11 +89,12 @@ class UpstreamRequest:
                     route.grpc_count = shared.meter.of_calls(route.server, route.name, "grpc")
                 route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
                 called, waited = (route.server, route.name), forwarding.waited
-            shared.meter.called(principal.name, principal.source, "grpc", code)
+            if shared.meter.most_callers:
+                principal = forwarding.grant.identity.principal
+                shared.meter.called(principal.name, principal.source, "grpc", code)
         # As HTTP would have it, for the log's sampling.
         weight = 500 if code in _GRAVE else CLIENT_LEFT if code == CANCELLED else 400 if code else 200
-        now, stranger = monotonic(), forwarding is None
-        is_logged = shared.call_log.wants(weight, now, called, seconds=seconds, waited=waited, stranger=stranger)
+        is_logged = shared.call_log.wants(weight, monotonic(), called, seconds, waited, forwarding is None)
         span = self.span()
         if not is_logged and (span is None or not span.sampled):
             return

@@ -96,6 +96,7 @@ class AppRequest(Request):
         self._scope = scope
         self._start: Message = {}
         self._body = b""
+        self._is_whole = False
 
     def start(self) -> None:
         """Start the task in which the app answers."""
@@ -105,8 +106,10 @@ class AppRequest(Request):
         SENDER.set(self._caller)
         try:
             await self._app(self._scope, _nothing, self._take)
-        except Exception:  # the application has told of it, if it could
-            if not self._start:
+            if not self._is_whole:
+                raise RuntimeError("the application's answer breaks off")
+        except Exception:  # an application that answers the error itself raises it again
+            if not self._is_whole:  # nothing was written yet: a part would pass for the whole
                 log.exception("%s met a defect", self._scope["path"])
                 problem = Problem(ProblemType.INTERNAL, "It is in the proxy's log.")
                 self._end(*problem_answer(problem, self._request_id, keep_alive=self.keep_alive))
@@ -123,6 +126,7 @@ class AppRequest(Request):
             self._start = message
         else:
             self._body += message.get("body", b"")
+            self._is_whole = not message.get("more_body", False)
 
     def _end(self, head: bytes, body: bytes) -> None:
         self._caller.write_out(head + body)

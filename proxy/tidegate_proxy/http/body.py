@@ -11,6 +11,7 @@ from .caller import Body, Caller
 
 MOST_DRAINED = 1024 * 1024  # Bytes of a refused body that are read to save the caller's connection.
 MOST_UNSENT = 256 * 1024  # Bytes of a body that wait for a connection before its sender is held.
+PASSING_BYTES = 4096  # A shorter body is booked only if it is still here at the end of the turn in which it came.
 PART_BYTES = 64  # What a part of a body takes beside its bytes.
 STEP = 256 * 1024  # Bytes that one step unpacks: about a millisecond's work.
 FREED_AT_ONCE = 16 * 1024 * 1024  # Bytes of a body's parts after which the system gets them back.
@@ -63,6 +64,10 @@ class RequestBody(Body):
             return None
         if self.received > MOST_UNSENT and not self.gathers and not self.is_held:
             self.hold(True)
+        return self.keep() if self.received > PASSING_BYTES else None
+
+    def keep(self) -> Problem | None:
+        """Book what has come and is not sent; return why it cannot be kept."""
         try:
             self.book(self.received + PART_BYTES * len(self.parts))
         except Problem as problem:

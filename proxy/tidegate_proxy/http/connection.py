@@ -1,6 +1,7 @@
 """A caller's HTTP/1.1 connection: httptools parses what comes, requests are answered one after another, in order."""
 
 import asyncio
+import re
 from collections import deque
 from time import monotonic
 from typing import cast
@@ -8,6 +9,7 @@ from typing import cast
 import httptools
 from starlette.types import ASGIApp
 
+from ..concurrency import FIRST_BYTES
 from ..guests import MOST_UNSENT
 from ..headers import new_request_id
 from ..kinds import KnownTargets
@@ -24,13 +26,15 @@ from .upgrade import SkipFirstHead, framing
 
 _Request = HttpRequest | AppRequest
 LINGER_SECONDS = 1.0  # Seconds in which a caller that still sends is heard after its last answer.
-MOST_AT_ONCE = 4096  # Bytes that are read in one turn of the loop, of requests that may be many.
+MOST_AT_ONCE = FIRST_BYTES  # Bytes that are read in one turn of the loop, of requests that may be many.
 MOST_CHUNKS_AT_ONCE = 16 * 1024  # The same within a body of which it is not known where it ends.
 MOST_BEGUN = 32  # Requests that are begun before those of others have their turn.
 CHUNKS = 16  # Parts of a body that are as much work as a request's beginning: in tiny chunks, it has very many.
 HEADER_BYTES = 128  # What a header of a head that is not whole takes beside its bytes.
 QUEUED_BYTES = 4096  # What a request takes that waits for those before it.
 END = b"\r\n\r\n"
+_SIZE = re.compile(rb"[0-9A-Fa-f]+")
+_LONGEST_SIZE = 64  # Bytes of a line that may hold a chunk's size: what follows is an extension.
 
 
 class HttpServer:
@@ -52,6 +56,12 @@ class HttpServer:
 class ClientConnection(Closing):
     """Calls of models are `HttpRequest`s; everything else goes to the application."""
 
+    __slots__ = (
+        "_active", "_awaits_turn", "_began", "_between", "_body_bytes", "_chunk_at", "_chunk_line", "_deaf",
+        "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_parser", "_parts", "_put_off",
+        "_queue", "_reading_paused", "_rest", "_server", "_url", "_writing_paused", "last_heard",
+    )  # fmt: skip
+
     def __init__(self, server: HttpServer) -> None:
         self.last_heard = monotonic()
         self._server = server
@@ -69,11 +79,12 @@ class ClientConnection(Closing):
         self._rest = b""  # What has come and waits until the requests before it are answered.
         self._head_bytes = 0
         self._head_began = self.last_heard
-        self._is_long = False  # Whether more came at once than a head may have.
         self._began = 0  # Requests that began in what came last, the last one among them.
         self._awaits_turn = False
         self._body_bytes = 0  # Bytes of the last body in what came last.
         self._parts = 0  # Parts of bodies in it.
+        self._chunk_at: int | None = None  # Bytes of the body before the chunk that began in what came last.
+        self._chunk_line = b""  # The beginning of the last line, which may hold a chunk's size and go on.
         self._reading_paused = False
         self._writing_paused = False
         self._deaf = False  # Whether what the caller sends is dropped: the connection ends.
@@ -102,7 +113,7 @@ class ClientConnection(Closing):
         if self._deaf:
             return
         self.last_heard = monotonic()
-        if self._rest or self._awaits_turn or len(data) > MOST_AT_ONCE:
+        if len(data) > MOST_AT_ONCE or self._rest or self._awaits_turn:
             self.count_at_once(len(data))
             self._rest += data
             self._read_on()
@@ -114,7 +125,8 @@ class ClientConnection(Closing):
                 self._active.flush_request()
             if not self._between or self._queue or self.booking.size > self.base_bytes:
                 self._hold()
-        self.take_turns(len(data), self._server.shared.bulk_reads)
+        if len(data) >= FIRST_BYTES:
+            self.take_turns(len(data), self._server.shared.bulk_reads)
 
     def _read_on(self) -> None:
         """Read of what has come as much as can be answered now; of requests that are many, some in each turn."""
@@ -151,15 +163,20 @@ class ClientConnection(Closing):
             self.abort_if_slow()
 
     def _take(self, data: bytes) -> None:
-        self._is_long = self._head_bytes + len(data) > MOST_HEAD_BYTES
         self._began = self._body_bytes = self._parts = 0
         try:
-            self._parse(data)
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as found:
+                self._pass_over(data, found)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._refuse(not_parsed(error))
             return
-        if not self._between and self._is_head_too_long(data):
-            self._refuse(too_long_a_head())
+        if not self._between:
+            if self._is_head_too_long(data):
+                self._refuse(too_long_a_head())
+            elif isinstance(self._last, HttpRequest) and self._last.body.chunked and self._is_chunk_too_long(data):
+                self._last.refuse(self._last.body.too_long())
 
     def _is_head_too_long(self, data: bytes) -> bool:
         """Count the bytes of a head that is not whole, or of what is no part of a body that is sent in chunks."""
@@ -174,24 +191,39 @@ class ClientConnection(Closing):
             self._head_bytes = 0 if self._body_bytes else self._head_bytes + len(data)
         else:
             return False
-        return self._head_bytes > MOST_HEAD_BYTES
+        return self._head_bytes > MOST_HEAD_BYTES or len(self._headers) > MOST_HEADERS
 
-    def _parse(self, data: bytes) -> None:
-        """Parse what has come, passing over wishes for another protocol (RFC 9110, 7.8): many say `Upgrade: h2c` first.
+    def _is_chunk_too_long(self, data: bytes) -> bool:
+        """Tell whether the chunk that has begun in this data is larger than a body may be, before it has come."""
+        assert isinstance(self._last, HttpRequest)
+        body, at, before = self._last.body, self._chunk_at, self._chunk_line
+        self._chunk_at, last_line = None, data[data.rfind(b"\n") + 1 :]
+        self._chunk_line = (before + data if len(last_line) == len(data) else last_line)[:_LONGEST_SIZE]
+        if at is None or self._last.response_complete:
+            return False
+        end = len(data) - (body.received - at)  # What follows the line with the size is of the chunk.
+        start = data.rfind(b"\n", 0, end - 1) + 1
+        line = data[start:end] if start else before + data[:end]
+        size = _SIZE.match(line)
+        return size is not None and at + int(size[0], 16) > self._server.shared.body_limit_bytes
+
+    def _pass_over(self, data: bytes, found: httptools.HttpParserUpgrade) -> None:
+        """Pass over wishes for another protocol (RFC 9110, 7.8): many clients send `Upgrade: h2c` first.
 
         The parser takes such a request for one without a body, and what follows for the other protocol.
         """
         while True:
+            head, self._framing = self._framing, b""
+            if not head:  # CONNECT
+                raise found
+            data = data[found.args[0] :]
+            self._parser = httptools.HttpRequestParser(SkipFirstHead(self))
+            self._parser.feed_data(head)
             try:
                 self._parser.feed_data(data)
                 return
-            except httptools.HttpParserUpgrade as found:
-                head, self._framing = self._framing, b""
-                if not head:  # CONNECT
-                    raise
-                data = data[found.args[0] :]
-                self._parser = httptools.HttpRequestParser(SkipFirstHead(self))
-                self._parser.feed_data(head)
+            except httptools.HttpParserUpgrade as another:
+                found = another
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """End what the caller waited for."""
@@ -214,10 +246,10 @@ class ClientConnection(Closing):
         if self._active is not None:
             self._active.receiving_paused(True)
 
-    def write_out(self, data: bytes) -> None:
-        """Write, and book what waits: TLS is given it by parts, and has writing paused after the first, or never."""
-        super().write_out(data)
-        if self.is_over_tls and self.unsent > MOST_UNSENT:
+    def write_over_tls(self, data: bytes) -> None:
+        """Book what waits, too: TLS has writing paused after the first part, or never."""
+        super().write_over_tls(data)
+        if self.unsent > MOST_UNSENT:
             self._hold()
 
     def resume_writing(self) -> None:
@@ -244,8 +276,6 @@ class ClientConnection(Closing):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header, or a trailer, which is dropped (RFC 9110, 6.5.1)."""
         self._headers.append((name, value))
-        if len(self._headers) > MOST_HEADERS:  # no more of them is parsed
-            raise too_long_a_head()
 
     def on_headers_complete(self) -> None:
         """Begin to answer, if it is this request's turn."""
@@ -254,6 +284,8 @@ class ClientConnection(Closing):
         headers, self._headers = self._headers, []  # trailers come next
         if self._deaf:
             return
+        if len(headers) > MOST_HEADERS:
+            raise too_long_a_head()
         targets = self._server.targets
         target = targets.get(self._url) or targets.understand(self._url, not self.is_unknown)
         request: _Request
@@ -265,7 +297,7 @@ class ClientConnection(Closing):
                 self._pass_over_upgrade(length, chunked, request.keep_alive)
         else:
             request = HttpRequest(self, self._server.shared, target, self.last_heard)
-            request.read_head(headers, self._parser, self._is_long)
+            request.read_head(headers, self._parser, self._head_bytes)
             if request.upgrades and self._parser.should_upgrade():
                 self._pass_over_upgrade(request.body.length or 0, request.body.chunked, request.keep_alive)
         before, self._last = self._last, request
@@ -288,6 +320,11 @@ class ClientConnection(Closing):
         self._parts += 1
         if self._last is not None:
             self._last.take_body(body)
+
+    def on_chunk_header(self) -> None:
+        """Note that a chunk begins. The parser keeps its size, which `_is_chunk_too_long` reads."""
+        if isinstance(self._last, HttpRequest):
+            self._chunk_at = self._last.body.received
 
     def on_message_complete(self) -> None:
         """Learn that the request is whole."""

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
     _PASS, _DROP, _AUTHORIZATION, _KEY, _LENGTH, _ENCODING, _EXPECT, _REQUEST_ID, _SECONDS, _STICKY, _HOST, _CONNECTION,
     _PROXY_CONNECTION, _UPGRADE,
 ) = range(14)  # fmt: skip
-_HEADERS = {
+_KINDS = {
     b"authorization": _AUTHORIZATION,
     b"x-api-key": _KEY,
     b"x-domino-api-key": _KEY,
@@ -52,7 +52,16 @@ _HEADERS = {
     b"tracestate": _PASS,
     b"user-agent": _PASS,
 }
-_HEADERS |= {name.title(): kind for name, kind in _HEADERS.items()}
+
+
+class _Kinds(dict[bytes, int]):
+    """Kinds of headers by their names as clients write them."""
+
+    def __missing__(self, name: bytes) -> int:
+        return self.get(name.lower(), _PASS)
+
+
+_HEADERS = _Kinds(_KINDS | {name.title(): kind for name, kind in _KINDS.items()})
 
 
 class HeadedRequest(Request):
@@ -69,9 +78,9 @@ class HeadedRequest(Request):
     started: float  # In monotonic seconds; so is `deadline`.
 
     def read_head(
-        self, headers: Sequence[tuple[bytes, bytes]], parser: httptools.HttpRequestParser, is_long: bool
+        self, headers: Sequence[tuple[bytes, bytes]], parser: httptools.HttpRequestParser, before: int
     ) -> None:
-        """Take what its head says; `is_long` where that may have more bytes than are taken."""
+        """Take what its head says, of which so many bytes came before the last ones."""
         seconds = self.shared.call_seconds
         passed: list[bytes] = []
         credential = request_id = b""
@@ -81,9 +90,7 @@ class HeadedRequest(Request):
         chunked = misframed = expects_continue = upgrades = says_connection = False
         dropped: frozenset[bytes] = frozenset()
         for name, value in headers:
-            kind = _HEADERS.get(name)
-            if kind is None:
-                kind = _HEADERS.get(name.lower(), _PASS)
+            kind = _HEADERS[name]
             if kind == _PASS:
                 passed += (name, b": ", value, b"\r\n")
             elif kind == _LENGTH:
@@ -94,8 +101,7 @@ class HeadedRequest(Request):
                 credentials += 1
                 credential = value
             elif kind == _REQUEST_ID:
-                if is_request_id(value):
-                    request_id = value
+                request_id = value
             elif kind == _KEY:
                 credentials += 1
                 credential = name.lower() + b" " + value
@@ -128,13 +134,15 @@ class HeadedRequest(Request):
         self.deadline = self.started + seconds
         self.passed = b"".join(without(passed, dropped) if dropped else passed)  # Header lines that go on.
         self.credential = credential
-        self.expects_continue = expects_continue
+        self.expects_continue = expects_continue and http_11  # HTTP/1.0 knows no interim answers (RFC 9110, 15.2)
         self.upgrades = upgrades  # Whether it wishes for another protocol.
         self.sticky = sticky  # Requests with the same value get the same version of a model.
-        self.request_id = request_id or new_request_id()  # The caller's own, where it has one.
+        self.request_id = (
+            request_id if request_id and is_request_id(request_id) else new_request_id()
+        )  # The caller's own, where it has one.
         self.body = RequestBody(length, chunked, self.shared, self.caller)
         self.refusal: Problem | None = None  # Why it is no request that can be answered.
-        if is_long and sum(map(len, passed)) > MOST_HEAD_BYTES:
+        if before > MOST_HEAD_BYTES // 2 and sum(map(len, passed)) > MOST_HEAD_BYTES:
             self.refusal = too_long_a_head()
         elif hosts != 1 and http_11:
             self.refusal = Problem(ProblemType.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")

@@ -25,6 +25,7 @@ from .events import ErrorEvents
 _OF_THE_BODY = (b"content-length:", b"content-encoding:")
 _ACCEPTS_ENCODING = re.compile(rb"^accept-encoding:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
 BULK = BULK_BYTES // 2  # Bytes that go on at once, after which others have their turn: few more are read of a stream.
+LONG_BODY = 1024 * 1024  # Bytes of a body that may itself be why a server did not take it.
 VERSION_HEADER = b"\r\ntidegate-model-version: "
 
 
@@ -45,6 +46,9 @@ class Sent(Waiter, Protocol):
 
     def finish(self, status: int, now: float) -> None:
         """End the request: its answer is whole."""
+
+    def stream_broke(self) -> None:
+        """End the request: its stream of events tells an error, or ends before its end."""
 
     def failed_at(self, replica: Replica, reason: str) -> None:
         """Send it to another replica, or end it: this one gives no answer, or no more of it."""
@@ -69,6 +73,7 @@ class HttpForwarding(Forwarding):
     _is_bulk: bool = False  # Whether much of it came at once, and others have their turn before more is read.
     usage: UsageReader | None = None  # What the answer says that was used, where that is told.
     _events: ErrorEvents | None = None  # Of a stream of events.
+    _is_broken: bool = False  # Whether one of them tells an error.
     _copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
 
     # --- to the replica
@@ -88,10 +93,12 @@ class HttpForwarding(Forwarding):
         connection.receiver = self
         request = self._owner
         route, target = self.grant.route, request.target
-        first, body = route.first_lines(target, self.version), request.body
-        passed = request.passed
-        if self.grant.tokens is not None:  # what an answer says of its usage is read: nothing unpacks it
-            passed = _ACCEPTS_ENCODING.sub(b"", passed)
+        first, body, passed = route.first_lines(target, self.version), request.body, request.passed
+        asks_for_usage = bool(target.asks_for_usage)
+        if route.kind.usage_of is not None:
+            if asks_for_usage or self.grant.tokens is not None:  # the usage must be readable: nothing unpacks it
+                passed = _ACCEPTS_ENCODING.sub(b"", passed)
+            self.usage = route.kind.usage_of(target.streams, asks_for_usage)
         head = (first, passed, b"x-request-id: ", request.request_id)
         if route.mirror is not None and target.mirrored and not self.tried:
             instead = route.first_lines(target, route.candidate)
@@ -105,12 +112,10 @@ class HttpForwarding(Forwarding):
                     self._copy.add(part, False)
                 self._copy.add(b"", True)
                 self._copy = None
-        asks_for_usage = self.grant.tokens is not None and bool(target.asks_for_usage)
-        body.choose(route.name, self.version, asks_for_usage)
-        if route.kind.usage_of is not None:
-            self.usage = route.kind.usage_of(target.streams, asks_for_usage)
-        if body.received > MOST_UNSENT:
-            body.of_version = None  # which holds all of it
+        if body.of_version is not None:
+            body.choose(route.name, self.version, asks_for_usage)
+            if body.received > MOST_UNSENT:
+                body.of_version = None  # which holds all of it
         body.parts[:0] = (*head, body.framing())
 
     def flush_request(self) -> None:
@@ -121,7 +126,7 @@ class HttpForwarding(Forwarding):
         if body.chunked:
             body.end_chunk()
         if body.parts:
-            if body.gathers:  # it may be long: joined, it would be there twice
+            if body.received > MOST_UNSENT and body.gathers:  # joined, it would be there twice
                 connection.transport.writelines(body.parts)
                 if self._copy is not None:
                     for part in body.parts:
@@ -140,7 +145,9 @@ class HttpForwarding(Forwarding):
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
         """Hand the status and the headers on."""
         self._status = status
-        self.answered()
+        assert self.replica is not None
+        if self.lease is not None or self.replica.breaker.failures:
+            self.answered()
         self._error_head = None
         if status >= 400:
             self._error_head, self._reply, self.size = head, [STATUS_LINES[status]], 0
@@ -148,17 +155,18 @@ class HttpForwarding(Forwarding):
         body = self._owner.body
         if body.of_version is not None and self.connection is not None:
             body.of_version = None
-            body.ease(self.connection.transport.get_write_buffer_size())
+            if body.booking is not None:
+                body.ease(self.connection.transport.get_write_buffer_size())
         if length is None and self._owner.target.streams:
-            self._events = ErrorEvents(self._plain_error)
+            self._events = ErrorEvents(self._plain_event)
         self._begin(head, length)
 
     def _begin(self, head: bytes, length: int | None) -> None:
         self.began = True
-        request, status = self._owner, self._status
+        request = self._owner
         if not request.body.complete or request.shared.draining:
             request.keep_alive = False
-        reply = [STATUS_LINES[status], head, b"x-request-id: ", request.request_id]
+        reply = [STATUS_LINES[self._status], head, b"x-request-id: ", request.request_id]
         if self.version is not None:
             reply += (VERSION_HEADER, self.version.encode())
         if length is None:
@@ -181,16 +189,18 @@ class HttpForwarding(Forwarding):
             data = self._events.feed(data)
         if self.usage is not None:
             data = self.usage.feed(data)
-        self._add(data)
+        if self._chunked:
+            self._add(data)
+        else:
+            self.size += len(data)
+            self._reply.append(data)
 
     def _add(self, data: bytes) -> None:
         self.size += len(data)
-        if not data:
-            return
-        if self._chunked:
-            self._reply += (b"%x\r\n" % len(data), data, b"\r\n")
-        else:
+        if not self._chunked:
             self._reply.append(data)
+        elif data:  # an empty chunk would be the last
+            self._reply += (b"%x\r\n" % len(data), data, b"\r\n")
 
     def answer_ended(self) -> None:
         """Hand the end on, and keep the connection for the next call."""
@@ -200,16 +210,17 @@ class HttpForwarding(Forwarding):
         if self._is_bulk:
             self._read_more()
         connection.receiver = self.connection = None
-        if connection.keep and request.body.complete and not request.body.parts:
-            self.door(self.replica).give(connection, now)
+        body = request.body
+        if connection.keep and body.complete and not body.parts:
+            (self.replica if self.lease is None else self.door(self.replica)).give(connection, now)
         else:
             connection.close()
-        if self._says_lost():
+        if self._error_head is not None and self._says_lost():
             request.replica_lacks()
         else:
-            self.end_answer()
+            self.end_answer(now)
 
-    def end_answer(self) -> None:
+    def end_answer(self, now: float) -> None:
         """Hand the end on of what is whole."""
         request = self._owner
         if self._error_head is not None:
@@ -229,7 +240,10 @@ class HttpForwarding(Forwarding):
         if self._chunked:
             self._reply.append(b"0\r\n\r\n")
         request.caller.write_out(b"".join(self._reply))
-        request.finish(self._status, monotonic())
+        if self._events is not None and (self._is_broken or (self.usage is not None and self.usage.breaks_off())):
+            request.stream_broke()
+        else:
+            request.finish(self._status, now)
 
     def finish(self, now: float) -> None:
         """Give everything back, and count what was used: for the caller's limit, where that is not told, about as many
@@ -238,6 +252,8 @@ class HttpForwarding(Forwarding):
         if self.usage is None or self._status >= 400 or not (self._status or self.is_cut):
             return
         route, principal = self.grant.route, self.grant.identity.principal
+        if route.too_long is not None and self._status and self._owner.body.received >= route.too_long:
+            route.too_long = None  # its length was not why
         if (told := self.usage.told()) is not None:
             self._shared.meter.used(route.server, route.name, principal.source, told)
         if self.grant.tokens is not None:
@@ -252,25 +268,36 @@ class HttpForwarding(Forwarding):
         if await route.kind.lacks(self._status, self.pool, self.door(replica), route.name, self.version):
             if self.lease is not None:
                 raise self.lost()
-            other = self.elsewhere(replica)
+            size, other = self._owner.body.received, None
+            if size < LONG_BODY or self._status == 404:
+                other = self.elsewhere(replica)
+            else:  # its length may be why, and another replica would fail of it, too
+                if route.too_long is not None and size >= route.too_long:
+                    why = f"The inference server did not take a request of {size} bytes, again: send a shorter one."
+                    raise Problem(ProblemType.TOO_LONG, why, replica=replica.name)
+                route.too_long = size
             if other is not None and self._owner.body.of_version is not None:
                 self.leave_replica(monotonic())
                 return other
             if self._status != 503:  # which says that it may be had again, and why not now
                 why = f"No inference server has the model {route.name} just now; it may be back soon."
                 raise Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="lost", replica=replica.name)
-        self.end_answer()
+        self.end_answer(monotonic())
         return None
 
     def _says_lost(self) -> bool:
         """Tell whether the replica may have lost the model that it was to have; no error is handed on before."""
         route = self.grant.route
         is_to_have = self.may_be_lost() if self.lease is not None else route.pool.leases is None and not self.looks
-        return self._error_head is not None and is_to_have and route.kind.says_lost(self._status, b"".join(self._reply))
+        return is_to_have and route.kind.says_lost(self._status, b"".join(self._reply))
 
     def _plain_error(self, body: bytes) -> bytes:
         body, self.error = self.grant.route.kind.plain_error(body)
         return body
+
+    def _plain_event(self, body: bytes) -> bytes:
+        self._is_broken = True
+        return self._plain_error(body)
 
     def answer_failed(self, reason: str) -> None:
         """Learn that there will be no answer, or no more of it."""

@@ -13,6 +13,7 @@ from time import monotonic
 
 from ..access.identity import Asked, Grant, Identity
 from ..access.web_client import SENDER
+from ..bodies import OfVersion
 from ..forwarding import call_record, count_problem, no_whole_answer
 from ..kinds import KINDS, as_told
 from ..problems import Problem, ProblemType, no_answer, other_protocol, still_loading
@@ -23,7 +24,7 @@ from ..telemetry.traces import Span, http_parent
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import problem_answer, whole_answer
-from .body import MOST_DRAINED
+from .body import MOST_DRAINED, MOST_UNSENT
 from .caller import Caller
 from .head import HeadedRequest
 from .leg import HttpForwarding
@@ -154,10 +155,10 @@ class HttpRequest(HeadedRequest):
             else:
                 self._let_body_come(identity)
             return
-        asked = target.server, target.model, target.action, KINDS[target.kind]
-        grant = self.shared.authorizer.known(self.credential, *asked)
+        kind = KINDS[target.kind]
+        grant = self.shared.authorizer.known(self.credential, target.server, target.model, target.action, kind)
         if grant is None:
-            self._later(self._ask, asked)
+            self._later(self._ask, (target.server, target.model, target.action, kind))
         else:
             self._granted(grant)
 
@@ -178,17 +179,29 @@ class HttpRequest(HeadedRequest):
 
     def _open_body(self) -> None:
         """Read what is asked in the body, and go on as for a request to the model's own address."""
-        self.target, self.body.of_version = KINDS[self.target.kind].open_body(self.target, self.body.whole())
-        self.body.choose(self.target.model, None)
+        if self.body.received > MOST_UNSENT:
+            self._later(self._open_long_body)
+        else:
+            self._opened(KINDS[self.target.kind].open_body(self.target, self.body.whole()))
+
+    async def _open_long_body(self) -> None:
+        """Do the same in a thread, one body after the other, while other calls go on."""
+        kind, target, body = KINDS[self.target.kind], self.target, self.body
+        loop = asyncio.get_running_loop()
+        self._opened(await loop.run_in_executor(self.shared.reader, lambda: kind.open_body(target, body.whole())))
+
+    def _opened(self, found: tuple[Target, OfVersion]) -> None:
+        self.target, self.body.of_version = found
         self._decide()
 
     def _granted(self, grant: Grant) -> None:
         route, target, body = grant.route, self.target, self.body
         if route.kind is not KINDS[target.kind]:
             raise other_protocol(route.server)
-        if (version := route.names.get(target.model)) is not None:
+        if route.names and (version := route.names.get(target.model)) is not None:
             self.target = target = replace(target, version=version)
-        self._ask_for_body()
+        if self.expects_continue:
+            self._ask_for_body()
         shared, caller = self.shared, grant.identity.in_flight
         body.holder = caller
         if body.booking is not None:
@@ -199,13 +212,14 @@ class HttpRequest(HeadedRequest):
             why = "Where tokens are limited, `stream` is true or false, and `stream_options` one short object."
             raise Problem(ProblemType.MALFORMED, why)
         self.forwarding = forwarding = HttpForwarding(
-            self, shared, grant, shared.limiter, route.in_flight, caller, target.action == "inspect"
+            self, shared, grant, route.pool, shared.limiter, route.in_flight, caller, target.action == "inspect"
         )
         grant.count(self.started)
-        if route.pool.leases is not None and target.looks_only:
+        is_leased = route.pool.leases is not None
+        if is_leased and target.looks_only:
             self._later(self._look, forwarding)
         elif not (
-            (route.pool.leases is None or forwarding.find_lease())
+            (not is_leased or forwarding.find_lease())
             and not (target.may_be_of_sequence and route.must_know_sequence(target.version))
             and forwarding.find_version(target.version, self.sticky)
         ):
@@ -235,6 +249,7 @@ class HttpRequest(HeadedRequest):
             self._whole.set_result(None)
         self.body.let_come()
         await self._whole
+        self.body.choose(self.target.model, None)
         forwarding.sequence = await route.kind.sequence_of(self.passed, self.body.unpacked)
         self.body.drop_unpacked()
 
@@ -259,10 +274,12 @@ class HttpRequest(HeadedRequest):
     def _go_to_replica(self, forwarding: HttpForwarding, waited: bool) -> None:
         now = monotonic()
         replica = forwarding.pick(now, waited)
-        if replica is not None and (connection := forwarding.door(replica).take(now)) is not None:
-            self._send(forwarding, replica, connection)
-        else:
-            self._later(self._connect, forwarding, replica)
+        if replica is not None:
+            door = replica if forwarding.lease is None else forwarding.door(replica)
+            if (connection := door.take(now)) is not None:
+                self._send(forwarding, replica, connection)
+                return
+        self._later(self._connect, forwarding, replica)
 
     async def _connect(self, forwarding: HttpForwarding, replica: Replica | None) -> None:
         found = await forwarding.connect(
@@ -281,9 +298,12 @@ class HttpRequest(HeadedRequest):
             forwarding.flush_request()
 
     def flush_request(self) -> None:
-        """Send on what has come so far: no more is at hand."""
-        if self.forwarding is not None:
-            self.forwarding.flush_request()
+        """Send on what has come so far, or book it: no more is at hand."""
+        forwarding, body = self.forwarding, self.body
+        if forwarding is not None and forwarding.connection is not None:
+            forwarding.flush_request()
+        elif body.received and body.booking is None and not self.response_complete and (problem := body.keep()):
+            self.refuse(problem)
 
     def failed_at(self, replica: Replica, reason: str) -> None:
         """Send it to another replica, or end it: this one gives no answer, or no more of it."""
@@ -347,6 +367,15 @@ class HttpRequest(HeadedRequest):
             self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive, told=told))
         self.finish(problem.type.status, monotonic())
 
+    def stream_broke(self) -> None:
+        """End it as failed, though its answer began with 200: its stream tells an error, or ends before its end."""
+        forwarding = self.forwarding
+        assert forwarding is not None
+        why = forwarding.error or "its stream of events ended before its last event"
+        self._problem = problem = no_whole_answer(why)
+        count_problem(self.shared.meter, problem, forwarding)
+        self.finish(problem.type.status, monotonic())
+
     def _later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
         """Go on with work that waits for something."""
         self._task = asyncio.get_running_loop().create_task(self._work(work, *given))
@@ -378,14 +407,16 @@ class HttpRequest(HeadedRequest):
         if forwarding is not None:
             size = size or forwarding.size
             forwarding.finish(now)
-            route, principal = forwarding.grant.route, forwarding.grant.identity.principal
+            route = forwarding.grant.route
             if not forwarding.looks:  # readiness and metadata are no work of the model
-                count = route.http_count = route.http_count or shared.meter.of_calls(route.server, route.name, "http")
+                if (count := route.http_count) is None:
+                    count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")
                 count.ended(status, seconds, body.received, size)
                 called, waited = (route.server, route.name), forwarding.waited
-            shared.meter.called(principal.name, principal.source, "http", status)
-        stranger = forwarding is None
-        is_logged = shared.call_log.wants(status, now, called, seconds=seconds, waited=waited, stranger=stranger)
+            if shared.meter.most_callers:
+                principal = forwarding.grant.identity.principal
+                shared.meter.called(principal.name, principal.source, "http", status)
+        is_logged = shared.call_log.wants(status, now, called, seconds, waited, forwarding is None)
         if is_logged or (self._span is not None and self._span.sampled):
             self._tell(status, seconds, (body.received, size), is_logged)
         self.caller.ended(self)

@@ -18,6 +18,7 @@ class SkipFirstHead:
         self.on_url = self._later(connection.on_url)
         self.on_header = self._later(connection.on_header)
         self.on_body = connection.on_body
+        self.on_chunk_header = connection.on_chunk_header
         self.on_message_complete = connection.on_message_complete
 
     def _later(self, event: Callable[..., None]) -> Callable[..., None]:

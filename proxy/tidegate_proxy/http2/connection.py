@@ -12,7 +12,7 @@ from hpack.exceptions import HPACKError
 from . import frames as h2
 from .cutting import LONGEST, BlockCutter
 from .frames import Fields, Http2Error, MalformedHeadersError, Understood, frame
-from .sending import Sender
+from .sending import Sender, Stream
 
 MOST_CONTINUATIONS = 16  # Parts of a header block.
 WORK_OF_HEADERS = 16  # Headers begin a call: that is as much work as so many other frames.
@@ -59,6 +59,10 @@ class Http2Connection(Sender, Generic[Understood]):
     def stream_opened(self, _number: int, _head: Understood, _end: bool) -> None:
         """Take a stream that the peer opens with these headers."""
         raise Http2Error(h2.PROTOCOL_ERROR, "the peer opened a stream")
+
+    def may_follow(self, _head: Understood, _end: bool) -> bool:
+        """Tell whether such headers may come after those that opened a stream."""
+        return True
 
     def late_headers_received(self) -> None:
         """Take headers of a stream that has ended at this end."""
@@ -267,6 +271,9 @@ class Http2Connection(Sender, Generic[Understood]):
         if stream is not None:
             if stream.remote_closed:
                 raise Http2Error(h2.STREAM_CLOSED, "headers came after a stream's end")
+            if (end and stream.announced) or not self.may_follow(head, end):
+                self._refuse_stream(stream)
+                return
             if end:
                 self.remote_end(stream)
             stream.headers_received(head, end)
@@ -309,9 +316,19 @@ class Http2Connection(Sender, Generic[Understood]):
             raise Http2Error(h2.FLOW_CONTROL_ERROR, "more data came than a stream has room for")
         if length > len(data):
             self.credit(stream, length - len(data))
+        if stream.announced is not None:
+            stream.announced -= len(data)
+            if stream.announced < 0 or (end and stream.announced):
+                self._refuse_stream(stream)
+                return
         if end:
             self.remote_end(stream)
         stream.data_received(data, end)
+
+    def _refuse_stream(self, stream: Stream) -> None:
+        """Reset a stream whose message is malformed (RFC 9113, 8.1.1)."""
+        self.reset(stream.number, h2.PROTOCOL_ERROR)
+        stream.reset_received(h2.PROTOCOL_ERROR, True)
 
     def _take_window(self, number: int, payload: bytes) -> None:
         if len(payload) != 4:

@@ -23,6 +23,7 @@ class Stream:
     unsent_bytes = 0
     local_closed = False  # This end has sent all.
     remote_closed = False  # The peer has sent all.
+    announced: int | None = None  # Bytes of data that the peer has still to send, if it has announced how many.
     _credit = 0
     _end_block: bytes | None = None
     _end_data = False

@@ -24,6 +24,24 @@ MOST_VALUES = 400_000  # Values in it. Short keys and numbers take longest: so m
 _STEP = 1024 * 1024  # Bytes of a body whose values need not be counted.
 _KEY = b'"model"'
 _NAMED = re.compile(rb'"model"\s*:\s*"([^"\\]{1,%d}(?:\\/[^"\\]{1,%d}){0,%d})"' % ((LONGEST_SERVED_NAME,) * 3))
+_KEYS = ("model", "stream", "stream_options")  # Those that decide here: about access, the version, and limits.
+
+
+def _letter(letter: str) -> str:
+    """Return a pattern of the ways to write a letter, in either case: also by its number, or as ſ, which folds to s."""
+    letters = [letter, letter.upper(), *("ſ" if letter == "s" else "")]
+    forms = "|".join([*letters, *(rf"\\u{ord(each):04x}" for each in letters)])
+    return f"(?:{forms})"
+
+
+_ALIKE = re.compile(
+    rb'"(?!(?-i:%b)")(?:%b)"'
+    % ("|".join(_KEYS).encode(), "|".join("".join(map(_letter, key)) for key in _KEYS).encode()),
+    re.IGNORECASE,
+)
+"""What a server may take for one of those, if it does not tell small letters from large ones."""
+_LONGEST_ALIKE = 128
+_all = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MOST_OPTIONS = 1024  # Bytes of options of a stream that are looked at.
 
 
@@ -109,11 +127,22 @@ def _read(body: bytearray) -> ModelCall:
     if other is not msgspec.UNSET or len(outermost) != 1:
         times = len(outermost) + (other is not msgspec.UNSET)
         raise Problem(ProblemType.MALFORMED, f"The body's `model` {_unclear(said.model, times)}.")
+    if alike := _alike(body):
+        raise Problem(ProblemType.MALFORMED, f"The body has the key `{alike[0]}` in other letters, too: {alike[1]!r}.")
     [(key_at, name_at, name)] = outermost
     streams = {b"true": True, b"": False, b"false": False, b"null": False}.get(_short(said.stream))
     asking = _asking(body, key_at, said.stream_options) if streams else None
     streams = None if asking is False else streams
     return ModelCall(name.decode().replace("\\/", "/"), name_at, streams, asking or None)
+
+
+def _alike(body: bytearray) -> tuple[str, str] | None:
+    """Return an outermost key that differs in case alone from one that decides, and the latter first."""
+    steps = range(0, len(body), _STEP)
+    if not any(_ALIKE.search(body, at, at + _STEP + _LONGEST_ALIKE) for at in steps):
+        return None
+    keys = (key for key in _all.decode(body) if key not in _KEYS)
+    return next(((key.casefold(), key) for key in keys if key.casefold() in _KEYS), None)
 
 
 def _unclear(name: str, times: int) -> str:

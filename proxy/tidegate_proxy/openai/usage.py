@@ -13,6 +13,8 @@ caller's are, a quotation mark has a backslash before it, and is none of these."
 _begins = re.compile(rb'"usage"\s*:\s*\{').search
 _PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})')
 _COMPLETION = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})')
+_CHUNK = re.compile(rb'"object"\s*:\s*"(?:chat\.completion\.chunk|text_completion)"')
+_LONGEST_END = 32  # Bytes of the event `data: [DONE]`, with the empty lines after it.
 _ASKED_FOR = re.compile(
     rb'^data: ?\{(?=[^\n]*"choices"\s*:\s*\[\s*\])(?=[^\n]*"usage"\s*:\s*\{)[^\n]*+\n\r?\n', re.MULTILINE
 )
@@ -23,7 +25,7 @@ usage in it."""
 class Usage:
     """Reads one answer. Where it `hides` the event that the caller has not asked for, an event is handed on whole."""
 
-    __slots__ = ("_events", "_held", "_hides", "_streams", "_unread", "_used")
+    __slots__ = ("_events", "_held", "_hides", "_is_of_chunks", "_last", "_streams", "_unread", "_used")
 
     def __init__(self, streams: bool, hides: bool) -> None:
         self._streams = streams
@@ -32,6 +34,8 @@ class Usage:
         self._unread = b""  # What came last: a usage may have begun there.
         self._used = 0, 0  # The most that was told so far.
         self._events = 0
+        self._is_of_chunks = False  # Whether it is a stream that has to end with `[DONE]`.
+        self._last = b""
 
     def feed(self, data: bytes) -> bytes:
         """Return what can go on, now that this has come."""
@@ -39,6 +43,8 @@ class Usage:
         if not self._streams:
             return data
         self._events += data.count(b"data:")
+        self._is_of_chunks = self._is_of_chunks or _CHUNK.search(data) is not None
+        self._last = (self._last + data)[-_LONGEST_END:]
         if not self._hides:
             return data
         if self._held:
@@ -53,6 +59,10 @@ class Usage:
         """Return what is left at the end of the answer."""
         rest, self._held = self._held, b""
         return rest
+
+    def breaks_off(self) -> bool:
+        """Tell whether chunks of a chat or a completion came, but not the event that ends them."""
+        return self._is_of_chunks and b"[DONE]" not in self._last
 
     def told(self) -> tuple[int, int] | None:
         """Return the tokens of the prompt, and of the completion, as the answer says; None where it does not.

@@ -58,7 +58,7 @@ class Meter:
     """
 
     def __init__(self, models: int = 1000, callers: int = 0) -> None:
-        self._most_models, self._most_callers = models, callers
+        self._most_models, self.most_callers = models, callers
         self._models: set[tuple[str, str]] = set()
         self.unnamed: set[tuple[str, str]] = set()  # Models that were called and have no place.
         self._callers: set[Caller] = set()
@@ -93,12 +93,10 @@ class Meter:
         return self.calls[*self.named(server, model), protocol]
 
     def called(self, principal: str, source: str, protocol: str, status: int) -> None:
-        """Count a call by who made it, where that is asked for."""
-        if not self._most_callers:
-            return
+        """Count a call by its caller, unless `most_callers` is 0."""
         caller = principal, source
         if caller not in self._callers:
-            if len(self._callers) < self._most_callers:
+            if len(self._callers) < self.most_callers:
                 self._callers.add(caller)
             else:
                 caller = OTHERS, ""

@@ -1,7 +1,7 @@
 """The log of calls, over HTTP and gRPC."""
 
 import logging
-from collections import Counter
+from collections import defaultdict
 from typing import Any
 
 from tidegate_service.json_lines import LinesASecond
@@ -29,14 +29,13 @@ class CallLog:
     def __init__(self) -> None:
         self._failures = {kind: LinesASecond(FAILURES_A_SECOND) for kind in ("stranger", "left", 4, 5)}
         self._waits, self._slow = LinesASecond(SLOW_A_SECOND), LinesASecond(SLOW_A_SECOND)
-        self._calls: Counter[tuple[str, str]] = Counter()  # By server and model, since the last line.
+        self._calls: dict[tuple[str, str], int] = defaultdict(int)  # By server and model, since the last line.
 
     def wants(
         self,
         status: int,
         now: float,
         of: tuple[str, str] | None = None,
-        *,
         seconds: float = 0.0,
         waited: float = 0.0,
         stranger: bool = False,

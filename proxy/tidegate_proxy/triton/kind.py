@@ -28,6 +28,10 @@ _PATH = re.compile(
 )
 _PREDICT = Target(NAME, "infer", b"POST", "infer", "predict", in_body=True)
 """What `/predict` asks for before its body is known."""
+EXTENSIONS = frozenset(
+    ("binary_tensor_data", "classification", "model_configuration", "parameters", "schedule_policy", "sequence")
+) | {"statistics"}
+"""Extensions of KServe v2 that callers can use here: no path leads to the others, which change or read a server."""
 NO_STATISTICS = b'{"model_stats":[]}'  # What there is of a model that is loaded nowhere.
 LOST = re.compile(rb"unknown model: '[^']*' (is not found|has no available versions|version \d+ is not at ready state)")
 """In Triton's errors: it has not loaded the model, or not any more. (A version that never was "is not found".)"""
@@ -92,6 +96,27 @@ def _read_index(body: bytes) -> LoadIndex:
     failed = {(each.name, each.version): plain(each.reason) for each in index if _has_failed(each)}
     loading = {(each.name, each.version) for each in index if each.state == "LOADING"}
     return LoadIndex(loaded, failed, frozenset(loading))
+
+
+class _ServerMetadata(msgspec.Struct):
+    """What Triton says of itself at `/v2`."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+_server_metadata = msgspec.json.Decoder(_ServerMetadata)
+
+
+def as_served(metadata: bytes) -> bytes:
+    """Return a server's metadata with those of its extensions that are served here; as it came if it is unreadable."""
+    try:
+        found = _server_metadata.decode(metadata)
+    except _UNREADABLE:
+        return metadata
+    found.extensions = [each for each in found.extensions if each in EXTENSIONS]
+    return msgspec.json.encode(found)
 
 
 def _has_failed(each: _Indexed) -> bool:

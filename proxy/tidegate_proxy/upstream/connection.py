@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 import httptools
 
-from ..concurrency import BULK_BYTES, ROOM
+from ..concurrency import room
 from ..headers import PLAIN, nominated, without
 
 # Headers that belong to one connection, not to a message (RFC 9110, 7.6.1), and those that are written anew.
@@ -74,8 +74,8 @@ class Connection(asyncio.BufferedProtocol):
     """An HTTP/1.1 connection to a replica: requests are written to `transport`, answers go to `receiver`."""
 
     __slots__ = (
-        "_bare", "_began", "_between", "_ended", "_head", "_length", "_nominated", "_parser", "_skipped", "_strange",
-        "_whole", "alive", "idle_since", "keep", "receiver", "sock", "transport",
+        "_bare", "_began", "_between", "_ended", "_head", "_length", "_nominated", "_parser", "_room", "_skipped",
+        "_strange", "_whole", "alive", "idle_since", "keep", "receiver", "sock", "transport",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket) -> None:
@@ -85,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self.alive = False
         self.keep = True
         self.idle_since = 0.0
+        self._room = room()
         self._parser = httptools.HttpResponseParser(self)
         self._head: list[bytes] = []
         self._nominated: frozenset[bytes] = frozenset()
@@ -106,11 +107,11 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return room for what comes: many answers may begin in one turn of the loop, and nobody take them; and events
         of a stream are looked at one by one."""
-        return ROOM.bytes[:BULK_BYTES] if self._between or self._length in (None, -1) else ROOM.bytes
+        return self._room.bulk if self._between or self._length in (None, -1) else self._room.whole
 
     def buffer_updated(self, size: int) -> None:
         """Take what has come."""
-        self.data_received(bytes(ROOM.bytes[:size]))
+        self.data_received(self._room.map[:size])
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, and hand it on."""

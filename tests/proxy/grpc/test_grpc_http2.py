@@ -137,6 +137,52 @@ def test_headers_that_no_request_has_end_their_stream_alone(running: Rig, block:
     assert peer.is_up()
 
 
+CHECK = "/grpc.health.v1.Health/Check"
+EMPTY = b"\0\0\0\0\0"  # A message without fields.
+TRAILERS = bytes(hpack.Encoder().encode([("x-checksum", "1"), ("grpc-foo", "2")]))
+
+
+def test_trailers_end_a_request(running: Rig) -> None:
+    """RFC 9113, 8.1; some clients send them, and nothing here reads them."""
+    block = request(("content-length", "5"), path=CHECK)
+    peer = Peer(running).send(frame(HEADERS, 4, 1, block), frame(DATA, 0, 1, EMPTY), frame(HEADERS, 5, 1, TRAILERS))
+    assert peer.headers()[":status"] == "200"
+    assert peer.headers()["grpc-status"] == "0"
+    assert peer.is_up()
+
+
+def test_trailers_of_a_call_that_was_refused_end_nothing_else(running: Rig) -> None:
+    peer = Peer(running).send(frame(HEADERS, 4, 1, request(path="/none")))
+    peer.next(RESET)
+    assert peer.send(frame(DATA, 0, 1, EMPTY), frame(HEADERS, 5, 1, TRAILERS)).is_up()
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [frame(HEADERS, 4, 1, request(path=CHECK)), frame(HEADERS, 4, 1, TRAILERS)],
+        [frame(HEADERS, 4, 1, request(path=CHECK)), frame(HEADERS, 5, 1, request(path=CHECK))],
+        [frame(HEADERS, 5, 1, TRAILERS)],
+        [frame(HEADERS, 4, 1, request(("content-length", "4"), path=CHECK)), frame(DATA, 1, 1, EMPTY)],
+        [frame(HEADERS, 4, 1, request(("content-length", "6"), path=CHECK)), frame(DATA, 1, 1, EMPTY)],
+        [
+            frame(HEADERS, 4, 1, request(("content-length", "6"), path=CHECK)),
+            frame(DATA, 0, 1, EMPTY),
+            frame(HEADERS, 5, 1, TRAILERS),
+        ],
+        [frame(HEADERS, 5, 1, request(("content-length", "5"), path=CHECK))],
+        [frame(HEADERS, 4, 1, request(("content-length", "5"), ("content-length", "6"), path=CHECK))],
+        [frame(HEADERS, 4, 1, request(("content-length", "five"), path=CHECK))],
+        [frame(HEADERS, 4, 1, request(("content-length", "-5"), path=CHECK))],
+    ],
+)
+def test_a_request_that_is_malformed_ends_its_stream_alone(running: Rig, frames: list[bytes]) -> None:
+    peer = Peer(running).send(*frames)
+    _, _, stream, payload = peer.next(RESET)
+    assert (stream, int.from_bytes(payload)) == (1, PROTOCOL)
+    assert peer.is_up()
+
+
 def test_what_is_no_grpc_is_answered_as_http(running: Rig) -> None:
     for block, status in (
         (request(without="content-type"), "415"),

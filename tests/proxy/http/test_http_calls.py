@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tidegate_contracts import routing
@@ -96,6 +97,43 @@ async def test_a_body_is_asked_for_only_when_the_call_is_granted(here: RunningPr
         assert (await caller.reply()).status == 401
         assert await caller.ended()
     assert len(here.replica.asked) == 1
+
+
+@pytest.mark.parametrize("path", ["/predict", PATH, "/whoami"])
+async def test_http_1_0_gets_no_interim_answer(here: RunningProxy, path: str) -> None:
+    """RFC 9110, 15.2: HTTP/1.0 does not define them. The body comes without being asked for."""
+    data = request(path, ENVELOPE % BODY if path == "/predict" else BODY, Expect="100-continue")
+    head, body = data.replace(b"HTTP/1.1", b"HTTP/1.0").split(b"\r\n\r\n")
+    async with here.caller() as caller:
+        await caller.send_apart(head + b"\r\n\r\n")
+        await caller.send(body)
+        assert (await caller.head())[0] == (405 if path == "/whoami" else 200)
+
+
+async def test_a_server_names_the_extensions_alone_that_callers_can_use(tmp_path: Path) -> None:
+    said = {
+        "name": "triton",
+        "version": "2.51",
+        "extensions": ["statistics", "trace", "cuda_shared_memory", "sequence"],
+    }
+    async with served(tmp_path, answering(json.dumps(said).encode())) as here:
+        for path in ("/v2", "/servers/vision/v2"):
+            found = (await here.ask(request(path, method="GET"))).json()
+            assert found == said | {"extensions": ["statistics", "sequence"]}
+
+
+@pytest.mark.parametrize("how", ["it raises", "it leaves", "it answers nothing"])
+async def test_a_part_of_the_applications_answer_is_never_sent_as_the_whole(here: RunningProxy, how: str) -> None:
+    async def app(_scope: object, _receive: object, send: Any) -> None:
+        if how != "it answers nothing":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
+            await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        if how == "it raises":
+            raise ValueError
+
+    here.proxy.http.app = app
+    reply = await here.ask(request("/whoami", method="GET"))
+    assert (reply.status, reply.problem) == (500, "internal")
 
 
 async def test_shares_of_traffic_are_exact_and_sticky_where_the_caller_says_so(tmp_path: Path) -> None:

@@ -30,14 +30,42 @@ STYLES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 )
 
 
+DECIDE = {"model", "stream", "stream_options"}
+
+
+def written(key: str) -> st.SearchStrategy[str]:
+    """A key as JSON may have it: with each letter in either case, or as its number."""
+    letters = [st.sampled_from([a, a.upper(), *("ſ" if a == "s" else "")]) for a in key]
+    forms = [each.flatmap(lambda a: st.sampled_from([a, f"\\u{ord(a):04x}", f"\\u{ord(a):04X}"])) for each in letters]
+    return st.tuples(*forms).map("".join)
+
+
 @st.composite
 def bodies(draw: st.DrawFn) -> tuple[bytes, str]:
     """A body that names its model once, at any place; below it, whatever is called `model` as well."""
-    name, others = draw(NAMES), draw(st.dictionaries(KEYS.filter(lambda key: key != "model"), VALUES, max_size=5))
+    plain = KEYS.filter(lambda key: key != "model" and (key in DECIDE or key.casefold() not in DECIDE))
+    name, others = draw(NAMES), draw(st.dictionaries(plain, VALUES, max_size=5))
     members = list(others.items())
     members.insert(draw(st.integers(0, len(members))), ("model", name))
     text = json.dumps(dict(members), **draw(STYLES))
     return (text.replace("/", "\\/") if draw(st.booleans()) else text).encode("utf-8", "surrogatepass"), name
+
+
+@given(bodies(), st.sampled_from(sorted(DECIDE)).flatmap(written), VALUES, st.booleans())
+def test_a_key_that_differs_in_case_alone_from_one_that_decides_is_refused(
+    made: tuple[bytes, str], key: str, value: Any, first: bool
+) -> None:
+    """Some servers take the one for the other. Below the outermost object they stand for something else."""
+    body, name = made
+    inner, text = body.strip()[1:-1].decode("utf-8", "surrogatepass"), f'"{key}": {json.dumps(value)}'
+    parts = (text, inner) if first else (inner, text)
+    alike = json.loads(f'"{key}"') not in DECIDE
+    if alike:
+        with pytest.raises(Problem) as caught:
+            read(f"{{{','.join(parts)}}}".encode("utf-8", "surrogatepass"))
+        assert caught.value.type is ProblemType.MALFORMED
+    nested = f'{{{inner}, "z": {{{text}}}}}'.encode("utf-8", "surrogatepass")
+    assert read(nested).model == name
 
 
 def pairs(body: bytes) -> Any:

@@ -67,6 +67,18 @@ def place(
         yield Place(server, running, keys)
 
 
+@pytest.mark.parametrize("mebibytes", [1, 16, 17, 31.9])
+def test_a_request_of_every_size_up_to_the_documented_limit_is_answered(here: Place, mebibytes: float) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * int(mebibytes * 2**20)}}
+    content: Any = [{"type": "text", "text": "word1"}, picture]
+    client = here.client(timeout=120)
+    for said in (content, "word1"):  # and then the worker is still there
+        answer = client.chat.completions.create(
+            model="plain", messages=[{"role": "user", "content": said}], max_tokens=2
+        )
+        assert answer.usage is not None
+
+
 def until(there: Any, seconds: float = 10.0) -> None:
     end = time.monotonic() + seconds
     while not there():

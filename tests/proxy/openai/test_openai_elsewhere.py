@@ -33,6 +33,22 @@ def chat(name: str = "plain", size: int = 0) -> bytes:
     return request(CHAT, json.dumps({"model": name, "x": "y" * size}).encode())
 
 
+@pytest.mark.parametrize(("status", "body"), [(500, NOT_BEGUN), (503, NOT_READY)])
+async def test_a_long_body_that_a_server_does_not_take_is_never_told_twice_to_come_again(
+    tmp_path: Path, status: int, body: bytes
+) -> None:
+    size = 2 << 20
+    async with served(tmp_path, says(status, body), table=table(MODELS), body_limit_bytes=8 << 20) as here:
+        assert (await here.ask(chat(size=size))).status == 503
+        for more in (0, 1000):
+            reply = await here.ask(chat(size=size + more))
+            assert (reply.status, reply.json()["error"]["type"]) == (413, "invalid_request_error")
+        here.replica.act = None
+        assert (await here.ask(chat(size=size))).status == 200
+        here.replica.act = says(status, body)
+        assert (await here.ask(chat(size=size))).status == 503, "a server took one since: that was not its length"
+
+
 def calls(replica: Upstream) -> int:
     return sum(asked.line.startswith("POST ") for asked in replica.asked)
 

@@ -162,16 +162,56 @@ async def test_a_stream_is_asked_for_its_usage_where_that_is_limited_and_its_cal
 
 
 @pytest.mark.anyio
-async def test_without_a_limit_no_stream_is_asked_and_what_is_told_is_counted(tmp_path: Path) -> None:
+async def test_tokens_of_streams_are_counted_without_a_limit_too_and_the_caller_sees_no_difference(
+    tmp_path: Path,
+) -> None:
     act = answers(event(WORD), event(USED.decode()))
     async with served(tmp_path, act, table=table(MODELS), access=access((CALLER, ["*"], ["infer"]))) as here:
-        body = said(stream=True)
-        assert (await here.ask(request(CHAT, body))).body == event(WORD)
-        assert here.replica.asked[-1].body == body
-        assert not tokens(here)
+        assert (await here.ask(request(CHAT, said(stream=True), Accept_Encoding="gzip"))).body == event(WORD)
+        assert "accept-encoding" not in here.replica.asked[-1].headers, "the event could not be left out else"
+        assert tokens(here)["llm", "plain", "api-keys", "prompt"] == 50
         body = said(stream=True, stream_options={"include_usage": True})
         assert (await here.ask(request(CHAT, body))).body == event(WORD) + event(USED.decode())
-        assert tokens(here)["llm", "plain", "api-keys", "prompt"] == 50
+        assert tokens(here)["llm", "plain", "api-keys", "prompt"] == 100
+        body = said(
+            stream=True, stream_options={"x": "y" * 2000}
+        )  # It is not plain how to ask, so the server gets it as it came.
+        await here.ask(request(CHAT, body))
+        assert here.replica.asked[-1].body == body
+
+
+CHUNK = event({"object": "chat.completion.chunk", "choices": [{"delta": {"content": "a"}}]})
+FAILED = event({"error": {"message": "the engine died", "type": "InternalServerError", "code": 500}})
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("parts", "status"),
+    [
+        ([CHUNK, event("[DONE]")], 200),
+        ([CHUNK, FAILED, event("[DONE]")], 502),
+        ([CHUNK, FAILED], 502),
+        ([CHUNK, b"event: error\ndata: {}\n\n"], 502),
+        ([CHUNK], 502),
+        ([CHUNK, CHUNK[:20], CHUNK[20:]], 502),
+        ([b"event: response.created\ndata: {}\n\n", b"event: response.completed\ndata: {}\n\n"], 200),
+        ([b'event: response.failed\ndata: {"response":{"error":{"code":"server_error"}}}\n\n'], 502),
+        ([b""], 200),
+    ],
+)
+async def test_a_stream_that_breaks_is_a_failure_in_metrics_and_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, parts: list[bytes], status: int
+) -> None:
+    async with served(tmp_path, answers(*parts, b""), table=table(MODELS)) as here:
+        with caplog.at_level("INFO", "tidegate_proxy.calls"):
+            reply = await here.ask(request(CHAT, said(stream=True)))
+        assert (reply.status, reply.body) == (200, b"".join(parts)), "the caller gets what the server sent"
+        (count,) = here.proxy.shared.meter.calls.values()
+        assert dict(count.statuses) == {status: 1}
+        problems = {key[0] for key in here.proxy.shared.meter.problems}
+        assert problems == ({"upstream-failed"} if status == 502 else set())
+        line = next(each for each in caplog.records if each.name == "tidegate_proxy.calls")
+        assert (line.levelname, line.said["status"]) == ("WARNING" if status == 502 else "INFO", status)  # type: ignore[attr-defined]
 
 
 @pytest.mark.anyio

@@ -149,6 +149,5 @@ def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
         )
         with pytest.raises(grpc.RpcError):
             infer(infer_request("nothing"), metadata=metadata, timeout=5)
-        assert kept(running)[1]["status"] == {}  # NOT_FOUND is the caller's error
         infer(infer_request(), metadata=running.metadata(), timeout=5)
-        assert len(kept(running)) == 2
+        assert len(kept(running)) == 1, "without a grant, or without a sampled parent, there is no span"

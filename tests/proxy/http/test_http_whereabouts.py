@@ -48,7 +48,7 @@ async def test_each_model_of_a_server_that_loads_them_itself_is_told_as_its_inde
         assert found["broken"].since is not None
         [place] = found["broken"].places
         assert [(each.version, each.why) for each in place.failures] == [(1, WHY)]
-        assert "has not loaded it" in found["gone"].why
+        assert "no version of it is in memory" in found["gone"].why
         here.replica.index = [each | {"state": "READY"} for each in INDEX]
         later = await told(here)
         assert later["coming"].state == later["broken"].state == "resident"

@@ -16,9 +16,11 @@ from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 
 _KEY = re.compile(
-    r"^(sk|pk|rk|api|key)[-_](?=\S*[0-9])\S{16,}$|^eyJ[\w-]{8,}|^Bearer\s|^(hf|ghp|glpat|nvapi|tgk)[-_]\S{8,}$"
+    r"^(sk|pk|rk)[-_](?=\S*[0-9])\S{16,}$|^eyJ[\w-]{8,}|^Bearer\s"
+    r"|^(api|key|hf|ghp|glpat|nvapi|tgk)[-_](\S*[-_])?(?=\S*[0-9])[A-Za-z0-9]{12,}$"
 )
-_RANDOM = re.compile(r"^(?=\S*[0-9])(?=\S*[A-Za-z])([0-9a-f]{32,}|[A-Za-z0-9+/_-]{40,}={0,2})$")
+_RANDOM = re.compile(r"^(?=\S*[0-9])(?=\S*[a-z])([0-9a-f]{32,}|(?=\S*[A-Z])[A-Za-z0-9+/_-]{40,}={0,2})$")
+"""Keys without a prefix look so, and so do subjects of some issuers, such as Entra ID."""
 _UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 _ENDPOINT = re.compile(
@@ -97,21 +99,21 @@ def names_are_no_credentials(stack: Stack) -> Iterator[Problem]:
         for key in ("principals", "groups"):
             names += [(("proxy", "access", index, key, place), name) for place, name in enumerate(getattr(rule, key))]
     promotion = stack.environment.promotion
-    looks = [path for path, name in names if _is_credential(name)]
-    for path in looks:
+    for path, name in names:
+        if not (is_key := _is_credential(name)) and (_UUID.match(name) or not _RANDOM.match(name)):
+            continue
         what = "this name looks like a key or a token"
-        do = "Revoke it. Write the name of its principal, which is its entry in the Secret of proxy.auth.apiKeys."
-        yield stack.source.problem(
-            path, what, "The definition is in version control, and every pod's log may name it.", do
-        )
+        do = "evoke it. Write the name of its principal, which is its entry in the Secret of proxy.auth.apiKeys."
+        do = f"R{do}" if is_key else f"If it is one, r{do}"
+        why = "The definition is in version control, and every pod's log may name it."
+        yield stack.source.problem(path, what, why, do, severity="error" if is_key else "advisory")
     if any(map(_is_credential, (*promotion.principals, *promotion.groups))):
         what = f'a name in promotion of environment "{stack.environment.name}" looks like a key or a token'
         yield stack.source.problem((), what, do="Revoke it, and write the name of its principal.")
 
 
 def _is_credential(name: str) -> bool:
-    is_known = any(pattern.search(name) for _, pattern in KNOWN)
-    return not _UUID.match(name) and (is_known or bool(_KEY.match(name) or _RANDOM.match(name)))
+    return bool(_KEY.match(name)) or any(pattern.search(name) for _, pattern in KNOWN)
 
 
 @stack_rule("An access rule grants something", "advisory")

@@ -132,7 +132,7 @@ def access_rules_grant_something(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Every model has a caller", "advisory")
 def every_model_has_a_caller(stack: Stack) -> Iterator[Problem]:
-    """What no access rule grants is refused, so no one can use a model that no rule names."""
+    """The proxy refuses every call that no access rule grants, so no caller can use such a model."""
     rules = [rule for rule in stack.platform.proxy.access if "infer" in rule.actions]
     missed = [model for model in stack.platform.models if not any(_grants(rule, model) for rule in rules)]
     if missed and stack.platform.proxy.access:
@@ -170,15 +170,15 @@ def overlays_keep_the_common_issuers(definition: Definition) -> Iterator[Problem
     common_ones = (
         [str(each.get("issuer")) for each in common if isinstance(each, dict)] if isinstance(common, list) else []
     )
-    told = set()
+    shown = set()
     for stack in definition.stacks:
         issuers = stack.platform.proxy.auth.issuers
         gone = [each for each in common_ones if each not in issuers]
         # An issuer of the same provider, such as another realm, is meant to replace the common one.
         unlike = [each for each in gone if not any(_alike(each, other) for other in issuers)]
         problem_at = stack.source.position(("proxy", "auth", "oidc"))
-        if unlike and issuers and problem_at not in told:
-            told.add(problem_at)
+        if unlike and issuers and problem_at not in shown:
+            shown.add(problem_at)
             what = f'environment "{stack.environment.name}" no longer trusts {listed(unlike)}'
             why = "An overlay replaces a list without names as a whole: its issuers are instead of the common ones."
             do = "Write all issuers in the overlay. If callers of the common issuer are to be refused, move it there."

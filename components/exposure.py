@@ -31,7 +31,7 @@ def expose(name: str, args: ProxyArgs, place: Place, child: pulumi.ResourceOptio
     ports = [
         either(
             args.tls,
-            lambda _: pods.service_port("https", proxy_process.HTTPS_SERVICE_PORT, "http", HTTPS),
+            lambda _: pods.service_port("https", proxy_process.HTTPS_SERVICE_PORT, "http"),
             lambda: pods.service_port("http", proxy_process.HTTP_SERVICE_PORT, "http"),
         ),
         pods.service_port("grpc", proxy_process.GRPC_SERVICE_PORT, "grpc", when(args.tls, lambda _: HTTPS)),

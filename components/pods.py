@@ -129,8 +129,8 @@ def http_probe(
     )
 
 
-HTTPS = "HTTPS"
-"""As `appProtocol` of a Service's port: TLS, with HTTP or gRPC in it. Google's load balancers know it in capitals."""
+HTTPS = "https"
+"""As `appProtocol` of a Service's port: TLS, with HTTP or gRPC in it. Traefik refuses another spelling."""
 
 
 def service_port(
@@ -138,7 +138,7 @@ def service_port(
 ) -> k8s.core.v1.ServicePortArgs:
     """Return a Service's TCP port that leads to a container's port, by name or number.
 
-    Istio and Google's load balancers read `app_protocol`; without it Istio takes a port named grpc for one without TLS.
+    Istio reads `app_protocol`; without it Istio takes a port named grpc for one without TLS.
     """
     return k8s.core.v1.ServicePortArgs(
         name=name, port=port, target_port=target, protocol="TCP", app_protocol=app_protocol

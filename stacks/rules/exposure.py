@@ -14,6 +14,7 @@ _NGINX, _F5, _ALB = "nginx.ingress.kubernetes.io", "nginx.org", "alb.ingress.kub
 _AZURE, _OPENSHIFT = "appgw.ingress.kubernetes.io", "haproxy.router.openshift.io"
 _GOOGLE = ("networking.gke.io", "ingress.gcp.kubernetes.io", "cloud.google.com")
 _BACKEND_CONFIG = "cloud.google.com/backend-config"
+_APP_PROTOCOLS = "cloud.google.com/app-protocols"
 _CONTROLLERS = {
     _F5: r"(?!)",  # Its annotations alone tell it from ingress-nginx.
     _NGINX: r"nginx",
@@ -48,7 +49,7 @@ def an_ingress_lifts_its_controllers_limits(stack: Stack) -> Iterator[Problem]:
         f"the Ingress controller ({exposure.class_name or prefix}) does not do what the proxy needs: set {listed(keys)}"
     )
     why = "\n".join(reason for _, reason in lacking.values())
-    of_service = {key: value for key, value in keys.items() if key == _BACKEND_CONFIG}
+    of_service = {key: value for key, value in keys.items() if key in (_BACKEND_CONFIG, _APP_PROTOCOLS)}
     of_ingress = {key: value for key, value in keys.items() if "/" in key and key not in of_service}
     do = f"Add to proxy.exposure.annotations: {_pairs(of_ingress)}." if of_ingress else ""
     if of_service:
@@ -106,6 +107,8 @@ def _lacking(stack: Stack, exposure: IngressExposure, prefix: str) -> Iterator[t
     if prefix in _GOOGLE and not is_configured:
         reason = "Its health check requests /, where the proxy has nothing: the BackendConfig says /healthz."
         yield _BACKEND_CONFIG, ("""'{"default": "inference-proxy"}'""", f"{reason} {waits.format(30)}")
+        if is_https:
+            yield _APP_PROTOCOLS, ("""'{"https": "HTTPS"}'""", https)
     if prefix in (_ALB, _AZURE, *_GOOGLE) and not any(each.cidr for each in stack.platform.network.callers):
         ranges = "130.211.0.0/22 and 35.191.0.0/16" if prefix in _GOOGLE else "the load balancer's subnets"
         reason = "It calls the proxy from addresses outside the cluster, and network.callers names no address range."

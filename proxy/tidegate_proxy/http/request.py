@@ -192,7 +192,8 @@ class HttpRequest(HeadedRequest):
             self._later(self._open_long_body)
         else:
             target = self.target
-            self.target, self.body.of_version = KINDS[target.kind].open_body(target, self.body.whole())
+            self.target, found = KINDS[target.kind].open_body(target, self.body.whole())
+            self.body.opened(found)
             self._decide(self.target)
 
     async def _open_long_body(self) -> None:
@@ -200,7 +201,8 @@ class HttpRequest(HeadedRequest):
         kind, target, body = KINDS[self.target.kind], self.target, self.body
         loop = asyncio.get_running_loop()
         opened = loop.run_in_executor(self.shared.reader, lambda: kind.open_body(target, body.whole()))
-        self.target, body.of_version = await opened
+        self.target, found = await opened
+        body.opened(found)
         self._decide(self.target)
 
     def _granted(self, grant: Grant) -> None:

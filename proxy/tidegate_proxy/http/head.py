@@ -111,11 +111,9 @@ class HeadedRequest(Request):
     refusal: Problem | None  # Why it is no request that can be answered.
     started: float  # In monotonic seconds; so is `deadline`.
 
-    def read_head(
-        self, headers: Sequence[tuple[bytes, bytes]], parser: httptools.HttpRequestParser, before: int
-    ) -> None:
-        """Take what its head says, of which so many bytes came before the last ones."""
-        names, values = zip(*headers, strict=True) if headers else ((), ())
+    def read_head(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> None:
+        """Take what its head says: `headers` are names and values by turns; so many bytes came before the last ones."""
+        names, values = tuple(headers[::2]), headers[1::2]
         shape = _SHAPES.get(names)
         if shape is None and not self.caller.is_unknown and names not in _SHAPES:
             shape = _shape(names)
@@ -154,9 +152,7 @@ class HeadedRequest(Request):
         self.request_id = own if own and is_request_id(own) else new_request_id()  # The caller's own, where it has one.
         self.body = RequestBody(length, chunked, self.shared, self.caller)
 
-    def _read_each(
-        self, headers: Sequence[tuple[bytes, bytes]], parser: httptools.HttpRequestParser, before: int
-    ) -> None:
+    def _read_each(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> None:
         """Take what each header says."""
         seconds = self.shared.call_seconds
         passed: list[bytes] = []
@@ -166,7 +162,7 @@ class HeadedRequest(Request):
         hosts = credentials = 0
         chunked = misframed = expects_continue = upgrades = says_connection = False
         dropped: frozenset[bytes] = frozenset()
-        for name, value in headers:
+        for name, value in zip(headers[::2], headers[1::2], strict=True):
             kind = _HEADERS[name]
             if kind == _PASS:
                 passed += (name, b": ", value, b"\r\n")

@@ -113,7 +113,9 @@ class _File:
             return
         self._give_up()
         found = records_in(text)
-        missing = named - self._take(found)
+        missing = self._take(found)
+        if named > len(found):
+            missing += named - sum(len(_LOGGERS.findall(json.dumps(each))) for each in found)
         where = f"{escaped(str(self.path))}:{self._number}: {_form(text)}"
         if named == 1 and not found:
             self._cut, self._cut_at, self._parts = _payload(text), where, 1
@@ -121,9 +123,11 @@ class _File:
             self._cannot_read(missing, where)
 
     def _take(self, records: list[Record]) -> int:
-        taken = self.logs.take(records)
+        """Take in the records of a line; return how many cannot be read. Fluent Bit can keep a line in two forms."""
+        unique = list({_identity(each): each for each in records}.values())
+        taken = self.logs.take(unique)
         self._readable += taken
-        return taken
+        return len(unique) - taken
 
     def _goes_on(self, text: str) -> None:
         """Join a line to the one before it, if a container runtime has split one; else it is another program's."""
@@ -134,7 +138,7 @@ class _File:
         self._cut += part
         self._parts += 1
         self.logs.lines["parts of others"] += 1
-        if self._take(records_in(self._cut)):
+        if (found := records_in(self._cut)) and not self._take(found):
             self._cut = ""
         elif self._parts > _MOST_PARTS:
             self._give_up()
@@ -166,7 +170,7 @@ def records_in(text: str) -> list[Record]:
     if not found and '""' in text:
         with suppress(csv.Error):  # a cell that is too long, or has a NUL
             found = [record for cell in next(csv.reader([text]), []) for record in _records(cell)]
-    return list({_identity(each): each for each in found}.values())  # Fluent Bit can keep a line in two forms.
+    return found
 
 
 def _records(text: str) -> Iterator[Record]:

@@ -130,9 +130,9 @@ class SeenStack(_Place):
     weaker: tuple[str, ...] = ()
     """What it newly allows or no longer asks for: sentences without a subject."""
     lost: tuple[str, ...] = ()
-    """What callers and teams could do before, and cannot do after: sentences without a subject."""
+    """Permissions of callers and teams that the change takes away: sentences without a subject."""
     stricter: tuple[str, ...] = ()
-    """What it newly asks for, and limits that are raised: sentences without a subject."""
+    """New demands, and limits that are raised: sentences without a subject."""
     grants: tuple[Grant, ...] = ()
     """Who may newly call what; `wider`: among it are models that were served before."""
     objects: tuple[ChangedObject, ...] = ()

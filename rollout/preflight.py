@@ -196,19 +196,19 @@ class _Cluster:
             if _devices_of(group.product, ((1, one) for one in seen)) == _devices_of(
                 group.product, ((group.nodes, one) for group, one in wanted)
             ):
-                continue  # the same devices, told of in other groups
+                continue  # the same devices, in other groups
             others = [one for one in seen if one.product == group.product and not one.gives(asked, group.per_node)]
             if (there := sum(one.gives(asked, group.per_node) for one in seen)) >= group.nodes:
                 continue
             but = f" ({'; '.join(f'{one.name} has {one}' for one in others[:_MOST])})" if others else ""
             plane = stack.data_plane.name
-            told = f"data plane {plane} tells of {group.nodes} × {group.product} with {asked} each"
+            inventory = f"data plane {plane} lists {group.nodes} × {group.product} with {asked} each"
             do = f"Correct gpus of data plane {plane}, or add nodes."
             if group.mig:
                 label = self._kubectl("label", "node", "NODE", f"{VENDOR}mig.config=LAYOUT", "--overwrite")
                 do = f"{do} To have a node cut anew, which first ends every pod on its GPUs: {label}"
             columns = f"{PRODUCT},{VENDOR}mig.config,{VENDOR}mig.config.state"
-            yield Lack(f"{told}, and {there} are so{but}", self._kubectl("get", "nodes", "-L", columns), do)
+            yield Lack(f"{inventory}, and {there} are so{but}", self._kubectl("get", "nodes", "-L", columns), do)
 
 
 @dataclass(frozen=True)

@@ -297,9 +297,7 @@ class _Collector:
                 _version(
                     number, number in there if is_known else None, before.get(number), now.get(number), self.seconds
                 )
-                for number in sorted(
-                    {*now, *named, *there}, key=lambda each: (int(each) if each.isdecimal() else 0, each)
-                )
+                for number in sorted({*now, *named, *there}, key=_by_number)
             ),
         }
 

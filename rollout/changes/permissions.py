@@ -608,9 +608,17 @@ def _by_caller(
 
     With `served`, a model that is not among them is left out: that it is no longer served is shown elsewhere.
     """
-    found: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
-    for right in _uncovered(was, now, _Right.covers):
+    # A right to one model is covered by rights to the same model alone, so it is not compared with all others.
+    had: dict[tuple[str, ...], list[_Right]] = {}
+    for one in was:
+        for key in ((one.kind, one.action), (one.kind, one.action, one.server, one.model)):
+            had.setdefault(key, []).append(one)
+    known, found = {*was}, dict[tuple[str, str], dict[tuple[str, str], None]]()
+    for right in now:
         model = (right.server, right.model)
+        others = had.get((right.kind, right.action, *(() if _is_glob(right.model) else model)), [])
+        if right in known or any(other.covers(right) for other in others):
+            continue
         if served is None or _is_glob(right.model) or model in served:
             found.setdefault((right.who, right.action), {})[model] = None
     yield from ((who, action, [*models]) for (who, action), models in found.items())

@@ -164,7 +164,7 @@ def refused_move(kube: Kubectl, stack: Home, was: str, left: Sequence[Kubernetes
 
 
 def stays(kube: Kubectl, stack: Home, was: str, left: Sequence[KubernetesObject]) -> str:
-    """Return what a stack has in another namespace, for somebody who brings it up in its own."""
+    """Return a note about what a stack also has in another namespace."""
     kubectl = f"kubectl --context {in_shell(kube.context)}"
     words = f"{stack.name} also has {counted(left, 'object')} in namespace {was}. They stay; to list them:"
     return f"{words} {kubectl} get all -n {was}"

@@ -137,7 +137,7 @@ def read(cli: PulumiCli, stack: Home, name: str) -> State:
 
 def write(cli: PulumiCli, stack: Home, name: str, state: State) -> None:
     """Replace the state of a stack."""
-    with TemporaryDirectory(prefix="tidegate-") as folder:  # nobody else reads it
+    with TemporaryDirectory(prefix="tidegate-") as folder:  # no other user can read it
         file = Path(folder) / "state.json"
         file.write_text(json.dumps(state.exported), "utf-8")
         pulumi_cli.ask(cli, stack, ["stack", "import", "--stack", name, "--file", str(file)])

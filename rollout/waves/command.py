@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 
 from stacks.command import FAILED, STOPPED, CommandError, Outcome
@@ -98,8 +98,10 @@ def _run(journal: Journal, ready: Prepared, lock: int, *, keep_going: bool) -> N
         if record.planes[plane].not_loaded is None:
             now = look(plane)
             failed: list[str] = []
-            with suppress(CommandError):  # nothing runs there yet, or no pod answers: then nothing is loaded either
+            try:
                 failed, _ = not_loaded(now.kubectl, now.target)
+            except CommandError as error:
+                note(f"{plane}: the gate takes every model for one that was loaded before, because {error}")
             journal.note_not_loaded(plane, failed)
         read_from = str(sources[plane].definition_file)
         task = worker.Task(record.environment, plane, record.engine, record.definition, read_from, keep_going)

@@ -68,7 +68,7 @@ class HealthCheck:
             what = "the probe request is not answered"
             if self.gate.probe is not None:
                 send(self.gate.probe, self.kubectl, self.target)
-            what = "nobody can say whether an alert fires"
+            what = "the alerts cannot be read"
             if self.gate.alerts is not None:
                 names = firing(self.gate.alerts, self.kubectl, self.target.namespace)
                 return [f"alert {name} fires" for name in names]

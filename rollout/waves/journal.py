@@ -56,7 +56,7 @@ class PlaneStatus(_Record):
     changed_at: str = ""
     seconds: float | None = None  # How long the latest attempt has taken.
     message: str = ""  # What failed, and why.
-    not_loaded: list[str] | None = None  # Models that were not loaded before the first attempt; None if nobody looked.
+    not_loaded: list[str] | None = None  # Models that were not loaded before the first attempt; None: not known yet.
 
 
 class RolloutRecord(_Record):

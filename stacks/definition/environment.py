@@ -94,7 +94,7 @@ class Dns(Section):
 
 
 class ApiServer(Section):
-    """Where pods reach the cluster's API server: the endpoints of the Service `kubernetes`, not its own address."""
+    """The cluster's API server, as pods reach it: the endpoints of the Service `kubernetes`, not its own address."""
 
     addresses: Annotated[tuple[Cidr, ...], Field(min_length=1)]
     """Address ranges, such as 10.0.0.0/28."""
@@ -112,8 +112,8 @@ class Network(Section):
     dns: Dns = Dns()
     """The cluster's DNS."""
     api_server: ApiServer | None = None
-    """The API server, from which eviction policies read the keys of the proxies' tokens; they serve no lease before.
-    Without this, where the cluster enforces network policies, these alone protect leases."""
+    """The API server, from which eviction policies read the keys of the proxies' tokens. They serve no lease before.
+    Without this, in a cluster that enforces network policies, these alone protect leases."""
 
 
 class Mesh(Section):

@@ -279,7 +279,7 @@ def prices_are_in_one_currency(definition: Definition) -> Iterator[Problem]:
 
 @definition_rule("Models on the shares of one GPU fit into its memory")
 def shares_of_a_gpu_promise_no_more_than_it_has(definition: Definition) -> Iterator[Problem]:
-    """What models may take on all shares together is on the GPUs; time-slicing keeps nobody from taking more."""
+    """All shares of a GPU use its memory, and time-slicing does not stop a model from taking more than its share."""
     for index, plane in enumerate(definition.header.data_planes):
         stacks = [stack for stack in definition.stacks if stack.data_plane == plane]
         pools = [(stack, *at, devices.promised_bytes(stack, *at[1:])) for stack in stacks for at in stack.pools()]
@@ -350,7 +350,7 @@ def memory_asked_for_is_in_a_node(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Every model has at least one replica in production", "advisory")
 def models_have_a_replica_in_production(stack: Stack) -> Iterator[Problem]:
-    """Without a replica nobody answers for the models of a pool; in dev that saves a GPU."""
+    """Without a replica, calls of the models of a pool fail; in dev that saves a GPU."""
     for path, server, pool in stack.pools() if stack.environment.production else ():
         if devices.most_replicas(pool) == 0:
             what = f"{server.name}/{pool.name} has no replica in production, so calls of its models fail"
@@ -384,7 +384,7 @@ def waiting_for_a_load_ends_before_the_proxys_time_out(stack: Stack) -> Iterator
 
 @stack_rule("A pool that scales to zero can be started by a request")
 def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
-    """Only a caller brings the first replica, so nothing may have to be in memory before; and he must hear of it."""
+    """Only a call brings the first replica, so no model may be needed before, and the caller must get an answer."""
     most = stack.platform.proxy.timeouts.request_seconds
     for path, server, pool in stack.pools():
         scaling = pool.autoscaling

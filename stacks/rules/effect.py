@@ -72,7 +72,7 @@ def production_lowers_guardrails_by_waivers(stack: Stack) -> Iterator[Problem]:
 
 @definition_rule("Images, datasets and eviction policies are used", "advisory")
 def what_is_defined_is_used(definition: Definition) -> Iterator[Problem]:
-    """What no server uses was mistyped where it should be used, or is left over."""
+    """An item that no server uses was mistyped where it should be used, or is left over."""
     used: set[tuple[str, str]] = set()
     for stack in definition.stacks:
         for _, server, pool in stack.pools():

@@ -16,9 +16,11 @@ from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 
 _KEY = re.compile(
-    r"^(sk|pk|rk|api|key)[-_](?=\S*[0-9])\S{16,}$|^eyJ[\w-]{8,}|^Bearer\s|^(hf|ghp|glpat|nvapi|tgk)[-_]\S{8,}$"
+    r"^(sk|pk|rk)[-_](?=\S*[0-9])\S{16,}$|^eyJ[\w-]{8,}|^Bearer\s"
+    r"|^(api|key|hf|ghp|glpat|nvapi|tgk)[-_](\S*[-_])?(?=\S*[0-9])[A-Za-z0-9]{12,}$"
 )
-_RANDOM = re.compile(r"^(?=\S*[0-9])(?=\S*[A-Za-z])([0-9a-f]{32,}|[A-Za-z0-9+/_-]{40,}={0,2})$")
+_RANDOM = re.compile(r"^(?=\S*[0-9])(?=\S*[a-z])([0-9a-f]{32,}|(?=\S*[A-Z])[A-Za-z0-9+/_-]{40,}={0,2})$")
+"""Keys without a prefix look so, and so do subjects of some issuers, such as Entra ID."""
 _UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 _ENDPOINT = re.compile(
@@ -97,21 +99,21 @@ def names_are_no_credentials(stack: Stack) -> Iterator[Problem]:
         for key in ("principals", "groups"):
             names += [(("proxy", "access", index, key, place), name) for place, name in enumerate(getattr(rule, key))]
     promotion = stack.environment.promotion
-    looks = [path for path, name in names if _is_credential(name)]
-    for path in looks:
+    for path, name in names:
+        if not (is_key := _is_credential(name)) and (_UUID.match(name) or not _RANDOM.match(name)):
+            continue
         what = "this name looks like a key or a token"
-        do = "Revoke it. Write the name of its principal, which is its entry in the Secret of proxy.auth.apiKeys."
-        yield stack.source.problem(
-            path, what, "The definition is in version control, and every pod's log may name it.", do
-        )
+        do = "evoke it. Write the name of its principal, which is its entry in the Secret of proxy.auth.apiKeys."
+        do = f"R{do}" if is_key else f"If it is one, r{do}"
+        why = "The definition is in version control, and every pod's log may name it."
+        yield stack.source.problem(path, what, why, do, severity="error" if is_key else "advisory")
     if any(map(_is_credential, (*promotion.principals, *promotion.groups))):
         what = f'a name in promotion of environment "{stack.environment.name}" looks like a key or a token'
         yield stack.source.problem((), what, do="Revoke it, and write the name of its principal.")
 
 
 def _is_credential(name: str) -> bool:
-    is_known = any(pattern.search(name) for _, pattern in KNOWN)
-    return not _UUID.match(name) and (is_known or bool(_KEY.match(name) or _RANDOM.match(name)))
+    return bool(_KEY.match(name)) or any(pattern.search(name) for _, pattern in KNOWN)
 
 
 @stack_rule("An access rule grants something", "advisory")
@@ -130,7 +132,7 @@ def access_rules_grant_something(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Every model has a caller", "advisory")
 def every_model_has_a_caller(stack: Stack) -> Iterator[Problem]:
-    """What no access rule grants is refused, so no one can use a model that no rule names."""
+    """The proxy refuses every call that no access rule grants, so no caller can use such a model."""
     rules = [rule for rule in stack.platform.proxy.access if "infer" in rule.actions]
     missed = [model for model in stack.platform.models if not any(_grants(rule, model) for rule in rules)]
     if missed and stack.platform.proxy.access:
@@ -168,15 +170,15 @@ def overlays_keep_the_common_issuers(definition: Definition) -> Iterator[Problem
     common_ones = (
         [str(each.get("issuer")) for each in common if isinstance(each, dict)] if isinstance(common, list) else []
     )
-    told = set()
+    shown = set()
     for stack in definition.stacks:
         issuers = stack.platform.proxy.auth.issuers
         gone = [each for each in common_ones if each not in issuers]
         # An issuer of the same provider, such as another realm, is meant to replace the common one.
         unlike = [each for each in gone if not any(_alike(each, other) for other in issuers)]
         problem_at = stack.source.position(("proxy", "auth", "oidc"))
-        if unlike and issuers and problem_at not in told:
-            told.add(problem_at)
+        if unlike and issuers and problem_at not in shown:
+            shown.add(problem_at)
             what = f'environment "{stack.environment.name}" no longer trusts {listed(unlike)}'
             why = "An overlay replaces a list without names as a whole: its issuers are instead of the common ones."
             do = "Write all issuers in the overlay. If callers of the common issuer are to be refused, move it there."

@@ -37,7 +37,7 @@ def sleep_is_for_pools_that_load_on_demand(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("A model that sleeps has a footprint")
 def models_that_sleep_say_what_they_take(stack: Stack) -> Iterator[Problem]:
-    """vLLM fills what it is given of a slice with its cache, so that it must be told how much that is."""
+    """vLLM fills its share of a slice with its cache, so it needs to know how large that share is."""
     for _, server, pool, _, _ in _sleeping(stack):
         for model in stack.models_of(server, pool):
             if model.footprint is None:

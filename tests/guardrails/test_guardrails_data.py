@@ -166,7 +166,7 @@ def test_production_may_serve_what_lies_apart_from_what_others_write(ours: Edit,
 def test_production_may_not_serve_what_others_serve_too_where_nobody_says_who_writes_it(
     written: list[str] | None,
 ) -> None:
-    said = "models shares its files with models of dev, and nobody says who may write there (writers)"
+    said = "models shares its files with models of dev, and writers does not name who may write there"
     for ours, theirs in OVERLAPPING:
         assert shared(both(ours, setting(written=None)), theirs, written) == [said]
 

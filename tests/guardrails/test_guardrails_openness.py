@@ -40,11 +40,11 @@ def to_gateway(**parent: Any) -> Edit:
 
 BROKEN: Broken = {
     (CALLERS, HOLE): [
-        (callers("0.0.0.0/0"), "the whole internet (0.0.0.0/0) come to the proxy"),
+        (callers("0.0.0.0/0"), "the whole internet (0.0.0.0/0) call the proxy"),
         (callers("::/0"), "(::/0)"),
         (callers("10.0.0.0/8", "0.0.0.0/1", "128.0.0.0/1"), "the whole internet (0.0.0.0/0)"),
         (callers("64.0.0.0/3"), "(64.0.0.0/3)"),
-        (callers(), "everybody come to the proxy"),
+        (callers(), "every address call the proxy"),
     ],
     (EGRESS, HOLE): [
         (egress([], "0.0.0.0/0"), "its pods may reach the whole internet (0.0.0.0/0) on every port"),

@@ -340,7 +340,7 @@ def test_probe_and_alerts_are_asked_once_the_workloads_are_well(server: Server) 
     well = HealthCheck(asks, Cluster(PROXY, POOL, *PODS), TARGET)
     assert well.lacking() == [f"the probe request is not answered: {server.url}/ready answers 404"]
     server.answers["/ready"] = 200, ""
-    assert "nobody can say whether an alert fires" in well.lacking()[0]
+    assert "the alerts cannot be read" in well.lacking()[0]
     server.answers["/api/v1/alerts"] = 200, prometheus(("ProxyDown", "prod", "firing"))
     assert well.lacking() == ["alert ProxyDown fires"]
     server.answers["/api/v1/alerts"] = 200, prometheus()

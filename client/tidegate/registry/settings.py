@@ -50,11 +50,16 @@ def _apply() -> None:
     if _calls:
         wanted |= {name: value for name, value in _OURS.items() if _before[name] is None}
     if any(hasty for _, hasty in _calls):
-        wanted[_RETRIES] = str(min(int(_before[_RETRIES] or 1), 1))
+        wanted[_RETRIES] = str(min(_number(_RETRIES, 1), 1))
     if seconds := max((longer for longer, _ in _calls), default=0):
-        wanted[_TIMEOUT] = str(max(int(_before[_TIMEOUT] or _TIMEOUT_SECONDS), int(_TIMEOUT_SECONDS + seconds)))
+        wanted[_TIMEOUT] = str(max(_number(_TIMEOUT, _TIMEOUT_SECONDS), int(_TIMEOUT_SECONDS + seconds)))
     for name, value in wanted.items():
         if value is None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+def _number(name: str, default: int) -> int:
+    text = _before[name] or ""
+    return int(text) if text.isdecimal() else default

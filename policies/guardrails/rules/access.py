@@ -20,10 +20,9 @@ _SET = re.compile(r"\[!?\]?[^\]]*\]")  # A wildcard for one of several character
 
 @guardrail("No access rule is for every principal or every group", "Name the principals or groups.")
 def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach]:
-    """A rule for everybody is no rule: every holder of a token of the identity provider may use it.
+    """A rule for all principals admits every holder of a token of the identity provider.
 
-    Globs that name somebody, such as team-* or *@example.com, are allowed; those that name nobody, such as * or *@*,
-    are not.
+    Globs that name some principals, such as team-* or *@example.com, are allowed; * and *@* are not.
     """
     for item, rule in _rules(environment):
         for key in ("principals", "groups"):
@@ -33,7 +32,7 @@ def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach
 
 @guardrail(
     "Every access rule names servers, models, or both",
-    "Name servers or models in proxy.access; whoever really may use all that there will ever be gets a waiver.",
+    "Name servers or models in proxy.access. For callers that may use all models, also later ones, set a waiver.",
 )
 def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Breach]:
     """With wildcards for both, a model or a server that is added later is open to its callers the moment it is there.
@@ -49,7 +48,7 @@ def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Br
     "Every issuer names audiences", "Name the audiences in proxy.auth.oidc.", shared="mandatory", local="advisory"
 )
 def issuers_name_their_audiences(environment: Environment) -> Iterator[Breach]:
-    """Without one, a token that somebody gave to any other service of the issuer is good here too."""
+    """Without an audience, the proxy also accepts tokens that the issuer made for its other services."""
     for item, table in _tables(environment):
         for one in mappings(table.get("issuers")):
             audiences = items(one.get("audiences"))
@@ -85,10 +84,13 @@ def roles_let_only_read(environment: Environment) -> Iterator[Breach]:
         if (kind, name) not in ours:
             yield Breach(binding, f"it grants {kind} {name}, which the stack does not hold")
         for other in others_bound(environment, binding) if (kind, name) in discovery else ():
-            yield Breach(binding, f"it lets {other or 'somebody'} write what workers of Dynamo serve, who is none")
+            yield Breach(
+                binding,
+                f"it lets {other or 'an unnamed account'}, which is no worker, write what Dynamo's workers serve",
+            )
         for subject in mappings(binding.get("subjects")):
             if _EVERYBODY.match(text(subject.get("name"))):
-                yield Breach(binding, f"it is for everybody: {subject['name']}")
+                yield Breach(binding, f"it is for a group of all accounts: {subject['name']}")
 
 
 def _more_than_read(rule: Mapping[str, Any]) -> Iterator[str]:

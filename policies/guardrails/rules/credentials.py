@@ -78,7 +78,7 @@ def _mask(found: re.Match[str]) -> str:
 
 @guardrail(
     "No object contains a credential",
-    "Put it into a Secret that somebody else makes, and name that; revoke what has been committed already.",
+    "Put it into a Secret that is made outside this definition, and name that Secret. Revoke what was committed.",
     shared="mandatory",
     local="advisory",
 )

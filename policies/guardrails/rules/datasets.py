@@ -61,7 +61,7 @@ def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
     shared="advisory",
 )
 def volumes_are_no_folders_of_nodes(environment: Environment) -> Iterator[Breach]:
-    """A folder of a node is another one on each node, and who writes to it, or what else lies there, nobody knows."""
+    """Each node has its own folder of that path, and neither its writers nor its other files are known."""
     for volume in environment.of_kind("PersistentVolume"):
         for kind in ("hostPath", "local"):
             if path := at(volume, "spec", kind):
@@ -92,9 +92,9 @@ class Folder:
     "Give production a dataset, folder or bucket of its own.",
 )
 def production_shares_nothing_that_others_may_write(environment: Environment) -> Iterator[Breach]:
-    """What people may change in dev, prod must not serve.
+    """Production must not serve files that people may change in dev.
 
-    Where nobody says by `writers` who writes what both serve, it counts as written by everybody.
+    Data that both serve counts as writable by all unless `writers` names who may write it.
     """
     if environment.settings.kind != "production":
         return
@@ -111,7 +111,7 @@ def production_shares_nothing_that_others_may_write(environment: Environment) ->
             ours_alone = ours.label in environment.settings.written and folder.path.strip("/") == ours.path.strip("/")
             if ours.overlaps(folder) and (written or not ours_alone):
                 where = f"{folder.label} of {other.stack or other.namespace}"
-                who = "which others may write" if written else "and nobody says who may write there (writers)"
+                who = "which others may write" if written else "and writers does not name who may write there"
                 yield Breach(by, f"{ours.label} shares its files with {where}, {who}")
 
 

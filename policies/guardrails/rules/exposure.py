@@ -51,9 +51,9 @@ def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
     shared="advisory",
 )
 def the_proxy_is_exposed_to_named_callers(environment: Environment) -> Iterator[Breach]:
-    """What stands in a NetworkPolicy counts only where it is enforced, and where the caller's address is kept.
+    """A NetworkPolicy protects only in a cluster that enforces it and keeps the caller's address.
 
-    A port of every node is open wherever a node can be reached; an externalIP takes traffic that is for somebody else.
+    A port of every node is open wherever a node can be reached; an externalIP takes traffic of other hosts.
     """
     for service in environment.of_kind("Service"):
         if not _servers(environment, service):
@@ -86,7 +86,7 @@ def _open(environment: Environment, service: Mapping[str, Any]) -> Iterator[str]
     ranges = [text(each) for each in items(spec.get("loadBalancerSourceRanges"))]
     if kind == "LoadBalancer":
         if not ranges or any(map(is_wide, ranges)):
-            named = ", ".join(ranges) or "nobody"
+            named = ", ".join(ranges) or "no range"
             yield f"it is open to all addresses: loadBalancerSourceRanges names {named}"
     elif kind != "ClusterIP":
         yield f"it is of type {kind}"
@@ -118,7 +118,7 @@ def _network(environment: Environment) -> Iterator[Breach]:
         ours = [policy for policy in policies if matches(at(policy, "spec", "podSelector"), pod.labels)]
         types = [at(policy, "spec", "policyTypes") for policy in ours]
         if not any(each is None or "Ingress" in items(each) for each in types):
-            yield Breach(pod.maker, "no NetworkPolicy closes its pods to everybody who is not named")
+            yield Breach(pod.maker, "no NetworkPolicy closes its pods to callers that are not named")
         for policy in ours:
             for rule in mappings(at(policy, "spec", "ingress")):
                 if _opens_inference(rule) and not (

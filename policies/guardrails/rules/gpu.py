@@ -22,7 +22,7 @@ SHARING = "nvidia.com/gpu.sharing-strategy"
     local="mandatory",
 )
 def gpu_pods_have_limit_selector_and_toleration_that_agree(environment: Environment) -> Iterator[Breach]:
-    """Where they disagree, the pod stays Pending for ever, or takes a device of another size than its models fit."""
+    """If they disagree, the pod stays Pending, or takes a device of another size than its models need."""
     templates = {name_of(item) for item in environment.of_kind("ResourceClaimTemplate")}
     for pod in environment.workloads:
         limits = devices(pod)
@@ -43,12 +43,12 @@ def gpu_pods_have_limit_selector_and_toleration_that_agree(environment: Environm
 
 @guardrail(
     "All replicas together, at an autoscaler's maximum, take at most `guardrails.gpuSlices` devices",
-    "Take fewer replicas, or raise guardrails.gpuSlices with whoever pays.",
+    "Set fewer replicas, or agree on a higher guardrails.gpuSlices with your budget's owner.",
     shared="mandatory",
     local="mandatory",
 )
 def gpu_slices_stay_under_their_ceiling(environment: Environment) -> Iterator[Breach]:
-    """GPUs are dear.
+    """GPUs are expensive.
 
     The ceiling holds for an environment on one data plane; a slice, a share and a whole GPU count alike.
     """

@@ -14,7 +14,7 @@ _PRODUCT = re.compile(r"\.productName\.replace\(' ', '-'\) == '([^']+)'")
 
 @guardrail(
     "All replicas together, at an autoscaler's maximum, cost at most `guardrails.monthlyBudget` a month",
-    "Take fewer replicas or smaller slices, or raise guardrails.monthlyBudget with whoever pays; say the price of each "
+    "Take fewer replicas or smaller slices, or agree on a higher guardrails.monthlyBudget; set the price of each "
     "product under gpus.",
     shared="mandatory",
     local="mandatory",

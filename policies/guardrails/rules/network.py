@@ -24,7 +24,7 @@ _METADATA_PORTS = (80, 988)
 _LINK_LOCAL = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::/32"))
 _GOOGLE = "iam.gke.io/gcp-service-account"
 _EVERY_NAMESPACE = "kubernetes.io/metadata.name"  # A label that each namespace has: that it exists says nothing.
-_ALL, _INTERNET = "everybody", "all addresses"
+_ALL, _INTERNET = "every caller", "all addresses"
 _CALLED = (proxy_process.HTTP_PORT, proxy_process.GRPC_PORT)
 
 
@@ -56,9 +56,9 @@ def everything_is_refused_by_default(environment: Environment) -> Iterator[Breac
     local="advisory",
 )
 def callers_are_named(environment: Environment) -> Iterator[Breach]:
-    """A stolen token can be used by whoever may come.
+    """Every address that may call the proxy can use a stolen token.
 
-    What other pods than the proxy's let in is not the whole internet either.
+    The other pods do not admit the whole internet either.
     """
     for policy, rule in _rules(environment, "ingress"):
         whom = _selects(policy)

@@ -1,4 +1,4 @@
-"""Openness: nobody comes in, and nothing goes out, because somebody forgot to say who and how."""
+"""Openness: no way in or out is open because a definition forgot to name who may use it."""
 
 import ipaddress
 import json
@@ -27,23 +27,22 @@ _IN_CLUSTER = (".svc", ".svc.cluster.local")
 
 @guardrail(
     "No address range that may call the proxy is the whole internet",
-    "Name ranges under network.callers, and for a load balancer in sourceRanges; what is meant for everybody gets a "
-    "waiver.",
+    "Name ranges under network.callers, and for a load balancer in sourceRanges; for a public service, set a waiver.",
     shared="advisory",
 )
 def callers_are_not_the_whole_internet(environment: Environment) -> Iterator[Breach]:
-    """The proxy knows its callers, but whoever may knock may also try keys and exhaust it.
+    """The proxy authenticates its callers, but every address that reaches it can try keys and exhaust it.
 
-    A load balancer without sourceRanges is open to everybody.
+    A load balancer without sourceRanges is open to every address.
     """
     for policy in environment.of_kind("NetworkPolicy"):
         if not any(pod.is_proxy for pod in environment.selected(at(policy, "spec", "podSelector"))):
             continue
         rules = mappings(at(policy, "spec", "ingress"))
         if any(not mappings(rule.get("from")) for rule in rules):
-            yield Breach(policy, "it lets everybody come to the proxy")
+            yield Breach(policy, "it lets every address call the proxy")
         elif wide := _wide(peer for rule in rules for peer in mappings(rule.get("from"))):
-            yield Breach(policy, f"it lets {wide} come to the proxy")
+            yield Breach(policy, f"it lets {wide} call the proxy")
 
 
 @guardrail(
@@ -52,7 +51,7 @@ def callers_are_not_the_whole_internet(environment: Environment) -> Iterator[Bre
     shared="advisory",
 )
 def pods_do_not_reach_the_whole_internet_on_every_port(environment: Environment) -> Iterator[Breach]:
-    """What a model or a stolen token carries out goes where nobody looks.
+    """A model, or a holder of a stolen token, could send data to any address.
 
     Object stores have no fixed addresses: there the range may be wide where ports are named.
     """
@@ -102,9 +101,9 @@ def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breac
     shared="advisory",
 )
 def issuers_are_asked_over_https(environment: Environment) -> Iterator[Breach]:
-    """Whoever can answer in its place hands out keys of their own, and is then whoever they like.
+    """Without HTTPS, another host can answer with its own keys, and then sign tokens for any caller.
 
-    Domino is sent what callers prove themselves with.
+    The proxy sends Domino the credentials of callers.
     """
     for item in environment.of_kind("ConfigMap"):
         url = text(mapping(item.get("data")).get(variable("domino_principal_url")))

@@ -1,4 +1,4 @@
-"""Triton: nobody but its own pod controls it."""
+"""Triton: only its own pod controls it."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ _CODE = re.compile(r"--(backend-directory|repoagent-directory|cache-directory)[=
     local="advisory",
 )
 def tritons_keep_their_control_to_themselves(environment: Environment) -> Iterator[Breach]:
-    """Whoever may load a model chooses what runs; shared memory and trace files are read and written by path.
+    """A caller that may load a model chooses what runs; shared memory and trace files are read and written by path.
 
     The secret comes from a file or variable. A Triton that polls its repository refuses loads itself: its index, which
     shares a protocol with them, may be open. No other front end is switched on, no header with credentials is handed

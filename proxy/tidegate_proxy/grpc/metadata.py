@@ -52,6 +52,7 @@ OF_PROXY |= {f"/{HEALTH}/{name}".encode(): name for name in ("Check", "Watch", "
 
 _NAME = re.compile(rb"[0-9a-z_.-]+")
 _UNFIT = re.compile(rb"[\x00\r\n]")
+_LENGTH = re.compile(rb"[0-9]{1,19}")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _CONNECTION = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
@@ -146,7 +147,7 @@ class RequestHeaders:
         elif name == b"content-type":
             self.content_type = value
         elif name == b"content-length":
-            if not value.isdigit() or self.content_length not in (None, int(value)):
+            if not _LENGTH.fullmatch(value) or self.content_length not in (None, int(value)):
                 raise MalformedHeadersError
             self.content_length = int(value)
         elif name in (b"traceparent", b"tracestate"):

@@ -83,7 +83,7 @@ class UpstreamRequest:
         """Count, log and trace the end of the call with this status."""
         shared, forwarding, called, waited = self._context.shared, call.forwarding, None, 0.0
         if forwarding is not None:
-            route, principal = forwarding.grant.route, forwarding.grant.identity.principal
+            route = forwarding.grant.route
             if not forwarding.looks:  # readiness and metadata are no work of the model
                 if route.grpc_count is None:
                     route.grpc_count = shared.meter.of_calls(route.server, route.name, "grpc")

@@ -26,7 +26,7 @@ class CallLog:
 
     def __init__(self) -> None:
         self._next_success = 0.0
-        self._failures = {kind: LinesASecond(FAILURES_A_SECOND) for kind in ("stranger", "left", 4, 5)}
+        self._failures = {kind: LinesASecond(FAILURES_A_SECOND) for kind in ("stranger", "left", "refused", "failed")}
         self._waits, self._slow = LinesASecond(SLOW_A_SECOND), LinesASecond(SLOW_A_SECOND)
         self._calls: dict[tuple[str, str], int] = defaultdict(int)  # By server and model, since the last line.
 
@@ -44,7 +44,9 @@ class CallLog:
         if of is not None:
             self._calls[of] += 1
         if status >= 400:
-            kind = "stranger" if stranger else "left" if status == CLIENT_LEFT else status // 100
+            kind = (
+                "stranger" if stranger else "left" if status == CLIENT_LEFT else "refused" if status < 500 else "failed"
+            )
             return self._failures[kind].wants(now)
         lines = self._waits if waited >= WAITED_SECONDS else self._slow if seconds >= SLOW_SECONDS else None
         if lines is not None and lines.wants(now):

@@ -174,6 +174,7 @@ def test_trailers_of_a_call_that_was_refused_end_nothing_else(running: Rig) -> N
         [frame(HEADERS, 4, 1, request(("content-length", "5"), ("content-length", "6"), path=CHECK))],
         [frame(HEADERS, 4, 1, request(("content-length", "five"), path=CHECK))],
         [frame(HEADERS, 4, 1, request(("content-length", "-5"), path=CHECK))],
+        [frame(HEADERS, 4, 1, request(("content-length", "9" * 5000), path=CHECK))],
     ],
 )
 def test_a_request_that_is_malformed_ends_its_stream_alone(running: Rig, frames: list[bytes]) -> None:

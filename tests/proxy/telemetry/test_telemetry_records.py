@@ -15,7 +15,9 @@ from ..residency.estate import estate
 from ..residency.standin import sites
 
 MODELS = st.sampled_from([None, ("main", "ant"), ("main", "bee"), ("other", "ant")])
-CALLS = st.lists(st.tuples(st.floats(0, 0.15), st.sampled_from([200, 200, 200, 404, 503]), MODELS), max_size=60)
+CALLS = st.lists(
+    st.tuples(st.floats(0, 0.15), st.sampled_from([200, 200, 200, 404, 499, 503, 999]), MODELS), max_size=60
+)
 
 
 def said(record: logging.LogRecord) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who may use the lease API: this environment's proxies, by their pods' tokens, and whoever can read a file here.
+"""Access to the lease API: for this environment's proxies, by their pods' tokens, and for holders of the admin token.
 
 The cluster signs a proxy's token, and its API server publishes the keys. The policy keeps the last keys on disk, so it
 needs no API server at a restart.

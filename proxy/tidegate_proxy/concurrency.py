@@ -96,8 +96,9 @@ class ConcurrencyLimiter:
 
     def try_acquire(self, model: InFlightCount, caller: InFlightCount) -> bool:
         """Take a slot, if there is one for this model and this caller; return whether there was."""
-        free = self.limit - self.in_flight - caller.cut
-        if model.calls < free * TIMES_FREE and caller.calls + caller.cut < free * TIMES_FREE_FOR_CALLERS:
+        cut = caller.cut
+        free = self.limit - self.in_flight - cut
+        if model.calls < free * TIMES_FREE and caller.calls + cut < free * TIMES_FREE_FOR_CALLERS:
             self.in_flight += 1
             model.calls += 1
             caller.calls += 1

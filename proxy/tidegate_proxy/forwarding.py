@@ -132,7 +132,11 @@ class Forwarding:
         if self.looks:
             failing = tuple(each for each in self.pool.replicas if each.breaker.failures >= FAILURES)
             self.tried, anew = self.tried + failing, anew or bool(failing)
-        replica = self._choose(now, anew)
+        pool = self.pool
+        if pool.leases is None and self.sequence is None:
+            replica = pool.pick(now, self.tried)
+        else:
+            replica = self._choose(now, anew)
         if replica is not None and (self.lease is not None or replica.breaker.failures):
             breaker = replica.breaker if self.lease is None else self.door(replica).breaker
             if breaker.failures:
@@ -264,7 +268,11 @@ class Forwarding:
         if self._waits:
             self._limiter.cancel(self._owner, self._model_count, self._caller_count)
         if self._has_slot:
-            self.release_slot()
+            if self.is_cut:
+                self.release_slot()
+            else:
+                self._has_slot = False
+                self._limiter.release(self._model_count, self._caller_count)
 
 
 def call_record(

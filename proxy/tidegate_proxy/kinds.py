@@ -61,8 +61,11 @@ class ServerKind(Protocol):
     def understand(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is none of this kind's."""
 
-    def open_body(self, target: Target, body: Bytes) -> tuple[Target, OfVersion]:
-        """Return what the body of a target that is `in_body` asks, and what to send on for it; raises Problem."""
+    def open_body(self, target: Target, body: Bytes) -> tuple[Target, OfVersion | Bytes]:
+        """Return what the body of a target that is `in_body` asks, and the body to send on; raises Problem.
+
+        That is a function where the body depends on the version.
+        """
 
     def version_name(self, model: str, version: str) -> str | None:
         """Return the name by which callers ask for a version of a model, where a request has no other word for it."""

@@ -151,8 +151,9 @@ class Route:
     """
 
     __slots__ = (
-        "_ends", "_heads", "_pools", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight", "kind",
-        "mirror", "name", "names", "pool", "pools", "sequences", "served_names", "server", "too_long", "versions",
+        "_ends", "_heads", "_pools", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight", "key",
+        "kind", "mirror", "name", "names", "pool", "pools", "sequences", "served_names", "server", "tells_usage",
+        "too_long", "versions",
     )  # fmt: skip
 
     def __init__(
@@ -162,7 +163,9 @@ class Route:
         model = parts[0]
         self.name = model.name
         self.server = server.name
+        self.key = self.server, self.name
         self.kind = KINDS[server.kind]
+        self.tells_usage = self.kind.usage_of is not None  # Whether its answers say what their calls used.
         self.pools = [pools[part.server, part.pool] for part in parts]
         self.pool = pool = self.pools[0]
         there = zip(self.pools, parts, strict=True)
@@ -200,11 +203,12 @@ class Route:
 
     def must_know_sequence(self, asked: str | None) -> bool:
         """Tell whether a request for a version (or none) may go astray unless it is known which sequence it is of."""
-        if self.sequences.is_old:
-            self.sequences.ask_again()
-        return self.sequences.known is not False and (
-            len(self.pool.replicas) > 1 or (asked is None and len(self.versions) > 1)
-        )
+        sequences = self.sequences
+        if sequences.is_old:
+            sequences.ask_again()
+        if sequences.known is False:
+            return False
+        return len(self.pool.replicas) > 1 or (len(self.versions) > 1 and asked is None)
 
     def version(self, asked: str | None, sticky: bytes | None) -> str | None:
         """Return the version that serves a request: the one asked for, else by share; None leaves it to the server.

@@ -197,6 +197,13 @@ class RequestBody(Body):
         self._unpacked.clear()
         self.ease(self.received)
 
+    def opened(self, found: OfVersion | Bytes) -> None:
+        """Send on what was found in the body instead of all of it."""
+        if callable(found):
+            self.of_version = found
+        else:
+            self.parts, self.length, self.chunked = [found], len(found), False
+
     def choose(self, model: str, version: str | None, asks_for_usage: bool = False) -> None:
         """Send what is to be sent for a model and a version, where that differs from what has come."""
         if self.of_version is not None:

@@ -1,7 +1,9 @@
 """The head of a call over HTTP: what it asks, how its body is sent, and which headers go on to the replica."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
 
 import httptools
 from tidegate_contracts import triton
@@ -63,6 +65,36 @@ class _Kinds(dict[bytes, int]):
 
 _HEADERS = _Kinds(_KINDS | {name.title(): kind for name, kind in _KINDS.items()})
 
+_Shape = tuple[bytes, Callable[[Sequence[bytes]], Any], int, int, bytes, int, int]
+"""How heads with the same names in the same order are read: a template of the lines that go on, a function that picks
+their values, and the places of content-length, credential (with what goes before it), request id and connection."""
+_SHAPES: dict[tuple[bytes, ...], _Shape | None] = {}
+_MOST_SHAPES = 512
+_LONGEST_SHAPE = 512  # Bytes of all names of one.
+_MOST_NAMES = 32
+_PLACED = frozenset({_HOST, _LENGTH, _AUTHORIZATION, _KEY, _REQUEST_ID, _CONNECTION})
+
+
+def _shape(names: tuple[bytes, ...]) -> _Shape | None:
+    """Return how to read heads with these names, and keep that; None where one needs more than a look at its place."""
+    kinds = [_HEADERS[name] for name in names]
+    placed = [kind for kind in kinds if kind in _PLACED]
+    passed = [place for place, kind in enumerate(kinds) if kind == _PASS]
+    is_plain = passed and kinds.count(_HOST) == 1 and not set(kinds) - _PLACED - {_PASS, _DROP}
+    shape: _Shape | None = None
+    if is_plain and len(set(placed)) == len(placed) and not {_AUTHORIZATION, _KEY} <= set(placed):
+        places = {kind: place for place, kind in enumerate(kinds)}
+        length, own, connection = (places.get(kind, -1) for kind in (_LENGTH, _REQUEST_ID, _CONNECTION))
+        credential = places.get(_AUTHORIZATION, places.get(_KEY, -1))
+        prefix = names[credential].lower() + b" " if _KEY in places else b""
+        lines = b"".join(names[place].replace(b"%", b"%%") + b": %b\r\n" for place in passed)
+        shape = lines, itemgetter(*passed), length, credential, prefix, own, connection
+    if len(names) <= _MOST_NAMES and sum(map(len, names)) <= _LONGEST_SHAPE:
+        if len(_SHAPES) >= _MOST_SHAPES:
+            _SHAPES.clear()
+        _SHAPES[names] = shape
+    return shape
+
 
 class HeadedRequest(Request):
     """A request whose head is there: what it says before its body."""
@@ -75,12 +107,53 @@ class HeadedRequest(Request):
     caller: Caller
     shared: SharedState
     target: Target
+    sticky: bytes | None  # Requests with the same value get the same version of a model.
+    refusal: Problem | None  # Why it is no request that can be answered.
     started: float  # In monotonic seconds; so is `deadline`.
 
-    def read_head(
-        self, headers: Sequence[tuple[bytes, bytes]], parser: httptools.HttpRequestParser, before: int
+    def read_head(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> None:
+        """Take what its head says: `headers` are names and values by turns; so many bytes came before the last ones."""
+        names, values = tuple(headers[::2]), headers[1::2]
+        shape = _SHAPES.get(names)
+        if shape is None and not self.caller.is_unknown and names not in _SHAPES:
+            shape = _shape(names)
+        if shape is not None and before <= MOST_HEAD_BYTES // 2:
+            lines, pick, length_at, credential_at, prefix, own_at, connection_at = shape
+            if connection_at < 0 or values[connection_at] in PLAIN:
+                self.credential = b"" if credential_at < 0 else prefix + values[credential_at]
+                self.passed = lines % pick(values)  # Header lines that go on.
+                self.seconds = seconds = self.shared.call_seconds
+                self.deadline = self.started + seconds
+                self.expects_continue = self.upgrades = False
+                self.sticky = self.refusal = None
+                self._end_head(
+                    parser,
+                    connection_at >= 0,
+                    b"" if own_at < 0 else values[own_at],
+                    None if length_at < 0 else int(values[length_at]),
+                )
+                return
+        self._read_each(headers, parser, before)
+
+    def _end_head(
+        self,
+        parser: httptools.HttpRequestParser,
+        says_connection: bool,
+        own: bytes,
+        length: int | None,
+        chunked: bool = False,
     ) -> None:
-        """Take what its head says, of which so many bytes came before the last ones."""
+        """Take what the parser says of it, and make its body; `own` is the id that its caller gives it."""
+        keep_alive = parser.should_keep_alive()
+        # Where nothing is said of the connection, only one of HTTP/1.1 is kept: the version itself takes long to get.
+        self.http_11 = http_11 = (keep_alive and not says_connection) or spoken_version(parser) == "1.1"
+        self.keep_alive = keep_alive and http_11
+        self.method = parser.get_method()
+        self.request_id = own if own and is_request_id(own) else new_request_id()  # The caller's own, where it has one.
+        self.body = RequestBody(length, chunked, self.shared, self.caller)
+
+    def _read_each(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> None:
+        """Take what each header says."""
         seconds = self.shared.call_seconds
         passed: list[bytes] = []
         credential = request_id = b""
@@ -89,7 +162,7 @@ class HeadedRequest(Request):
         hosts = credentials = 0
         chunked = misframed = expects_continue = upgrades = says_connection = False
         dropped: frozenset[bytes] = frozenset()
-        for name, value in headers:
+        for name, value in zip(headers[::2], headers[1::2], strict=True):
             kind = _HEADERS[name]
             if kind == _PASS:
                 passed += (name, b": ", value, b"\r\n")
@@ -123,28 +196,18 @@ class HeadedRequest(Request):
                 says_connection = True
             elif kind == _UPGRADE:
                 upgrades = True
-        keep_alive = parser.should_keep_alive()
-        # Where nothing is said of the connection, only one of HTTP/1.1 is kept: the version itself takes long to get.
-        version = "1.1" if keep_alive and not says_connection else spoken_version(parser)
-        http_11 = version == "1.1"
-        self.method = parser.get_method()
-        self.http_11 = http_11
-        self.keep_alive = keep_alive and http_11
+        self._end_head(parser, says_connection, request_id, length, chunked)
         self.seconds = seconds  # How long the caller waits: as it says, or as the proxy does if that is shorter.
         self.deadline = self.started + seconds
-        self.passed = b"".join(without(passed, dropped) if dropped else passed)  # Header lines that go on.
+        self.passed = b"".join(without(passed, dropped) if dropped else passed)
         self.credential = credential
-        self.expects_continue = expects_continue and http_11  # HTTP/1.0 knows no interim answers (RFC 9110, 15.2)
+        self.expects_continue = expects_continue and self.http_11  # HTTP/1.0 knows no interim answers (RFC 9110, 15.2)
         self.upgrades = upgrades  # Whether it wishes for another protocol.
-        self.sticky = sticky  # Requests with the same value get the same version of a model.
-        self.request_id = (
-            request_id if request_id and is_request_id(request_id) else new_request_id()
-        )  # The caller's own, where it has one.
-        self.body = RequestBody(length, chunked, self.shared, self.caller)
-        self.refusal: Problem | None = None  # Why it is no request that can be answered.
+        self.sticky = sticky
+        self.refusal = None
         if before > MOST_HEAD_BYTES // 2 and sum(map(len, passed)) > MOST_HEAD_BYTES:
             self.refusal = too_long_a_head()
-        elif hosts != 1 and http_11:
+        elif hosts != 1 and self.http_11:
             self.refusal = Problem(ProblemType.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
         elif misframed:
             why = "A body has a Content-Length, or is sent in chunks, and nothing else."

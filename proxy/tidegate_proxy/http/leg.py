@@ -94,10 +94,12 @@ class HttpForwarding(Forwarding):
         request = self._owner
         route, target = self.grant.route, request.target
         first, body, passed = route.first_lines(target, self.version), request.body, request.passed
-        asks_for_usage = bool(target.asks_for_usage)
-        if route.kind.usage_of is not None:
+        asks_for_usage = False
+        if route.tells_usage:
+            asks_for_usage = bool(target.asks_for_usage)
             if asks_for_usage or self.grant.tokens is not None:  # the usage must be readable: nothing unpacks it
                 passed = _ACCEPTS_ENCODING.sub(b"", passed)
+            assert route.kind.usage_of is not None
             self.usage = route.kind.usage_of(target.streams, asks_for_usage)
         head = (first, passed, b"x-request-id: ", request.request_id)
         if route.mirror is not None and target.mirrored and not self.tried:
@@ -202,19 +204,46 @@ class HttpForwarding(Forwarding):
         elif data:  # an empty chunk would be the last
             self._reply += (b"%x\r\n" % len(data), data, b"\r\n")
 
-    def answer_ended(self) -> None:
-        """Hand the end on, and keep the connection for the next call."""
-        connection, request, now = self.connection, self._owner, monotonic()
+    def answer_came(self, status: int, head: bytes, length: int, data: bytes) -> None:
+        """Hand a whole answer on, which has come at once."""
+        if status >= 400 or self.usage is not None:
+            self.answer_began(status, head, length)
+            self.answer_data(data)
+            self.answer_ended()
+            return
+        request, version, now = self._owner, self.version, monotonic()
+        self._status, self.size, self.began, self._error_head = status, length, True, None
+        if self.lease is not None or self.replica.breaker.failures:  # type: ignore[union-attr]
+            self.answered()
+        body = request.body
+        body.of_version = None
+        self._leave_connection(now)
+        if not body.complete or request.shared.draining:
+            request.keep_alive = False
+        end = b"\r\n\r\n" if request.keep_alive else b"\r\nconnection: close\r\n\r\n"
+        if version is not None:
+            end = VERSION_HEADER + version.encode() + end
+        parts = STATUS_LINES[status], head, b"x-request-id: ", request.request_id, end, data
+        request.caller.write_out(b"".join(parts))
+        request.finish(status, now)
+
+    def _leave_connection(self, now: float) -> None:
+        """Keep the connection for the next call, if it can have one."""
+        connection, body, replica = self.connection, self._owner.body, self.replica
         assert connection is not None
-        assert self.replica is not None
+        assert replica is not None
         if self._is_bulk:
             self._read_more()
         connection.receiver = self.connection = None
-        body = request.body
         if connection.keep and body.complete and not body.parts:
-            (self.replica if self.lease is None else self.door(self.replica)).give(connection, now)
+            (replica if self.lease is None else self.door(replica)).give(connection, now)
         else:
             connection.close()
+
+    def answer_ended(self) -> None:
+        """Hand the end on, and keep the connection for the next call."""
+        request, now = self._owner, monotonic()
+        self._leave_connection(now)
         if self._error_head is not None and self._says_lost():
             request.replica_lacks()
         else:
@@ -245,10 +274,9 @@ class HttpForwarding(Forwarding):
         else:
             request.finish(self._status, now)
 
-    def finish(self, now: float) -> None:
-        """Give everything back, and count what was used: for the caller's limit, where that is not told, about as many
-        tokens as it may have been. That guess is no upper bound."""
-        Forwarding.finish(self, now)
+    def count_usage(self) -> None:
+        """Count what was used: for the caller's limit, where that is not told, about as many tokens as it may have
+        been. That guess is no upper bound."""
         if self.usage is None or self._status >= 400 or not (self._status or self.is_cut):
             return
         route, principal = self.grant.route, self.grant.identity.principal

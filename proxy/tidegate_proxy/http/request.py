@@ -13,7 +13,6 @@ from time import monotonic
 
 from ..access.identity import Asked, Grant, Identity
 from ..access.web_client import SENDER
-from ..bodies import OfVersion
 from ..forwarding import call_record, count_problem, no_whole_answer
 from ..kinds import KINDS, as_told
 from ..problems import Problem, ProblemType, no_answer, other_protocol, still_loading
@@ -24,7 +23,7 @@ from ..telemetry.traces import Span, http_parent
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import problem_answer, whole_answer
-from .body import MOST_DRAINED, MOST_UNSENT
+from .body import MOST_DRAINED, MOST_UNSENT, PASSING_BYTES
 from .caller import Caller
 from .head import HeadedRequest
 from .leg import HttpForwarding
@@ -70,7 +69,10 @@ class HttpRequest(HeadedRequest):
                 raise self.body.too_long()
             if len(self.passed) > LONG_HEAD:
                 self.body.book_head(len(self.passed))
-            self._decide()
+            if target.in_body:
+                self._find_sender()
+            else:
+                self._decide(target)
         except Exception as error:
             self._end_with(error)
 
@@ -86,8 +88,12 @@ class HttpRequest(HeadedRequest):
         if self.response_complete:
             return
         body, forwarding = self.body, self.forwarding
+        size = body.received + len(data)
         is_sent = forwarding is not None and forwarding.connection is not None
-        if (problem := body.take(data, is_sent)) is not None:
+        if not body.chunked and (is_sent or size <= PASSING_BYTES):
+            body.received = size
+            body.parts.append(data)
+        elif (problem := body.take(data, is_sent)) is not None:
             self.refuse(problem)
 
     def end_body(self) -> None:
@@ -146,15 +152,15 @@ class HttpRequest(HeadedRequest):
             forwarding.release_slot()
 
     # --- deciding
-    def _decide(self) -> None:
-        target = self.target
-        if target.in_body:
-            identity = self.shared.authorizer.remembered(self.credential)
-            if identity is None:
-                self._later(self._identify)
-            else:
-                self._let_body_come(identity)
-            return
+    def _find_sender(self) -> None:
+        """Find out who sends it: only then is a body read that says what is asked."""
+        identity = self.shared.authorizer.remembered(self.credential)
+        if identity is None:
+            self._later(self._identify)
+        else:
+            self._let_body_come(identity)
+
+    def _decide(self, target: Target) -> None:
         kind = KINDS[target.kind]
         grant = self.shared.authorizer.known(self.credential, target.server, target.model, target.action, kind)
         if grant is None:
@@ -170,11 +176,14 @@ class HttpRequest(HeadedRequest):
 
     def _let_body_come(self, identity: Identity) -> None:
         """Read a body that says what is asked, now that its sender is known."""
-        self.body.known_as(identity.in_flight)
-        self.body.let_come()
-        if self.body.complete:  # it waited behind another request, or for its sender to be known
+        body = self.body
+        body.known_as(identity.in_flight)
+        body.gathers = True
+        if body.is_held:
+            body.hold(False)
+        if body.complete:  # it waited behind another request, or for its sender to be known
             self._open_body()
-        else:
+        elif self.expects_continue:
             self._ask_for_body()
 
     def _open_body(self) -> None:
@@ -182,17 +191,19 @@ class HttpRequest(HeadedRequest):
         if self.body.received > MOST_UNSENT:
             self._later(self._open_long_body)
         else:
-            self._opened(KINDS[self.target.kind].open_body(self.target, self.body.whole()))
+            target = self.target
+            self.target, found = KINDS[target.kind].open_body(target, self.body.whole())
+            self.body.opened(found)
+            self._decide(self.target)
 
     async def _open_long_body(self) -> None:
         """Do the same in a thread, one body after the other, while other calls go on."""
         kind, target, body = KINDS[self.target.kind], self.target, self.body
         loop = asyncio.get_running_loop()
-        self._opened(await loop.run_in_executor(self.shared.reader, lambda: kind.open_body(target, body.whole())))
-
-    def _opened(self, found: tuple[Target, OfVersion]) -> None:
-        self.target, self.body.of_version = found
-        self._decide()
+        opened = loop.run_in_executor(self.shared.reader, lambda: kind.open_body(target, body.whole()))
+        self.target, found = await opened
+        body.opened(found)
+        self._decide(self.target)
 
     def _granted(self, grant: Grant) -> None:
         route, target, body = grant.route, self.target, self.body
@@ -203,8 +214,9 @@ class HttpRequest(HeadedRequest):
         if self.expects_continue:
             self._ask_for_body()
         shared, caller = self.shared, grant.identity.in_flight
-        body.holder = caller
-        if body.booking is not None:
+        if body.booking is None:
+            body.holder = caller
+        else:
             body.known_as(caller)
         if self.caller.is_unknown:
             self.caller.known_as(caller)
@@ -407,12 +419,14 @@ class HttpRequest(HeadedRequest):
         if forwarding is not None:
             size = size or forwarding.size
             forwarding.finish(now)
+            if forwarding.usage is not None:
+                forwarding.count_usage()
             route = forwarding.grant.route
             if not forwarding.looks:  # readiness and metadata are no work of the model
                 if (count := route.http_count) is None:
                     count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")
                 count.ended(status, seconds, body.received, size)
-                called, waited = (route.server, route.name), forwarding.waited
+                called, waited = route.key, forwarding.waited
             if shared.meter.most_callers:
                 principal = forwarding.grant.identity.principal
                 shared.meter.called(principal.name, principal.source, "http", status)

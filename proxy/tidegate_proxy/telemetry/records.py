@@ -24,9 +24,8 @@ class CallLog:
     Each line says how many calls of which models have ended since the last one, its own included, so that none is lost.
     """
 
-    _next_success = 0.0
-
     def __init__(self) -> None:
+        self._next_success = 0.0
         self._failures = {kind: LinesASecond(FAILURES_A_SECOND) for kind in ("stranger", "left", "refused", "failed")}
         self._waits, self._slow = LinesASecond(SLOW_A_SECOND), LinesASecond(SLOW_A_SECOND)
         self._calls: dict[tuple[str, str], int] = defaultdict(int)  # By server and model, since the last line.

@@ -14,7 +14,7 @@ import msgspec
 from tidegate_contracts.triton import ALIAS_PARAMETER, INDEX_PATH, LIVE_PATH
 from tidegate_service.reasons import plain, told
 
-from ..bodies import Bytes, OfVersion, Unpacked
+from ..bodies import Bytes, Unpacked
 from ..pools import Pool, ask
 from ..problems import CONTENT_TYPE, Problem, ProblemType
 from ..targets import NAME_PATTERN, VERSION_PATTERN, Address, ModelListing, Target, is_name, is_version
@@ -154,15 +154,14 @@ class TritonKind:
         """Return None: a configuration is of one model."""
         return None
 
-    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, OfVersion]:
+    def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Bytes]:
         """Return what the envelope of `/predict` asks, and its payload; raises Problem."""
         try:
             envelope = _envelope.decode(body)
         except _UNREADABLE as error:
             raise Problem(ProblemType.MALFORMED, f"The body of /predict is no envelope: {error}.") from None
         asked = _asked(envelope.inference_server_name, envelope.model_name, envelope.model_version)
-        payload = memoryview(envelope.payload)
-        return asked, lambda *_: [payload]
+        return asked, memoryview(envelope.payload)
 
     def path(self, target: Target, version: str | None) -> bytes:
         """Return Triton's path for what is asked, with the version that was chosen."""

@@ -60,6 +60,9 @@ class Receiver(Protocol):
     def answer_ended(self) -> None:
         """Note that the answer is whole."""
 
+    def answer_came(self, status: int, head: bytes, length: int, data: bytes) -> None:
+        """Take a whole answer, which has come at once."""
+
     def answer_failed(self, reason: str) -> None:
         """Note that there will be no answer, or no more of it; `reason` is for people."""
 
@@ -74,8 +77,8 @@ class Connection(asyncio.BufferedProtocol):
     """An HTTP/1.1 connection to a replica: requests are written to `transport`, answers go to `receiver`."""
 
     __slots__ = (
-        "_bare", "_began", "_between", "_ended", "_head", "_length", "_nominated", "_parser", "_room", "_skipped",
-        "_strange", "_whole", "alive", "idle_since", "keep", "receiver", "sock", "transport",
+        "_bare", "_began", "_between", "_ended", "_head", "_length", "_map", "_nominated", "_parser", "_room",
+        "_skipped", "_strange", "_whole", "alive", "idle_since", "keep", "receiver", "sock", "transport",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket) -> None:
@@ -86,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self.keep = True
         self.idle_since = 0.0
         self._room = room()
+        self._map = self._room.map
         self._parser = httptools.HttpResponseParser(self)
         self._head: list[bytes] = []
         self._nominated: frozenset[bytes] = frozenset()
@@ -110,11 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._room.bulk if self._between or self._length in (None, -1) else self._room.whole
 
     def buffer_updated(self, size: int) -> None:
-        """Take what has come."""
-        self.data_received(self._room.map[:size])
-
-    def data_received(self, data: bytes) -> None:
         """Parse what has come, and hand it on."""
+        data = self._map[:size]
         if self.receiver is None:  # it answers no request
             self.close()
             return
@@ -122,11 +123,7 @@ class Connection(asyncio.BufferedProtocol):
             end = data.find(b"\r\n\r\n", 0, _LONGEST_KNOWN)
             known = _KNOWN.get(data[:end]) if end > 0 else None
             if known is not None and len(data) - end - 4 == known[2]:
-                receiver = self.receiver
-                receiver.answer_began(*known)
-                if known[2]:
-                    receiver.answer_data(data[end + 4 :])
-                receiver.answer_ended()
+                self.receiver.answer_came(*known, data[end + 4 :])
                 return
         began, self._whole = self._between, None
         self._bare += len(data)

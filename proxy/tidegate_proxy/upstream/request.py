@@ -53,6 +53,11 @@ class _Receiver:
     def answer_ended(self) -> None:
         self.answer_failed("")
 
+    def answer_came(self, status: int, head: bytes, length: int, data: bytes) -> None:
+        self.answer_began(status, head, length)
+        self.answer_data(data)
+        self.answer_ended()
+
     def answer_failed(self, reason: str) -> None:
         if not self.done.done():
             self.done.set_result(reason)

@@ -49,7 +49,7 @@ def come(protocol: Any, data: bytes) -> None:
     protocol.buffer_updated(len(data))
 
 
-@pytest.mark.parametrize(("path", "body", "most"), [(PATH, BODY, 2400), ("/predict", ENVELOPE % BODY, 2650)])
+@pytest.mark.parametrize(("path", "body", "most"), [(PATH, BODY, 2080), ("/predict", ENVELOPE % BODY, 2280)])
 async def test_a_call_that_finds_all_at_hand_takes_no_more_instructions_than_this(
     tmp_path: Path, path: str, body: bytes, most: int
 ) -> None:

@@ -1,0 +1,79 @@
+"""A head is read from memory of its header names, or header by header: both ways give the same request."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import httptools
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_proxy.http import head
+from tidegate_proxy.http.head import HeadedRequest
+from tidegate_proxy.problems import Problem
+
+NAMES = [
+    b"Host", b"host", b"Content-Length", b"Authorization", b"X-API-Key", b"x-domino-api-key", b"X-Request-Id",
+    b"Connection", b"Accept", b"Content-Type", b"a%b", b"A_b", b"Cookie", b"TE", b"Expect", b"Request-Timeout",
+    b"Tidegate-Sticky", b"Upgrade", b"Transfer-Encoding", b"Proxy-Connection", b"traceparent", b"Keep-Alive",
+]  # fmt: skip
+VALUES = [b"1", b"7", b"", b"close", b"keep-alive", b"Accept, a%b", b"chunked", b"100-continue", b"a %b c", b"a b"]
+HEADERS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=9)
+READ = (
+    "credential", "deadline", "expects_continue", "http_11", "keep_alive", "method", "passed", "request_id", "seconds",
+    "sticky", "upgrades",
+)  # fmt: skip
+HALF = head.MOST_HEAD_BYTES // 2
+
+
+class Request(HeadedRequest):
+    def __init__(self) -> None:
+        self.started = 1.0
+        self.shared = SimpleNamespace(call_seconds=60.0)  # type: ignore[assignment]
+        self.caller = SimpleNamespace(is_unknown=False)
+
+
+def parsed(headers: list[tuple[bytes, bytes]], version: bytes) -> httptools.HttpRequestParser:
+    parser = httptools.HttpRequestParser(SimpleNamespace())
+    lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+    parser.feed_data(b"POST / HTTP/" + version + b"\r\n" + lines + b"\r\n")
+    return parser
+
+
+def read(how: Any, headers: list[tuple[bytes, bytes]], version: bytes, before: int) -> Any:
+    request = Request()
+    try:
+        how(request, [part for header in headers for part in header], parsed(headers, version), before)
+    except (ValueError, httptools.HttpParserError) as error:
+        return type(error)
+    refusal = request.refusal.detail if isinstance(request.refusal, Problem) else None
+    body = request.body
+    return [getattr(request, name) for name in READ], refusal, body.length, body.chunked
+
+
+@given(HEADERS, st.sampled_from([b"1.1", b"1.0"]), st.sampled_from([0, HALF, HALF + 1]))
+def test_a_head_of_known_names_is_read_as_any_other(
+    headers: list[tuple[bytes, bytes]], version: bytes, before: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(head, "new_request_id", lambda: b"new")
+        try:
+            parsed(headers, version)
+        except httptools.HttpParserError:
+            return
+        each = read(HeadedRequest._read_each, headers, version, before)
+        for _ in range(2):
+            assert read(HeadedRequest.read_head, headers, version, before) == each
+
+
+def test_names_are_kept_of_few_heads_and_of_short_ones_and_of_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head, "_SHAPES", {})
+    for number in range(2 * head._MOST_SHAPES):
+        read(HeadedRequest.read_head, [(b"Host", b"a"), (b"n%d" % number, b"")], b"1.1", 0)
+        assert len(head._SHAPES) <= head._MOST_SHAPES
+    monkeypatch.setattr(head, "_SHAPES", {})
+    read(HeadedRequest.read_head, [(b"Host", b"a"), (b"n" * head._LONGEST_SHAPE, b"")], b"1.1", 0)
+    stranger = Request()
+    stranger.caller.is_unknown = True
+    headers = [(b"Host", b"a"), (b"Accept", b"")]
+    stranger.read_head([*headers[0], *headers[1]], parsed(headers, b"1.1"), 0)
+    assert not head._SHAPES

@@ -23,7 +23,6 @@ DOUBT_SECONDS = 1.0  # Seconds between two doubts: requests that make servers fa
 READY_AT_ONCE = 8  # Models that a server is asked about at once, while its policy is gone.
 LISTING_SECONDS = 1.0  # Seconds for which a listing is remembered.
 IN_FLIGHT_SECONDS = 0.02  # Seconds between two looks at whether requests are still in flight, when leaving.
-_LATE_SECONDS = 0.1  # A caller that joins a request within so long of its start has all of its wait.
 _NOT_USED = "its replica is not used any more"
 log = logging.getLogger(__name__)
 
@@ -62,8 +61,7 @@ class ReplicaLeases:
         self.came = monotonic()  # When it was first listed.
         self._ports: dict[str, int] = {}  # Where models answered that have ports of their own.
         self.asked_once = asyncio.Event()  # Set when the first renewal has ended, with an answer or without.
-        self._acquiring: SharedTasks[tuple[str, float | None, bool], tuple[float, api.Answer]] = SharedTasks()
-        """Requests under way; each returns when (monotonic) it was sent, and its answer."""
+        self._acquiring: SharedTasks[tuple[str, float | None, bool], api.Answer] = SharedTasks()
         self._releases: set[asyncio.Task[None]] = set()
         self._hurry = asyncio.Event()
         self._renewing = asyncio.get_running_loop().create_task(self._run())
@@ -72,22 +70,15 @@ class ReplicaLeases:
     async def acquire(self, model: str, room_seconds: float | None = None, *, spare: bool = False) -> api.Answer:
         """Ask for a lease, once for all callers that want the same; raises PolicyError.
 
-        The request is cancelled when its last caller leaves. A caller that joined a request under way, which ends as
-        busy, asks again: it waits as long as the first caller did. `room_seconds` is how long to wait for room: the
-        pool's own bound where it is None. `spare`: only if that takes nothing from others.
+        The request is cancelled when its last caller leaves. `room_seconds` is how long to wait for room: the pool's
+        own bound where it is None. `spare`: only if that takes nothing from others.
         """
         if self._left:
             raise PolicyError(_NOT_USED)
-        wanted, joined = (model, room_seconds, spare), monotonic()
-        sent, answer = await self._acquiring.join(wanted, lambda: self._ask_once(*wanted))
-        if isinstance(answer, api.Busy) and not self._left and (late := joined - sent) > _LATE_SECONDS:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(late):
-                    _, answer = await self._acquiring.join(wanted, lambda: self._ask_once(*wanted))
-        return answer
+        wanted = (model, room_seconds, spare)
+        return await self._acquiring.join(wanted, lambda: self._ask_once(*wanted))
 
-    async def _ask_once(self, model: str, room_seconds: float | None, spare: bool) -> tuple[float, api.Answer]:
-        sent = monotonic()
+    async def _ask_once(self, model: str, room_seconds: float | None, spare: bool) -> api.Answer:
         message = api.Acquire(holder=self._holder, model=model, room_seconds=room_seconds, spare=spare or None)
         try:
             answer = await self._ask(message)
@@ -96,7 +87,7 @@ class ReplicaLeases:
             raise
         if not (spare and isinstance(answer, api.Busy)):
             self._count(answer.outcome)
-        return sent, answer
+        return answer
 
     async def _ask(self, message: api.Acquire) -> api.Answer:
         model = message.model

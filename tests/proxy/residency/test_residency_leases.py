@@ -40,17 +40,6 @@ async def test_everybody_who_wants_a_cold_model_waits_for_one_load(tmp_path: Pat
         assert (site.loads["a"], len(site.acquires)) == (1, 1)
 
 
-async def test_a_caller_that_joins_a_wait_late_has_a_wait_of_the_same_length(tmp_path: Path) -> None:
-    """The first caller waits from 0 to 2 s, the second from 1.6 to 3.6 s; the load ends at 3 s."""
-    async with sites(load_seconds=3.0, wait_seconds=2.0) as [site], estate(tmp_path, [site]) as here:
-        first = asyncio.ensure_future(here.call("a"))
-        await until(lambda: site.acquires)
-        await asyncio.sleep(1.6)
-        second = asyncio.ensure_future(here.call("a"))
-        assert [(await first).status, (await second).status] == [503, 200]
-        assert (site.loads["a"], len(site.acquires)) == (1, 2)
-
-
 async def test_who_waits_for_a_load_takes_no_place(tmp_path: Path) -> None:
     async with sites(load_seconds=1.0) as [site], estate(tmp_path, [site], concurrency=10) as here:
         site.resident.add("b")

@@ -8,7 +8,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import concurrency
 from tidegate_proxy.access.api_keys import new_key
-from tidegate_proxy.guests import FIRST_BYTES
+from tidegate_proxy.concurrency import FIRST_BYTES
 
 from ..rigs.tables import access_table, write_key
 from .running_proxy import MODEL, RunningProxy, request, served, standing_still, until

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import openai
 import pytest
@@ -21,6 +21,7 @@ from tidegate_contracts import routing
 from tidegate_contracts.eviction import EvictionSettings
 from tidegate_proxy.access.api_keys import new_key
 
+from lab.local_plane.credentials import lease_token
 from lab.local_plane.process import Process
 from lab.local_plane.proxy import Proxy, proxy, write_tables
 from tests.policies.eviction.openai.plane import Container, container
@@ -52,7 +53,9 @@ class Place:
         return answer.choices[0].message.content
 
     def states(self) -> dict[str, str]:
-        with urlopen(f"http://{self.container.host}:{self.lease_port}/v1/models", timeout=10) as answer:
+        headers = {"authorization": f"Bearer {lease_token('proxy')}"}
+        asked = Request(f"http://{self.container.host}:{self.lease_port}/v1/models", headers=headers)
+        with urlopen(asked, timeout=10) as answer:
             return {each["model"]: each["state"] for each in json.load(answer)["models"]}
 
 

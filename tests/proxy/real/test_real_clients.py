@@ -61,7 +61,6 @@ COMMON: dict[str, Call] = {
     "model ready": get("is_model_ready", "add_sub"),
     "version ready": get("is_model_ready", "versions", "2"),
     "no such version ready": get("is_model_ready", "versions", "9"),
-    "server metadata": get("get_server_metadata"),
     "metadata": get("get_model_metadata", "add_sub"),
     "metadata of a version": get("get_model_metadata", "versions", "2"),
     "metadata of no version": get("get_model_metadata", "versions", "9"),
@@ -176,9 +175,7 @@ def test_every_call_has_the_same_result(front: Front, way: str) -> None:
 
 @OF_HTTP
 def test_a_client_can_name_the_server_in_its_url(front: Front, way: str) -> None:
-    calls = [
-        CALLS[way][name] for name in ("metadata", "config", "server metadata", "ready", "gzip both ways", "a version")
-    ]
+    calls = [CALLS[way][name] for name in ("metadata", "config", "ready", "gzip both ways", "a version")]
     direct = ask(way, front.triton.http, {}, *calls)
     assert ask(way, f"{front.proxy.http}/servers/{SERVER}", front.credential, *calls) == direct
 

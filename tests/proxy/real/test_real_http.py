@@ -76,7 +76,6 @@ def post(path: str, body: bytes | list[bytes], headers: dict[str, str] | None = 
 REQUESTS: dict[str, Request] = {
     "live": get("/v2/health/live"),
     "ready": get("/v2/health/ready"),
-    "server metadata": get("/v2"),
     "metadata": get("/v2/models/add_sub"),
     "metadata with a query": get("/v2/models/add_sub?a=b"),
     "metadata of a version": get("/v2/models/versions/versions/2"),
@@ -121,6 +120,15 @@ REQUESTS: dict[str, Request] = {
     "a stream with an error": post("/v2/models/repeat/generate_stream", packed({"IN": [1, -2, 3], "DELAY": [0, 9, 9]})),
     "a stream of no JSON": post("/v2/models/repeat/generate_stream", b"{"),
 }
+
+
+def test_server_metadata_is_tritons_with_the_extensions_that_callers_can_use(front: Front) -> None:
+    direct, through = (
+        json.loads(ask(*side)[2])
+        for side in ((front.triton.http, get("/v2")), (front.proxy.http, get("/v2"), front.credential))
+    )
+    assert {*direct["extensions"]} - {*through["extensions"]} >= {"model_repository", "trace", "logging"}
+    assert through == direct | {"extensions": [each for each in direct["extensions"] if each in through["extensions"]]}
 
 
 def test_status_headers_and_body_are_the_same_and_each_answer_tells_the_id_of_its_request(front: Front) -> None:

@@ -304,8 +304,8 @@ def test_an_environment_that_versions_come_from_may_be_named_anew() -> None:
     tree["environments"][1]["promotion"] = {"from": "trial"}
     tree["dataPlanes"][0]["environments"] = ["trial"]
     old, new = (read_tree(each) for each in (yaml.safe_load(before), tree))
-    assert weaker(*(render(each.stacks[1], each).objects for each in (old, new))) == []
+    assert weaker(*([*render(each.stacks[1], each).objects] for each in (old, new))) == []
     tree["environments"][0]["formerly"] = ["other"]
-    assert weaker(*(render(each.stacks[1], each).objects for each in (old, read_tree(tree)))) == [
+    assert weaker(*([*render(each.stacks[1], each).objects] for each in (old, read_tree(tree)))) == [
         "no longer asks that versions of models served in dev before"
     ]

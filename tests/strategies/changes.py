@@ -95,6 +95,9 @@ def _changes(schema: Schema, value: Any, path: Path, key: str, names: list[str])
     mine = next((branch for branch in _branches(schema) if _fits(branch[1], value)), None)
     kept = {"name": value["name"]} if isinstance(value, dict) and "name" in value else {}
     for title, branch in others if isinstance(value, dict) else ():
+        if branch.get("type") == "array":
+            yield path, [value], key
+            continue
         yield from ((path, new | kept, f"{title}.{[*new][-1]}") for new in _sections(branch, names, 1))
     if mine is None:
         return

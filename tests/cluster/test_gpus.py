@@ -210,4 +210,4 @@ def _hard_or_about_gpus(cluster: LocalCluster, definition: Definition) -> list[s
         for name, value in cluster.environment().items():
             patch.setenv(name, value)
         found = lacks(Kubectl(cluster.context), asked)
-    return [lack.what for each in found.values() for lack in each if lack.hard or "tells of" in lack.what]
+    return [lack.what for each in found.values() for lack in each if lack.hard or "lists" in lack.what]

@@ -88,7 +88,7 @@ def test_a_secret_is_waited_for_with_its_namespace_and_asked_for_once_that_is_th
 @HELM
 def test_nodes_that_are_cut_otherwise_than_the_inventory_says_are_named(site: Site) -> None:
     site.edit("{name: lab, context", f"{{name: lab, {GPUS}, context")
-    told = one_of(lacks(site, code=0), "data plane lab tells of 2 × ")
+    told = one_of(lacks(site, code=0), "data plane lab lists 2 × ")
     assert f"{A100} with 56 × nvidia.com/mig-1g.10gb each, and 0 are so" in told["what"]
     assert (
         "gpu-1 has 16 × nvidia.com/mig-1g.10gb, 8 × nvidia.com/mig-2g.20gb, 8 × nvidia.com/mig-3g.40gb" in told["what"]
@@ -189,4 +189,4 @@ def test_a_cluster_as_it_is_declared_lacks_nothing(site: Site, make_cluster: Mak
     agents(own, "aws-node", "--enable-network-policy=true")
     until("the DaemonSet is there", lambda: lacks(site, code=0) == {})
     own.kubectl("label", "node", "b", f"{PRODUCT}=NVIDIA-A100-SXM4-40GB", "--overwrite")
-    assert "and 1 are so" in one_of(lacks(site, code=0), "data plane lab tells of 2 × ")["what"]
+    assert "and 1 are so" in one_of(lacks(site, code=0), "data plane lab lists 2 × ")["what"]

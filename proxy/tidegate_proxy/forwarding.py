@@ -4,14 +4,12 @@ HTTP and gRPC differ in how a request is read and an answer written; what is her
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, TypeVar
 
 from tidegate_service.reasons import MOST, plain
 
 from .access.identity import Grant
-from .concurrency import ConcurrencyLimiter, InFlightCount, Waiter
 from .pools import Pool
 from .problems import Problem, ProblemType, lost
 from .residency.client import ASKING
@@ -28,40 +26,49 @@ Dynamo says so, in one way or another, until Kubernetes has seen that its worker
 C = TypeVar("C")  # What a request is sent on: a connection of its own, or one that calls share.
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Forwarding:
     """What one call holds on its way: to a replica of its model's pool, or to another one where the first did nothing.
 
-    Its owner says `finish` once, whatever happened; that gives everything back.
+    A call over HTTP is one, a call over gRPC has one. Its owner calls `give_back` once, whatever happened.
     """
 
-    _owner: Waiter
-    _shared: SharedState
-    grant: Grant
+    __slots__ = (
+        "_caller_count", "_has_slot", "_limiter", "_model_count", "_trial", "_waits", "error", "grant",
+        "identity", "is_cut", "lease", "loading", "looks", "pool", "replica", "route", "sequence", "shared", "tried",
+        "version", "waited",
+    )  # fmt: skip
     pool: Pool  # Of the version that answers, once that is known; the first of its model's until then.
-    _limiter: ConcurrencyLimiter
-    _model_count: InFlightCount
-    _caller_count: InFlightCount
-    looks: bool = False
+    looks: bool
     """Whether it only asks about its model: no work, which neither tries a replica nor shows that it is back."""
-    version: str | None = None  # The version of the model that answers; None leaves it to the server.
-    sequence: bytes | None = None  # Id of the sequence that the call is of, where the model may keep them.
-    replica: Replica | None = None  # Where the call is counted as in flight.
-    lease: Lease | None = None  # On the model at that replica, where models are loaded on demand.
-    loading: bool = False  # Whether the call waits for its model to be loaded.
-    waited: float = 0.0  # For how many seconds it did.
-    tried: tuple[Replica, ...] = ()  # Replicas that failed the call.
-    error: str = ""  # What the replica answered, where that is an error.
-    is_cut: bool = False  # Whether a replica goes on with it, or may, when it ends now.
-    _trial: Trial | None = None  # Its leave to find out whether that replica is back.
-    _has_loaded: bool = False
-    _has_slot: bool = False
-    _waits: bool = False  # Whether its owner waits in the queue for the slot.
+
+    def __init__(self, shared: SharedState) -> None:
+        self.shared = shared
+        self.grant: Grant | None = None
+        self.version: str | None = None  # The version of the model that answers; None leaves it to the server.
+        self.sequence: bytes | None = None  # Id of the sequence that the call is of, where the model may keep them.
+        self.replica: Replica | None = None  # Where the call is counted as in flight.
+        self.lease: Lease | None = None  # On the model at that replica, where models are loaded on demand.
+        self.loading = False  # Whether the call waits for its model to be loaded.
+        self.waited = 0.0  # For how many seconds it did.
+        self.tried: tuple[Replica, ...] = ()  # Replicas that failed the call.
+        self.error = ""  # What the replica answered, where that is an error.
+        self.is_cut = False  # Whether a replica goes on with it, or may, when it ends now.
+        self._trial: Trial | None = None  # Its leave to find out whether that replica is back.
+        self._has_slot = False
+        self._waits = False  # Whether it waits in the queue for the slot.
+
+    def granted(self, grant: Grant, *, looks: bool) -> None:
+        """Learn what is granted: before that, nothing else here is of use."""
+        self.grant, self.looks = grant, looks
+        self.route = route = grant.route
+        self.identity = identity = grant.identity
+        self.pool = route.pool
+        self._limiter, self._model_count, self._caller_count = self.shared.limiter, route.in_flight, identity.in_flight
 
     # --- its lease and its version
     def find_lease(self) -> bool:
         """Find a lease on the model, where it is loaded on demand; return False where one has to be acquired."""
-        route = self.grant.route
+        route = self.route
         if route.pool.leases is None:
             return True
         self.lease = route.pool.leases.find(route.name, monotonic(), self.tried, self.sequence is not None)
@@ -72,7 +79,7 @@ class Forwarding:
 
         The policy is told for which request, and of which trace.
         """
-        route = self.grant.route
+        route = self.route
         assert route.pool.leases is not None
         ASKING.set((request_id, traceparent))
         self.loading, asked = True, monotonic()
@@ -80,11 +87,11 @@ class Forwarding:
             self.lease = await route.pool.leases.acquire(route.name, self.tried)
         finally:
             self.waited += monotonic() - asked
-        self.loading, self._has_loaded = False, True
+        self.loading = False
 
     def find_version(self, asked: str | None, sticky: bytes | None) -> bool:
         """Find the version that answers; return False where the model's alias has to be awaited."""
-        route = self.grant.route
+        route = self.route
         if route.alias is None or asked is not None:
             self.version = route.version(asked, sticky or self.sequence)  # one sequence has one version
         else:
@@ -97,24 +104,24 @@ class Forwarding:
 
     async def await_version(self) -> None:
         """Find the version that the model's alias stands for; raises Problem (busy)."""
-        alias = self.grant.route.alias
+        alias = self.route.alias
         assert alias is not None
         self.version = await alias.find()
-        self.pool = self.grant.route.pool_of(self.version)
+        self.pool = self.route.pool_of(self.version)
 
     # --- its slot
     def acquire_slot(self) -> bool:
-        """Take a slot; return False where its owner is admitted later; raises Problem (busy) if the queue is full."""
+        """Take a slot; return False where it is `admitted` later; raises Problem (busy) if the queue is full."""
         if self._limiter.try_acquire(self._model_count, self._caller_count):
             self._has_slot = True
             return True
-        if not self._limiter.enqueue(self._owner, self._model_count, self._caller_count, self._has_loaded):
+        if not self._limiter.enqueue(self, self._model_count, self._caller_count, self.waited > 0):
             raise Problem(ProblemType.BUSY, "Too many requests wait already.", 1.0, reason="queue-full")
         self._waits = True
         return False
 
-    def leave_queue(self) -> None:
-        """Note that the slot is there: its waiter was admitted."""
+    def admitted(self) -> None:
+        """Take the slot that the call has waited for; protocols go on from here."""
         self._waits, self._has_slot = False, True
 
     def release_slot(self) -> None:
@@ -148,7 +155,7 @@ class Forwarding:
         return replica if self.lease is None or self.lease.replica is not replica else self.lease.door
 
     def _choose(self, now: float, anew: bool) -> Replica | None:
-        route, sequence, pool = self.grant.route, self.sequence, self.pool
+        route, sequence, pool = self.route, self.sequence, self.pool
         if pool.leases is None:
             if sequence is None:
                 return pool.pick(now, self.tried)
@@ -215,10 +222,10 @@ class Forwarding:
 
     def count_failure(self, replica: Replica, how: str) -> None:
         """Count that a replica failed the call; `how` is a word for metrics."""
-        route = self.grant.route
+        route = self.route
         door = self.door(replica)
         door.breaker.failed(monotonic(), self._trial)
-        self._shared.meter.upstream_errors[route.server, how] += 1
+        self.shared.meter.upstream_errors[route.server, how] += 1
         if (leases := route.pool.leases) is None:
             return
         if self.lease is not None and door is not replica:  # the other models of the replica are as well as before
@@ -230,7 +237,7 @@ class Forwarding:
         """Have other calls prefer other replicas for a while, since this one lacks the model; return another for this
         one, as `another` does."""
         replica.avoided_until = monotonic() + AVOIDED_SECONDS
-        self._shared.meter.upstream_errors[self.grant.route.server, "lost"] += 1
+        self.shared.meter.upstream_errors[self.route.server, "lost"] += 1
         return self.another(replica)
 
     def leave_replica(self, now: float) -> None:
@@ -249,14 +256,14 @@ class Forwarding:
 
     def lost(self) -> Problem:
         """Doubt the lease, for the server does not know its model; return what the caller is told."""
-        route = self.grant.route
+        route = self.route
         assert self.lease is not None
         if route.pool.leases is not None:
             route.pool.leases.doubt_one(self.lease)
         return lost(route.name)
 
     # --- its end
-    def finish(self, now: float) -> None:
+    def give_back(self, now: float) -> None:
         """Give everything back. `replica` still says where the call was last."""
         replica = self.replica
         if replica is not None:
@@ -266,7 +273,7 @@ class Forwarding:
         if self._trial is not None:
             self._trial.given_up()
         if self._waits:
-            self._limiter.cancel(self._owner, self._model_count, self._caller_count)
+            self._limiter.cancel(self, self._model_count, self._caller_count)
         if self._has_slot:
             if self.is_cut:
                 self.release_slot()
@@ -304,7 +311,7 @@ def call_record(
         "reason": problem.why if problem else None,
         "why": (problem.detail[:MOST] if problem else plain(error)) or None,
         "principal": grant.identity.principal.name if grant else None,
-        "pool": forwarding.pool.config.name if forwarding is not None else None,
+        "pool": forwarding.pool.config.name if forwarding is not None and grant else None,
         "replica": where(problem, forwarding) or None,
         "seconds": round(seconds, 6),
         "waitedSeconds": round(forwarding.waited, 6) if forwarding and forwarding.waited >= WAITED_SECONDS else None,
@@ -327,10 +334,10 @@ def count_problem(meter: Meter, problem: Problem, forwarding: Forwarding | None)
     """
     if problem.type is ProblemType.FULL and forwarding is not None and forwarding.replica is not None:
         problem.retry_after = None
-    if forwarding is None:
+    if forwarding is None or forwarding.grant is None:
         meter.problem(problem)
     else:
-        route = forwarding.grant.route
+        route = forwarding.route
         model = "" if forwarding.looks else route.name  # who only looks is no caller of the model
         meter.problem(problem, route.server, forwarding.pool.config.name, where(problem, forwarding), model)
 

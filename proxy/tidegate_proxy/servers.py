@@ -101,8 +101,6 @@ class ServerQueries:
         """Answer which models of one kind of server the caller may inspect, or tell one of them; raises Problem."""
         if model is not None:
             route = (await self._config.authorizer.ask(credential, server, model, "inspect", kind)).route
-            if route.kind is not kind:
-                raise other_protocol(route.server)
             return Response(listing.tell(model, route.server), media_type="application/json")
         identity = await self.identify(credential)
         there = self._config.routes.of_server(server)

@@ -21,14 +21,6 @@ BULK_READS_AT_ONCE = 4  # Connections that are read in one turn of the loop, of 
 SWEEP_SECONDS = 0.1  # Seconds between two looks for calls past their deadline: that is how late a deadline can be.
 
 
-class SentCall(Protocol):
-    """What a call holds on its way to a replica."""
-
-    @property
-    def replica(self) -> Replica | None:
-        """Where it is in flight."""
-
-
 class OpenCall(Protocol):
     """A call that is under way; `deadline` is in monotonic seconds."""
 
@@ -37,8 +29,8 @@ class OpenCall(Protocol):
         """When the call's time is up."""
 
     @property
-    def forwarding(self) -> SentCall | None:
-        """What it holds, once it is granted."""
+    def replica(self) -> Replica | None:
+        """Where it is in flight."""
 
     def expire(self) -> None:
         """End the call: its deadline has passed."""
@@ -76,8 +68,7 @@ class SharedState:
     def replica_silent(self, replica: Replica) -> None:
         """Tell the calls at a replica that it answers nothing any more."""
         for call in list(self.open_calls):
-            sent = call.forwarding
-            if sent is not None and sent.replica is replica:
+            if call.replica is replica:
                 call.replica_silent()
 
     async def sweep(self) -> None:

@@ -11,10 +11,10 @@ from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer
 
 from ..concurrency import InFlightCount
 from ..kinds import ServerKind
-from ..problems import Problem, ProblemType
+from ..problems import Problem, ProblemType, other_protocol
 from ..routes import Route, Routes
 from .api_keys import ApiKeys
-from .identity import TAIL, Credential, Grant, Identity, IdentityCache, RefusalCache
+from .identity import TAIL, Asked, Credential, Grant, Identity, IdentityCache, RefusalCache
 from .jwks import IssuerKeys
 from .limits import RateLimiter
 from .rules import Rules
@@ -69,6 +69,10 @@ class Authorizer:
             return None
         return identity.grants.get((server, model, action, kind)) if identity.expires > self._wall() else None
 
+    def granted(self, identity: Identity, asked: Asked) -> Grant | None:
+        """Return the same for a caller whose identity is `remembered`."""
+        return identity.grants.get(asked) if identity.generation == self.generation else None
+
     def remembered(self, credential: Credential) -> Identity | None:
         """Return the identity that a credential proved before, while it still does; None when it must be asked for."""
         identity = self._find(credential[-TAIL:])
@@ -81,10 +85,12 @@ class Authorizer:
     ) -> Grant:
         """Return a grant; raises Problem (unauthenticated, denied, unknown, malformed, busy).
 
-        `kind` is whose protocol is spoken: servers of others count only where none of these has the model.
+        `kind` is whose protocol is spoken: of servers of others it is only told what they speak.
         """
         identity = await self.identify(credential)
         route = self._decide(identity, server, model, action, kind)
+        if kind is not None and route.kind is not kind:
+            raise other_protocol(route.server)
         bucket = tokens = None
         if action == "infer":
             key, now = (identity.principal.source, identity.principal.name, route.server, route.name), self._clock()

@@ -8,10 +8,11 @@ from time import monotonic
 from typing import Any
 
 from ..access.identity import Asked, Grant
+from ..concurrency import ConcurrencyLimiter
 from ..forwarding import Forwarding
 from ..http2.frames import literal
 from ..kinds import KINDS
-from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, other_protocol, still_loading
+from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
 from ..servers import UNAVAILABLE_HEADER
 from ..upstream.replica import Replica
 from .messages import MessageReader, RequestedModel
@@ -22,6 +23,26 @@ from .upstream_stream import StreamLeases, UpstreamRequest, UpstreamStream
 from .upstreams import UpstreamConnection
 
 WIDE_WINDOW = 1024 * 1024  # Bytes of a long message that may be on their way, once there is a replica for it.
+
+
+class _Forwarding(Forwarding):
+    """The forwarding of a call, which has its own slots if it is a stream."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: "Call") -> None:
+        super().__init__(call.shared)
+        self._call = call
+
+    def use_slots_of_streams(self, limiter: ConcurrencyLimiter) -> None:
+        """Take its slot of those for streams."""
+        self._limiter = limiter
+        self._model_count, self._caller_count = self._model_count.streams, self._caller_count.streams
+
+    def admitted(self) -> None:
+        """Go on: there is a slot."""
+        super().admitted()
+        self._call.admitted()
 
 
 class Call(CallerStream):
@@ -160,7 +181,7 @@ class Call(CallerStream):
             self._requested = None
         if data:
             upstream.send(data, whole and self._request_ended and self._reader.idle)
-            if forwarding.grant.route.mirror is not None:
+            if forwarding.route.mirror is not None:
                 self._outgoing.mirror(forwarding, data, whole)
         return whole
 
@@ -219,13 +240,11 @@ class Call(CallerStream):
 
     def _granted(self, grant: Grant, requested: RequestedModel) -> None:
         forwarding, route = self.forwarding, grant.route
-        pool_before = None if forwarding is None else forwarding.grant.route.pool
+        pool_before = None if forwarding is None else forwarding.route.pool
         if forwarding is None:
             forwarding = self.forwarding = self._new_forwarding(grant, requested)
         else:
-            forwarding.grant = grant
-        if not route.kind.speaks_grpc:
-            raise other_protocol(route.server)
+            forwarding.grant, forwarding.identity, forwarding.route = grant, grant.identity, route
         grant.count(monotonic())
         leases = route.pool.leases
         if pool_before is not None:
@@ -244,13 +263,11 @@ class Call(CallerStream):
             self.start(self._prepare, forwarding)
 
     def _new_forwarding(self, grant: Grant, requested: RequestedModel) -> Forwarding:
-        model, caller = grant.route.in_flight, grant.identity.in_flight
-        limiter = self.shared.limiter
-        if self._method.streams:
-            limiter, model, caller = self._context.streams, model.streams, caller.streams
         self._generation = self.shared.authorizer.generation
-        looks, pool = self._method.action == "inspect", grant.route.pool
-        forwarding = Forwarding(self, self.shared, grant, pool, limiter, model, caller, looks)
+        forwarding = _Forwarding(self)
+        forwarding.granted(grant, looks=self._method.action == "inspect")
+        if self._method.streams:
+            forwarding.use_slots_of_streams(self._context.streams)
         forwarding.sequence = requested.sequence or None
         return forwarding
 
@@ -290,7 +307,7 @@ class Call(CallerStream):
     async def _look(self, forwarding: Forwarding, requested: RequestedModel) -> None:
         """Answer what is only looked at: that loads no model, and keeps none."""
         self._find_version(forwarding)
-        pool, name = forwarding.grant.route.pool, self._method.name
+        pool, name = forwarding.route.pool, self._method.name
         self.reply(await self._context.look(name, pool, requested, self.time))
 
     # --- to a replica
@@ -301,14 +318,13 @@ class Call(CallerStream):
     def admitted(self) -> None:
         """Go on: there is a slot. What fails here is not to fail the call that has left it."""
         assert self.forwarding is not None
-        self.forwarding.leave_queue()
         self._guarded(self._find_replica, self.forwarding, True)
         self._guarded(self._read, b"")
 
     def _find_replica(self, forwarding: Forwarding, anew: bool) -> None:
-        pool = forwarding.grant.route.pool
+        pool = forwarding.route.pool
         replica = forwarding.pick(monotonic(), anew)
-        caller = forwarding.grant.identity.in_flight.number
+        caller = forwarding.identity.in_flight.number
         connection = None if replica is None else self._context.upstreams.to(pool, replica).take(caller)
         if replica is None or connection is None:
             self.start(self._connect, forwarding, replica)
@@ -316,8 +332,8 @@ class Call(CallerStream):
             self._open(forwarding, replica, connection)
 
     async def _connect(self, forwarding: Forwarding, replica: Replica | None) -> None:
-        upstreams, pool = self._context.upstreams, forwarding.grant.route.pool
-        caller = forwarding.grant.identity.in_flight.number
+        upstreams, pool = self._context.upstreams, forwarding.route.pool
+        caller = forwarding.identity.in_flight.number
         found = await forwarding.connect(replica, lambda each: upstreams.to(pool, each).connect(caller))
         if found is None:
             await self._prepare(forwarding)
@@ -330,7 +346,7 @@ class Call(CallerStream):
         streams = self._method.streams
         self._upstream = UpstreamStream(self, forwarding, streams, self._give_credit, self._send_elsewhere)
         seconds = (self.time.last if streams else self.time.at) - monotonic()
-        self._upstream.open(connection, self._outgoing.headers(forwarding.grant.route.pool, seconds), self._refused)
+        self._upstream.open(connection, self._outgoing.headers(forwarding.route.pool, seconds), self._refused)
         self._waiting = False
         if self._reader.missing > self.connection.stream_window // 2:
             self.connection.widen(self, WIDE_WINDOW)
@@ -378,6 +394,6 @@ class Call(CallerStream):
         now = monotonic()
         self._outgoing.ended(self, code, now - self.time.started, self._model, self._bytes_in)
         if self.forwarding is not None and not goes_on:
-            self.forwarding.finish(now)
+            self.forwarding.give_back(now)
         if self._more_leases is not None:
             self._more_leases.leave(now)

@@ -16,6 +16,7 @@ from ..http2.sending import Stream
 from ..memory import Booking
 from ..problems import TWO_CREDENTIALS, Problem, ProblemType
 from ..shared_state import SharedState
+from ..upstream.replica import Replica
 from .metadata import OK_HEADERS, RequestHeaders, problem_trailers, status_trailers
 from .protobuf import framed
 
@@ -93,6 +94,11 @@ class CallerStream(Stream):
     def deadline(self) -> float:
         """When its time is up, in monotonic seconds."""
         return self.time.at
+
+    @property
+    def replica(self) -> Replica | None:
+        """Where it is in flight."""
+        return None if self.forwarding is None else self.forwarding.replica
 
     # --- from the caller
     def begin(self, end: bool, guest: Guest) -> None:

@@ -19,6 +19,7 @@ from ..problems import Problem
 from ..residency.leases import Lease
 from ..telemetry.records import CLIENT_LEFT
 from ..telemetry.traces import Span, parent
+from ..upstream.replica import Replica
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
 from .proxy_call import GrpcContext
 from .response import CALL_BYTES, CANCELLED, CallerStream
@@ -71,7 +72,7 @@ class UpstreamRequest:
         """Keep what was sent for the candidate version, if this call is one that it gets."""
         if not self._copy_begun:
             self._copy_begun = True
-            route, mirror = forwarding.grant.route, self._context.shared.mirror
+            route, mirror = forwarding.route, self._context.shared.mirror
             if not self._method.streams and self._method.action == "infer":
                 headers = self.headers(route.pool, mirror.seconds)
                 send = partial(send_mirrored, self._context.upstreams, route.pool, headers, route.candidate)
@@ -83,14 +84,14 @@ class UpstreamRequest:
         """Count, log and trace the end of the call with this status."""
         shared, forwarding, called, waited = self._context.shared, call.forwarding, None, 0.0
         if forwarding is not None:
-            route = forwarding.grant.route
+            route = forwarding.route
             if not forwarding.looks:  # readiness and metadata are no work of the model
                 if route.grpc_count is None:
                     route.grpc_count = shared.meter.of_calls(route.server, route.name, "grpc")
                 route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
                 called, waited = (route.server, route.name), forwarding.waited
             if shared.meter.most_callers:
-                principal = forwarding.grant.identity.principal
+                principal = forwarding.identity.principal
                 shared.meter.called(principal.name, principal.source, "grpc", code)
         # As HTTP would have it, for the log's sampling.
         weight = 500 if code in _GRAVE else CLIENT_LEFT if code == CANCELLED else 400 if code else 200
@@ -116,7 +117,7 @@ class StreamLeases:
 
     def use(self, model: str) -> bool:
         """Count a message for a model; return False where a lease has to be acquired first."""
-        leases, replica = self._forwarding.grant.route.pool.leases, self._forwarding.replica
+        leases, replica = self._forwarding.route.pool.leases, self._forwarding.replica
         if leases is None:
             return True
         assert replica is not None
@@ -127,7 +128,7 @@ class StreamLeases:
 
     async def acquire(self, model: str) -> None:
         """Acquire a lease, which may load the model, and count a message; raises Problem."""
-        leases, replica = self._forwarding.grant.route.pool.leases, self._forwarding.replica
+        leases, replica = self._forwarding.route.pool.leases, self._forwarding.replica
         assert leases is not None
         assert replica is not None
         self._forwarding.loading = True
@@ -223,7 +224,7 @@ class UpstreamStream(Stream):
         return False
 
     def _book(self) -> bool:
-        booking = Booking(self._caller.shared.memory.callers, self._forwarding.grant.identity.in_flight)
+        booking = Booking(self._caller.shared.memory.callers, self._forwarding.identity.in_flight)
         try:
             booking.set(CALL_BYTES + self._caller.headers.size)
         except Problem:
@@ -232,9 +233,9 @@ class UpstreamStream(Stream):
         return True
 
     @property
-    def forwarding(self) -> Forwarding:
-        """What it holds."""
-        return self._forwarding
+    def replica(self) -> Replica | None:
+        """Where it is in flight."""
+        return self._forwarding.replica
 
     def expire(self) -> None:
         """Reset an abandoned call: the replica does not answer in time."""
@@ -248,7 +249,7 @@ class UpstreamStream(Stream):
             self._booking.end()
             self._booking = None
             self._caller.shared.open_calls.discard(self)
-            self._forwarding.finish(monotonic())
+            self._forwarding.give_back(monotonic())
 
     def silent(self) -> None:
         """Send the call elsewhere: it did nothing here, and the replica answers nothing any more."""
@@ -302,7 +303,7 @@ class UpstreamStream(Stream):
 
     def _is_lost(self, code: int, headers: ResponseHeaders) -> bool:
         forwarding = self._forwarding
-        return forwarding.may_be_lost() and forwarding.grant.route.kind.says_lost_over_grpc(code, headers.block)
+        return forwarding.may_be_lost() and forwarding.route.kind.says_lost_over_grpc(code, headers.block)
 
     def data_received(self, data: bytes, end: bool) -> None:
         """Hand a part of a message on."""

@@ -28,8 +28,7 @@ class Body:
 class Request:
     """What a request does unless it says otherwise: its body is dropped, and its answer comes in one piece."""
 
-    __slots__ = ("body", "keep_alive", "response_complete")
-
+    __slots__ = ()
     body: Body
     keep_alive: bool  # Whether another request may follow over the connection.
     response_complete: bool

@@ -118,18 +118,21 @@ class ClientConnection(Closing):
         if self._deaf:
             return
         self.last_heard = monotonic()
-        if len(data) > MOST_AT_ONCE or self._rest or self._awaits_turn:
-            self.count_at_once(len(data))
-            self._rest += data
-            self._read_on()
-        else:
-            self._take(data)
-            if self._began + self._parts // CHUNKS > MOST_BEGUN:
-                self._await_turn()
-            if self._active is not None:
-                self._active.flush_request()
-            if not self._between or self._queue or self.booking.size > self.base_bytes:
-                self._hold()
+        if len(data) >= FIRST_BYTES or self._rest or self._awaits_turn:
+            self._receive_much(data)
+            return
+        self._take(data)
+        if self._began + self._parts // CHUNKS > MOST_BEGUN:
+            self._await_turn()
+        if self._active is not None:
+            self._active.flush_request()
+        if not self._between or self._queue or self.booking.size > self.base_bytes:
+            self._hold()
+
+    def _receive_much(self, data: bytes) -> None:
+        self.count_at_once(len(data))
+        self._rest += data
+        self._read_on()
         if len(data) >= FIRST_BYTES:
             self.take_turns(len(data), self._server.shared.bulk_reads)
 
@@ -280,9 +283,7 @@ class ClientConnection(Closing):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header, or a trailer, which is dropped (RFC 9110, 6.5.1)."""
-        headers = self._headers
-        headers.append(name)
-        headers.append(value)
+        self._headers += (name, value)
 
     def on_headers_complete(self) -> None:
         """Begin to answer, if it is this request's turn."""
@@ -303,8 +304,7 @@ class ClientConnection(Closing):
                 self._pass_over_upgrade(length, chunked, request.keep_alive)
         else:
             request = HttpRequest(self, self._server.shared, target, self.last_heard)
-            request.read_head(headers, self._parser, self._head_bytes)
-            if request.upgrades and self._parser.should_upgrade():
+            if request.read_head(headers, self._parser, self._head_bytes) and self._parser.should_upgrade():
                 self._pass_over_upgrade(request.body.length or 0, request.body.chunked, request.keep_alive)
         before, self._last = self._last, request
         is_next = before is None or before.response_complete
@@ -376,11 +376,12 @@ class ClientConnection(Closing):
         """Go on with the next request, or end the connection."""
         if self._active is request:
             self._active = None
-        if not request.keep_alive and not self.transport.is_closing():
-            # After CONNECT whatever comes is no part of a request, and its caller may still send.
-            self.end(linger=self._reading_paused or not request.body.complete or self._parser.should_upgrade())
         self._server.answered += 1
-        if request.keep_alive and (self._queue or self._reading_paused) and not self.transport.is_closing():
+        if not request.keep_alive:
+            if not self.transport.is_closing():
+                # After CONNECT whatever comes is no part of a request, and its caller may still send.
+                self.end(linger=self._reading_paused or not request.body.complete or self._parser.should_upgrade())
+        elif (self._queue or self._reading_paused) and not self.transport.is_closing():
             if self._queue and not self._writing_paused:
                 self._next()
             if self._rest and not self._writing_paused:

@@ -8,9 +8,9 @@ from typing import Any
 import httptools
 from tidegate_contracts import triton
 
+from ..forwarding import Forwarding
 from ..headers import PLAIN, is_request_id, new_request_id, nominated, without
 from ..problems import TWO_CREDENTIALS, Problem, ProblemType
-from ..shared_state import SharedState
 from ..targets import Target
 from .body import RequestBody
 from .caller import Caller, Request
@@ -96,23 +96,25 @@ def _shape(names: tuple[bytes, ...]) -> _Shape | None:
     return shape
 
 
-class HeadedRequest(Request):
+class HeadedRequest(Request, Forwarding):
     """A request whose head is there: what it says before its body."""
 
     __slots__ = (
-        "caller", "credential", "deadline", "expects_continue", "http_11", "method", "passed", "refusal",
-        "request_id", "seconds", "shared", "started", "sticky", "target", "upgrades",
+        "body", "caller", "credential", "deadline", "expects_continue", "http_11", "keep_alive", "method", "passed",
+        "refusal", "request_id", "response_complete", "started", "sticky", "target",
     )  # fmt: skip
     body: RequestBody
     caller: Caller
-    shared: SharedState
     target: Target
     sticky: bytes | None  # Requests with the same value get the same version of a model.
     refusal: Problem | None  # Why it is no request that can be answered.
     started: float  # In monotonic seconds; so is `deadline`.
 
-    def read_head(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> None:
-        """Take what its head says: `headers` are names and values by turns; so many bytes came before the last ones."""
+    def read_head(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> bool:
+        """Take what its head says; return whether it wishes for another protocol.
+
+        `headers` are names and values by turns; so many bytes came before the last ones.
+        """
         names, values = tuple(headers[::2]), headers[1::2]
         shape = _SHAPES.get(names)
         if shape is None and not self.caller.is_unknown and names not in _SHAPES:
@@ -122,9 +124,8 @@ class HeadedRequest(Request):
             if connection_at < 0 or values[connection_at] in PLAIN:
                 self.credential = b"" if credential_at < 0 else prefix + values[credential_at]
                 self.passed = lines % pick(values)  # Header lines that go on.
-                self.seconds = seconds = self.shared.call_seconds
-                self.deadline = self.started + seconds
-                self.expects_continue = self.upgrades = False
+                self.deadline = self.started + self.shared.call_seconds
+                self.expects_continue = False
                 self.sticky = self.refusal = None
                 self._end_head(
                     parser,
@@ -132,8 +133,13 @@ class HeadedRequest(Request):
                     b"" if own_at < 0 else values[own_at],
                     None if length_at < 0 else int(values[length_at]),
                 )
-                return
-        self._read_each(headers, parser, before)
+                return False
+        return self._read_each(headers, parser, before)
+
+    @property
+    def bound_is_own(self) -> bool:
+        """Whether the caller waits for as long as the proxy does: it named no shorter time."""
+        return self.deadline >= self.started + self.shared.call_seconds
 
     def _end_head(
         self,
@@ -152,7 +158,7 @@ class HeadedRequest(Request):
         self.request_id = own if own and is_request_id(own) else new_request_id()  # The caller's own, where it has one.
         self.body = RequestBody(length, chunked, self.shared, self.caller)
 
-    def _read_each(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> None:
+    def _read_each(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> bool:
         """Take what each header says."""
         seconds = self.shared.call_seconds
         passed: list[bytes] = []
@@ -197,12 +203,10 @@ class HeadedRequest(Request):
             elif kind == _UPGRADE:
                 upgrades = True
         self._end_head(parser, says_connection, request_id, length, chunked)
-        self.seconds = seconds  # How long the caller waits: as it says, or as the proxy does if that is shorter.
-        self.deadline = self.started + seconds
+        self.deadline = self.started + seconds  # As the caller says, or as the proxy does if that is shorter.
         self.passed = b"".join(without(passed, dropped) if dropped else passed)
         self.credential = credential
         self.expects_continue = expects_continue and self.http_11  # HTTP/1.0 knows no interim answers (RFC 9110, 15.2)
-        self.upgrades = upgrades  # Whether it wishes for another protocol.
         self.sticky = sticky
         self.refusal = None
         if before > MOST_HEAD_BYTES // 2 and sum(map(len, passed)) > MOST_HEAD_BYTES:
@@ -214,6 +218,7 @@ class HeadedRequest(Request):
             self.refusal = Problem(ProblemType.MALFORMED, why)
         elif credentials > 1:
             self.refusal = Problem(ProblemType.MALFORMED, TWO_CREDENTIALS)
+        return upgrades
 
 
 def spoken_version(parser: httptools.HttpRequestParser) -> str:

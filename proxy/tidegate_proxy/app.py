@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from tidegate_contracts.openai import is_served_name
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 
-from .kinds import KINDS, ServerKind, tell_problem
+from .kinds import KINDS, tell_problem
 from .openapi import document
 from .pages import ASSETS, asset, documentation, models_page, wants_page
 from .problems import TWO_CREDENTIALS, Problem, ProblemType
@@ -121,7 +121,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         # Each call of a model that is spelled as the protocol has it was taken before.
         raise _misspelling(request)
 
-    def tell_models(kind: ServerKind, listing: ModelListing) -> Callable[[Request], Awaitable[Response]]:
+    def tell_models(kind: str, listing: ModelListing) -> Callable[[Request], Awaitable[Response]]:
         async def tell(request: Request) -> Response:
             model = _model(request)
             await count_for_caller(request)
@@ -130,10 +130,10 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         return tell
 
     for prefix in ("", "/servers/{server}"):
-        for kind in KINDS.values():
+        for name, kind in KINDS.items():
             if (listing := kind.listing) is not None:
                 for path in (listing.path, f"{listing.path}/{{model:path}}"):
-                    app.add_api_route(prefix + path, tell_models(kind, listing), methods=["GET"])
+                    app.add_api_route(prefix + path, tell_models(name, listing), methods=["GET"])
         app.add_api_route(f"{prefix}/v2/health/live", live, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/health/ready", is_ready, methods=["GET"])
         for path in (WHEREABOUTS_PATH, f"{WHEREABOUTS_PATH}/", f"{WHEREABOUTS_PATH}/{{model:path}}"):

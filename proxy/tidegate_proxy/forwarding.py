@@ -57,7 +57,7 @@ class Forwarding:
         self._has_slot = False
         self._waits = False  # Whether it waits in the queue for the slot.
 
-    def granted(self, grant: Grant, *, looks: bool) -> None:
+    def granted(self, grant: Grant, looks: bool) -> None:
         """Learn what is granted: before that, nothing else here is of use."""
         self.grant, self.looks = grant, looks
         self.route = route = grant.route
@@ -98,7 +98,7 @@ class Forwarding:
             self.version = route.alias.known(monotonic())
             if self.version is None:
                 return False
-        if len(route.pools) > 1:
+        if route.is_split:
             self.pool = route.pool_of(self.version)
         return True
 
@@ -179,12 +179,12 @@ class Forwarding:
         self,
         replica: Replica | None,
         connection_to: Callable[[Replica], Awaitable[C]],
-        give_back: Callable[[Replica, C], None] | None = None,
+        unused: Callable[[C], None] | None = None,
     ) -> tuple[Replica, C] | None:
         """Return this replica, or the first of the others that takes connections, and a connection to it.
 
         None where the call needs a new lease first: its slot is given back meanwhile, and a connection that is not
-        used is given to `give_back`. Raises Problem (busy).
+        used is given to `unused`. Raises Problem (busy).
         """
         pool = self.pool
         while replica is not None:
@@ -196,8 +196,8 @@ class Forwarding:
                 continue
             if self.lease is None or monotonic() < self.lease.until:
                 return replica, connection
-            if give_back is not None:  # the lease has ended meanwhile
-                give_back(replica, connection)
+            if unused is not None:  # the lease has ended meanwhile
+                unused(connection)
             break
         if pool.leases is not None and (not self.tried or pool.retries.take(monotonic())):
             if self._trial is not None:
@@ -213,7 +213,7 @@ class Forwarding:
         replica.in_flight += 1
         if self.lease is not None:
             self.lease.enter()
-        self.pool.retries.sent()
+        self.pool.retries.sent += 1
 
     def answered(self) -> None:
         """Note that the replica answers, whatever it says."""

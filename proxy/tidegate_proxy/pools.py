@@ -49,21 +49,17 @@ class RetryBudget:
     After Finagle's: a share of the requests, and a few in any case.
     """
 
-    __slots__ = ("_at", "_left")
+    __slots__ = ("_at", "_left", "sent")
 
     def __init__(self, now: float) -> None:
         self._left = 10.0
         self._at = now
-
-    def sent(self) -> None:
-        """Count a request."""
-        if self._left < MOST_RETRIES:
-            self._left += RETRY_SHARE
+        self.sent = 0  # Requests since then.
 
     def take(self, now: float) -> bool:
         """Take a retry; return whether there was one."""
-        self._left = min(MOST_RETRIES, self._left + (now - self._at) * RETRIES_A_SECOND)
-        self._at = now
+        self._left = min(MOST_RETRIES, self._left + self.sent * RETRY_SHARE + (now - self._at) * RETRIES_A_SECOND)
+        self._at, self.sent = now, 0
         if self._left < 1:
             return False
         self._left -= 1

@@ -151,9 +151,9 @@ class Route:
     """
 
     __slots__ = (
-        "_ends", "_heads", "_pools", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight", "key",
-        "kind", "mirror", "name", "names", "pool", "pools", "sequences", "served_names", "server", "tells_usage",
-        "too_long", "versions",
+        "_ends", "_heads", "_pools", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight",
+        "is_split", "key", "kind", "mirror", "name", "names", "pool", "pools", "sequences", "served_names", "server",
+        "tells_usage", "too_long", "versions",
     )  # fmt: skip
 
     def __init__(
@@ -168,6 +168,7 @@ class Route:
         self.tells_usage = self.kind.usage_of is not None  # Whether its answers say what their calls used.
         self.pools = [pools[part.server, part.pool] for part in parts]
         self.pool = pool = self.pools[0]
+        self.is_split = len(self.pools) > 1  # Whether its versions have pools of their own.
         there = zip(self.pools, parts, strict=True)
         self._pools = {str(share.version): pool for pool, part in there for share in part.versions}
         shares = [share for part in parts for share in part.versions if share.weight]
@@ -203,12 +204,11 @@ class Route:
 
     def must_know_sequence(self, asked: str | None) -> bool:
         """Tell whether a request for a version (or none) may go astray unless it is known which sequence it is of."""
-        sequences = self.sequences
-        if sequences.is_old:
-            sequences.ask_again()
-        if sequences.known is False:
+        if len(self.pool.replicas) < 2 and (asked is not None or len(self.versions) < 2):
             return False
-        return len(self.pool.replicas) > 1 or (len(self.versions) > 1 and asked is None)
+        if self.sequences.is_old:
+            self.sequences.ask_again()
+        return self.sequences.known is not False
 
     def version(self, asked: str | None, sticky: bytes | None) -> str | None:
         """Return the version that serves a request: the one asked for, else by share; None leaves it to the server.

@@ -13,7 +13,7 @@ from tidegate_contracts.environments import WhoAmI
 
 from .access.identity import Identity
 from .config import LiveConfig
-from .kinds import ServerKind, as_told
+from .kinds import KINDS, as_told
 from .memory import Booking
 from .pools import Pool, ask
 from .problems import Problem, ProblemType, other_protocol
@@ -96,7 +96,7 @@ class ServerQueries:
             return Response(said, 200, {"cache-control": "no-store"}, "application/json")
 
     async def listing(
-        self, credential: bytes, server: str | None, model: str | None, kind: ServerKind, listing: ModelListing
+        self, credential: bytes, server: str | None, model: str | None, kind: str, listing: ModelListing
     ) -> Response:
         """Answer which models of one kind of server the caller may inspect, or tell one of them; raises Problem."""
         if model is not None:
@@ -106,7 +106,7 @@ class ServerQueries:
         there = self._config.routes.of_server(server)
         async with self._listing(identity, len(there)) as hold:
             seen = await self._permitted(identity, there)
-            routes = [route for route in seen if route.kind is kind]
+            routes = [route for route in seen if route.kind is KINDS[kind]]
             if server is not None and not routes:
                 raise other_protocol(server) if seen else _no_server()
             routes.sort(key=lambda route: (route.name, route.server))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate_contracts.routing import Action
@@ -16,6 +16,10 @@ _UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+([/?].*)?", re.IGNORECASE)
 LONGEST = 1024  # Bytes of a path that is looked at.
 ANYTHING = b"/*"  # Where the application answers `OPTIONS *`, which asks about the proxy as a whole.
+
+
+Asked = tuple[str | None, str, Action, str | None]
+"""What a grant is of: the server asked for (or None), the model, the action, and the kind of server (or None)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,10 @@ class Target:
     asks_for_usage: bool | None = False
     """Whether what it used is told only if the proxy asks for that in its caller's place; None where that is not said:
     then it cannot be had where that is limited."""
+    asked: Asked = field(init=False, compare=False)  # What has to be granted for it.
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "asked", (self.server, self.model, self.action, self.kind))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from weakref import WeakValueDictionary
 from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer, RateLimit
 
 from ..concurrency import InFlightCount
-from ..kinds import ServerKind
+from ..kinds import KINDS, ServerKind
 from ..problems import Problem, ProblemType, other_protocol
 from ..routes import Route, Routes
+from ..targets import Asked
 from .api_keys import ApiKeys
-from .identity import TAIL, Asked, Credential, Grant, Identity, IdentityCache, RefusalCache
+from .identity import TAIL, Credential, Grant, Identity, IdentityCache, RefusalCache
 from .jwks import IssuerKeys
 from .limits import RateLimiter
 from .rules import Rules
@@ -60,14 +61,12 @@ class Authorizer:
         self.replace(access, routes, keys)
 
     # --- what calls ask
-    def known(
-        self, credential: Credential, server: str | None, model: str, action: Action, kind: ServerKind | None = None
-    ) -> Grant | None:
+    def known(self, credential: Credential, asked: Asked) -> Grant | None:
         """Return a grant that was found before and still holds; None when it must be asked for."""
         identity = self._find(credential[-TAIL:])
         if identity is None or identity.credential != credential or identity.generation != self.generation:
             return None
-        return identity.grants.get((server, model, action, kind)) if identity.expires > self._wall() else None
+        return identity.grants.get(asked) if identity.expires > self._wall() else None
 
     def granted(self, identity: Identity, asked: Asked) -> Grant | None:
         """Return the same for a caller whose identity is `remembered`."""
@@ -81,15 +80,16 @@ class Authorizer:
         return identity
 
     async def ask(
-        self, credential: Credential, server: str | None, model: str, action: Action, kind: ServerKind | None = None
+        self, credential: Credential, server: str | None, model: str, action: Action, kind: str | None = None
     ) -> Grant:
         """Return a grant; raises Problem (unauthenticated, denied, unknown, malformed, busy).
 
         `kind` is whose protocol is spoken: of servers of others it is only told what they speak.
         """
         identity = await self.identify(credential)
-        route = self._decide(identity, server, model, action, kind)
-        if kind is not None and route.kind is not kind:
+        spoken = None if kind is None else KINDS[kind]
+        route = self._decide(identity, server, model, action, spoken)
+        if spoken is not None and route.kind is not spoken:
             raise other_protocol(route.server)
         bucket = tokens = None
         if action == "infer":

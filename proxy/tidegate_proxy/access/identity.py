@@ -5,20 +5,16 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from tidegate_contracts.routing import Action
-
 from ..concurrency import InFlightCount
-from ..kinds import ServerKind
 from ..problems import Problem, ProblemType
 from ..routes import Route
+from ..targets import Asked
 from .limits import TokenBucket, too_many, too_many_tokens
 
 LONGEST_NAME = 255  # Characters of a principal's name (of `sub`: OpenID Connect Core, 2).
 Credential = bytes
 """What a caller sent to say who it is, as one value: an `Authorization` header's value, or that of `X-API-Key` or
 `X-Domino-Api-Key` after the header's lower-case name and a space. Empty for a caller that sent nothing."""
-Asked = tuple[str | None, str, Action, ServerKind | None]
-"""The server asked for (or None), the model, the action, and the kind of server whose protocol is spoken."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from ..access.identity import Asked, Grant
+from ..access.identity import Grant
 from ..concurrency import ConcurrencyLimiter
 from ..forwarding import Forwarding
 from ..http2.frames import literal
-from ..kinds import KINDS
 from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
 from ..servers import UNAVAILABLE_HEADER
+from ..targets import Asked
 from ..upstream.replica import Replica
 from .messages import MessageReader, RequestedModel
 from .metadata import Method, RequestHeaders
@@ -224,8 +224,8 @@ class Call(CallerStream):
                 raise Problem(ProblemType.MALFORMED, "The message names no model.")
             self.start(self._all_statistics, server)
             return
-        asked = server, requested.model, self._method.action, KINDS["triton"]
-        grant = self.shared.authorizer.known(self.headers.credential, *asked)
+        asked = server, requested.model, self._method.action, "triton"
+        grant = self.shared.authorizer.known(self.headers.credential, asked)
         if grant is None:
             self.start(self._authorize, asked, requested)
         else:
@@ -265,7 +265,7 @@ class Call(CallerStream):
     def _new_forwarding(self, grant: Grant, requested: RequestedModel) -> Forwarding:
         self._generation = self.shared.authorizer.generation
         forwarding = _Forwarding(self)
-        forwarding.granted(grant, looks=self._method.action == "inspect")
+        forwarding.granted(grant, self._method.action == "inspect")
         if self._method.streams:
             forwarding.use_slots_of_streams(self._context.streams)
         forwarding.sequence = requested.sequence or None

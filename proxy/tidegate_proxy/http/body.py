@@ -140,19 +140,20 @@ class RequestBody(Body):
         """Return all of a body that is complete, and of which nothing was sent."""
         if self.chunked:
             return self.parts[1] if len(self.parts) > 1 else b""  # the one chunk stands behind its size
-        if len(self.parts) > 1:
+        parts = self.parts
+        if len(parts) > 1:
             joined, freed = bytearray(), 0
-            self.parts.reverse()
-            while self.parts:  # each goes as it is joined: a long body would be there twice
-                part = self.parts.pop()
+            parts.reverse()
+            while parts:  # each goes as it is joined: a long body would be there twice
+                part = parts.pop()
                 joined += part
                 freed += len(part)
                 if freed >= FREED_AT_ONCE:  # what was freed in small pieces stays with the process else
                     del part
                     give_freed_memory_back()
                     freed = 0
-            self.parts.append(joined)
-        return self.parts[0] if self.parts else b""
+            parts.append(joined)
+        return parts[0] if parts else b""
 
     async def unpacked(self, encoding: bytes, most: int | None) -> Bytes:
         """Return the first bytes of the whole, unpacked, all of them without `most`; raises Problem.
@@ -202,7 +203,8 @@ class RequestBody(Body):
         if callable(found):
             self.of_version = found
         else:
-            self.parts, self.length, self.chunked = [found], len(found), False
+            self.parts = [found]
+            self.length, self.chunked = len(found), False
 
     def choose(self, model: str, version: str | None, asks_for_usage: bool = False) -> None:
         """Send what is to be sent for a model and a version, where that differs from what has come."""

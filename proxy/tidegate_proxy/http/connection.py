@@ -27,9 +27,10 @@ from .upgrade import SkipFirstHead, framing
 _Request = HttpRequest | AppRequest
 LINGER_SECONDS = 1.0  # Seconds in which a caller that still sends is heard after its last answer.
 MOST_AT_ONCE = FIRST_BYTES  # Bytes that are read in one turn of the loop, of requests that may be many.
+MOST_NAMES_AND_VALUES = 2 * MOST_HEADERS
 MOST_CHUNKS_AT_ONCE = 16 * 1024  # The same within a body of which it is not known where it ends.
 MOST_BEGUN = 32  # Requests that are begun before those of others have their turn.
-CHUNKS = 16  # Parts of a body that are as much work as a request's beginning: in tiny chunks, it has very many.
+CHUNKS = 16  # Chunks of a body that are as much work as a request's beginning.
 HEADER_BYTES = 128  # What a header of a head that is not whole takes beside its bytes.
 QUEUED_BYTES = 4096  # What a request takes that waits for those before it.
 END = b"\r\n\r\n"
@@ -58,8 +59,8 @@ class ClientConnection(Closing):
 
     # Those of a guest, too: Python reads a slot much faster than an attribute for which the class has a value.
     __slots__ = (
-        "_active", "_awaits_turn", "_began", "_between", "_body_bytes", "_chunk_at", "_chunk_line", "_deaf",
-        "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_parser", "_parts", "_put_off",
+        "_active", "_awaits_turn", "_began", "_between", "_body_bytes", "_chunk_at", "_chunk_line", "_chunks",
+        "_deaf", "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_parser", "_put_off",
         "_queue", "_reading_paused", "_rest", "_server", "_url", "_writing_paused", "base_bytes", "booking", "came",
         "is_bulk", "is_unknown", "last_heard", "memory", "room", "transport", "wire",
     )  # fmt: skip
@@ -87,7 +88,7 @@ class ClientConnection(Closing):
         self._began = 0  # Requests that began in what came last, the last one among them.
         self._awaits_turn = False
         self._body_bytes = 0  # Bytes of the last body in what came last.
-        self._parts = 0  # Parts of bodies in it.
+        self._chunks = 0  # Chunks of bodies in it.
         self._chunk_at: int | None = None  # Bytes of the body before the chunk that began in what came last.
         self._chunk_line = b""  # The beginning of the last line, which may hold a chunk's size and go on.
         self._reading_paused = False
@@ -122,7 +123,7 @@ class ClientConnection(Closing):
             self._receive_much(data)
             return
         self._take(data)
-        if self._began + self._parts // CHUNKS > MOST_BEGUN:
+        if self._began + self._chunks // CHUNKS > MOST_BEGUN:
             self._await_turn()
         if self._active is not None:
             self._active.flush_request()
@@ -145,7 +146,7 @@ class ClientConnection(Closing):
                 size = self._last.body.left or MOST_CHUNKS_AT_ONCE
             data, self._rest = self._rest[:size], self._rest[size:]
             self._take(data)
-            begun += self._began + self._parts // CHUNKS
+            begun += self._began + self._chunks // CHUNKS
             if begun > MOST_BEGUN:
                 self._await_turn()
         if self._active is not None:
@@ -171,7 +172,7 @@ class ClientConnection(Closing):
             self.abort_if_slow()
 
     def _take(self, data: bytes) -> None:
-        self._began = self._body_bytes = self._parts = 0
+        self._began = self._body_bytes = self._chunks = 0
         try:
             try:
                 self._parser.feed_data(data)
@@ -199,7 +200,7 @@ class ClientConnection(Closing):
             self._head_bytes = 0 if self._body_bytes else self._head_bytes + len(data)
         else:
             return False
-        return self._head_bytes > MOST_HEAD_BYTES or len(self._headers) > 2 * MOST_HEADERS
+        return self._head_bytes > MOST_HEAD_BYTES or len(self._headers) > MOST_NAMES_AND_VALUES
 
     def _is_chunk_too_long(self, data: bytes) -> bool:
         """Tell whether the chunk that has begun in this data is larger than a body may be, before it has come."""
@@ -292,7 +293,7 @@ class ClientConnection(Closing):
         headers, self._headers = self._headers, []  # trailers come next
         if self._deaf:
             return
-        if len(headers) > 2 * MOST_HEADERS:
+        if len(headers) > MOST_NAMES_AND_VALUES:
             raise too_long_a_head()
         targets = self._server.targets
         target = targets.get(self._url) or targets.understand(self._url, not self.is_unknown)
@@ -323,12 +324,12 @@ class ClientConnection(Closing):
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
         self._body_bytes += len(body)
-        self._parts += 1
         if self._last is not None:
             self._last.take_body(body)
 
     def on_chunk_header(self) -> None:
         """Note that a chunk begins. The parser keeps its size, which `_is_chunk_too_long` reads."""
+        self._chunks += 1
         if isinstance(self._last, HttpRequest):
             self._chunk_at = self._last.body.received
 
@@ -374,8 +375,7 @@ class ClientConnection(Closing):
 
     def ended(self, request: Request) -> None:
         """Go on with the next request, or end the connection."""
-        if self._active is request:
-            self._active = None
+        self._active = None
         self._server.answered += 1
         if not request.keep_alive:
             if not self.transport.is_closing():

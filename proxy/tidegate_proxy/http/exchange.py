@@ -146,14 +146,13 @@ class Exchange(HeadedRequest):
 
     def _leave_connection(self, now: float) -> None:
         """Keep the connection for the next call, if it can have one."""
-        connection, body, replica = self.connection, self.body, self.replica
+        connection, body = self.connection, self.body
         assert connection is not None
-        assert replica is not None
         if self._is_bulk:
             self._read_more()
         connection.receiver = self.connection = None
         if connection.keep and body.complete and not body.parts:
-            (replica if self.lease is None else self.door(replica)).give(connection, now)
+            connection.replica.give(connection, now)
         else:
             connection.close()
 

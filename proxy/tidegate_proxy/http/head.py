@@ -16,6 +16,7 @@ from .body import RequestBody
 from .caller import Caller, Request
 
 MOST_HEAD_BYTES = 64 * 1024  # Bytes of a request's first line and headers.
+HALF_A_HEAD = MOST_HEAD_BYTES // 2
 MOST_HEADERS = 256  # Headers of a request: each is work, however short.
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ _HEADERS = _Kinds(_KINDS | {name.title(): kind for name, kind in _KINDS.items()}
 _Shape = tuple[bytes, Callable[[Sequence[bytes]], Any], int, int, bytes, int, int]
 """How heads with the same names in the same order are read: a template of the lines that go on, a function that picks
 their values, and the places of content-length, credential (with what goes before it), request id and connection."""
+_NO_SHAPE: _Shape = b"", len, -1, -1, b"", -1, -1
 _SHAPES: dict[tuple[bytes, ...], _Shape | None] = {}
 _MOST_SHAPES = 512
 _LONGEST_SHAPE = 512  # Bytes of all names of one.
@@ -119,47 +121,37 @@ class HeadedRequest(Request, Forwarding):
         shape = _SHAPES.get(names)
         if shape is None and not self.caller.is_unknown and names not in _SHAPES:
             shape = _shape(names)
-        if shape is not None and before <= MOST_HEAD_BYTES // 2:
-            lines, pick, length_at, credential_at, prefix, own_at, connection_at = shape
-            if connection_at < 0 or values[connection_at] in PLAIN:
-                self.credential = b"" if credential_at < 0 else prefix + values[credential_at]
-                self.passed = lines % pick(values)  # Header lines that go on.
-                self.deadline = self.started + self.shared.call_seconds
-                self.expects_continue = False
-                self.sticky = self.refusal = None
-                self._end_head(
-                    parser,
-                    connection_at >= 0,
-                    b"" if own_at < 0 else values[own_at],
-                    None if length_at < 0 else int(values[length_at]),
-                )
-                return False
-        return self._read_each(headers, parser, before)
+        lines, pick, length_at, credential_at, prefix, own_at, connection_at = shape or _NO_SHAPE
+        if not lines or before > HALF_A_HEAD or (connection_at >= 0 and values[connection_at] not in PLAIN):
+            says_connection, own, length, chunked, upgrades = self._read_each(headers, parser, before)
+        else:
+            self.credential = b"" if credential_at < 0 else prefix + values[credential_at]
+            self.passed = lines % pick(values)  # Header lines that go on.
+            self.deadline = self.started + self.shared.call_seconds
+            self.expects_continue = chunked = upgrades = False
+            self.sticky = self.refusal = None
+            says_connection = connection_at >= 0
+            own = b"" if own_at < 0 else values[own_at]  # The id that its caller gives it.
+            length = None if length_at < 0 else int(values[length_at])
+        keep_alive = parser.should_keep_alive()
+        # Where nothing is said of the connection, only one of HTTP/1.1 is kept: the version itself takes long to get.
+        self.http_11 = http_11 = (keep_alive and not says_connection) or spoken_version(parser) == "1.1"
+        self.keep_alive = keep_alive and http_11
+        self.method = parser.get_method()
+        self.request_id = own if own and is_request_id(own) else new_request_id()
+        self.body = RequestBody(length, chunked, self.shared, self.caller)
+        return upgrades
 
     @property
     def bound_is_own(self) -> bool:
         """Whether the caller waits for as long as the proxy does: it named no shorter time."""
         return self.deadline >= self.started + self.shared.call_seconds
 
-    def _end_head(
-        self,
-        parser: httptools.HttpRequestParser,
-        says_connection: bool,
-        own: bytes,
-        length: int | None,
-        chunked: bool = False,
-    ) -> None:
-        """Take what the parser says of it, and make its body; `own` is the id that its caller gives it."""
-        keep_alive = parser.should_keep_alive()
-        # Where nothing is said of the connection, only one of HTTP/1.1 is kept: the version itself takes long to get.
-        self.http_11 = http_11 = (keep_alive and not says_connection) or spoken_version(parser) == "1.1"
-        self.keep_alive = keep_alive and http_11
-        self.method = parser.get_method()
-        self.request_id = own if own and is_request_id(own) else new_request_id()  # The caller's own, where it has one.
-        self.body = RequestBody(length, chunked, self.shared, self.caller)
-
-    def _read_each(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> bool:
-        """Take what each header says."""
+    def _read_each(
+        self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int
+    ) -> tuple[bool, bytes, int | None, bool, bool]:
+        """Take what each header says; return whether one is of the connection, the caller's id, the body's length,
+        whether it is chunked, and whether another protocol is wished for."""
         seconds = self.shared.call_seconds
         passed: list[bytes] = []
         credential = request_id = b""
@@ -202,23 +194,23 @@ class HeadedRequest(Request, Forwarding):
                 says_connection = True
             elif kind == _UPGRADE:
                 upgrades = True
-        self._end_head(parser, says_connection, request_id, length, chunked)
+        is_11 = spoken_version(parser) == "1.1"
         self.deadline = self.started + seconds  # As the caller says, or as the proxy does if that is shorter.
         self.passed = b"".join(without(passed, dropped) if dropped else passed)
         self.credential = credential
-        self.expects_continue = expects_continue and self.http_11  # HTTP/1.0 knows no interim answers (RFC 9110, 15.2)
+        self.expects_continue = expects_continue and is_11  # HTTP/1.0 knows no interim answers (RFC 9110, 15.2)
         self.sticky = sticky
         self.refusal = None
-        if before > MOST_HEAD_BYTES // 2 and sum(map(len, passed)) > MOST_HEAD_BYTES:
+        if before > HALF_A_HEAD and sum(map(len, passed)) > MOST_HEAD_BYTES:
             self.refusal = too_long_a_head()
-        elif hosts != 1 and self.http_11:
+        elif hosts != 1 and is_11:
             self.refusal = Problem(ProblemType.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
         elif misframed:
             why = "A body has a Content-Length, or is sent in chunks, and nothing else."
             self.refusal = Problem(ProblemType.MALFORMED, why)
         elif credentials > 1:
             self.refusal = Problem(ProblemType.MALFORMED, TWO_CREDENTIALS)
-        return upgrades
+        return says_connection, request_id, length, chunked, upgrades
 
 
 def spoken_version(parser: httptools.HttpRequestParser) -> str:

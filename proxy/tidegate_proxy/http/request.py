@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from time import monotonic
 
-from ..access.identity import Asked, Grant, Identity
+from ..access.identity import Grant, Identity
 from ..kinds import KINDS, as_told
 from ..mirror import over_http
 from ..problems import Problem, ProblemType, no_answer, still_loading
@@ -36,10 +36,10 @@ class HttpRequest(Exchange):
         """Decide and send, as far as that goes without waiting."""
         self._size_before = 0  # Bytes of the answer when its time was last prolonged.
         self._whole: asyncio.Future[None] | None = None  # Done when the body is whole, if that is waited for.
-        self.shared.open_calls.add(self)
-        if self.shared.tracer is not None:
-            self._span, self.passed = self.shared.tracer.over_http(self.passed)
-        target, length = self.target, self.body.length
+        shared, target, length = self.shared, self.target, self.body.length
+        shared.open_calls.add(self)
+        if shared.tracer is not None:
+            self._span, self.passed = shared.tracer.over_http(self.passed)
         try:
             if self.refusal is not None:
                 self.keep_alive = False
@@ -47,12 +47,12 @@ class HttpRequest(Exchange):
             if self.method != target.method:
                 allow = target.method.decode()
                 raise Problem(ProblemType.METHOD, f"This address takes {allow}.", allow=allow)
-            if length is not None and length > self.shared.body_limit_bytes:
+            if length is not None and length > shared.body_limit_bytes:
                 raise self.body.too_long()
             if len(self.passed) > LONG_HEAD:
                 self.body.book_head(len(self.passed))
             if not target.in_body:
-                self._decide()
+                self._decide(shared.authorizer.known(self.credential, target.asked))
         except Exception as error:
             self._end_with(error)
 
@@ -67,12 +67,12 @@ class HttpRequest(Exchange):
         """Take a part of the request's body."""
         if self.response_complete:
             return
-        body, is_sent = self.body, self.connection is not None
+        body = self.body
         size = body.received + len(data)
-        if not body.chunked and (is_sent or size <= PASSING_BYTES):
+        if size <= PASSING_BYTES and not body.chunked:
             body.received = size
             body.parts.append(data)
-        elif (problem := body.take(data, is_sent)) is not None:
+        elif (problem := body.take(data, self.connection is not None)) is not None:
             self.refuse(problem)
 
     def end_body(self) -> None:
@@ -138,16 +138,11 @@ class HttpRequest(Exchange):
         self._let_body_come(await self.shared.authorizer.identify(self.credential))
 
     def _let_body_come(self, identity: Identity) -> None:
-        body = self.body
+        target, body = self.target, self.body
         if body.complete and body.received <= MOST_UNSENT:
-            kind = KINDS[self.target.kind]
-            self.target, found = kind.open_body(self.target, body.whole())
+            self.target, found = KINDS[target.kind].open_body(target, body.whole())
             body.opened(found)
-            asked = self.target.server, self.target.model, self.target.action, kind
-            if (grant := self.shared.authorizer.granted(identity, asked)) is None:
-                self._later(self._ask, asked)
-            else:
-                self._granted(grant)
+            self._decide(self.shared.authorizer.granted(identity, self.target.asked))
             return
         body.known_as(identity.in_flight)
         body.gathers = True
@@ -158,16 +153,15 @@ class HttpRequest(Exchange):
         elif self.expects_continue:
             self._ask_for_body()
 
-    def _decide(self) -> None:
-        target, kind = self.target, KINDS[self.target.kind]
-        grant = self.shared.authorizer.known(self.credential, target.server, target.model, target.action, kind)
+    def _decide(self, grant: Grant | None) -> None:
+        """Go on with what is granted, or ask for it."""
         if grant is None:
-            self._later(self._ask, (target.server, target.model, target.action, kind))
+            self._later(self._ask)
         else:
             self._granted(grant)
 
-    async def _ask(self, asked: Asked) -> None:
-        self._granted(await self.shared.authorizer.ask(self.credential, *asked))
+    async def _ask(self) -> None:
+        self._granted(await self.shared.authorizer.ask(self.credential, *self.target.asked))
 
     async def _open_long_body(self) -> None:
         """Read what is asked in a long body: in a thread, one after the other, while other calls go on."""
@@ -176,7 +170,7 @@ class HttpRequest(Exchange):
         opened = loop.run_in_executor(self.shared.reader, lambda: kind.open_body(target, body.whole()))
         self.target, found = await opened
         body.opened(found)
-        self._decide()
+        self._decide(self.shared.authorizer.known(self.credential, self.target.asked))
 
     def _granted(self, grant: Grant) -> None:
         route, target, body = grant.route, self.target, self.body
@@ -194,7 +188,7 @@ class HttpRequest(Exchange):
         if grant.tokens is not None and target.asks_for_usage is None:
             why = "Where tokens are limited, `stream` is true or false, and `stream_options` one short object."
             raise Problem(ProblemType.MALFORMED, why)
-        self.granted(grant, looks=target.action == "inspect")
+        self.granted(grant, target.action == "inspect")
         grant.count(self.started)
         is_leased = route.pool.leases is not None
         if is_leased and target.looks_only:
@@ -262,7 +256,7 @@ class HttpRequest(Exchange):
 
     async def _connect(self, replica: Replica | None) -> None:
         found = await self.connect(
-            replica, self._connection_to, lambda each, unused: self.door(each).give(unused, monotonic())
+            replica, self._connection_to, lambda unused: unused.replica.give(unused, monotonic())
         )
         if found is None:
             await self._prepare()
@@ -280,7 +274,6 @@ class HttpRequest(Exchange):
     def _send(self, replica: Replica, connection: Connection) -> None:
         """Put the head before what there is of the body, and send it on later, over a connection to a replica."""
         self.sent_to(replica)
-        self.is_cut = False
         self.connection = connection
         connection.receiver = self
         route, target, body, passed = self.route, self.target, self.body, self.passed
@@ -293,7 +286,6 @@ class HttpRequest(Exchange):
             assert route.kind.usage_of is not None
             self._status = 0
             self.usage = route.kind.usage_of(target.streams, asks_for_usage)
-        head = (first, passed, b"x-request-id: ", self.request_id)
         if route.mirror is not None and target.mirrored and not self.tried:
             instead = route.first_lines(target, route.candidate)
             mirror = self.shared.mirror
@@ -302,7 +294,7 @@ class HttpRequest(Exchange):
             self._copy = mirror.begin(route, self.version, is_of_sequence, send)
             if self._copy is not None and body.of_version is not None:  # what goes by has the version's name in it
                 body.choose(route.name, route.candidate)
-                for part in (*head, body.framing(), *body.parts):
+                for part in (first, passed, b"x-request-id: ", self.request_id, body.framing(), *body.parts):
                     self._copy.add(part, False)
                 self._copy.add(b"", True)
                 self._copy = None
@@ -310,7 +302,7 @@ class HttpRequest(Exchange):
             body.choose(route.name, self.version, asks_for_usage)
             if body.received > MOST_UNSENT:
                 body.of_version = None  # which holds all of it
-        body.parts[:0] = (*head, body.framing())
+        body.parts[:0] = first, passed, b"x-request-id: ", self.request_id, body.framing()
         if body.is_held:
             body.hold(False)
         if self._task is not None:  # otherwise the caller's connection flushes when it has read all that is at hand
@@ -320,7 +312,7 @@ class HttpRequest(Exchange):
         """Go on with what has come so far, or book it: no more is at hand."""
         body = self.body
         if self.connection is None:
-            if self.target.in_body and not (body.gathers or self._task or self.response_complete):
+            if self.target.in_body and not (self._task or body.gathers or self.response_complete):
                 self._find_sender()
             elif body.received and body.booking is None and not self.response_complete and (problem := body.keep()):
                 self.refuse(problem)

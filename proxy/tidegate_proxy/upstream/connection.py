@@ -4,12 +4,15 @@ import asyncio
 import socket
 import struct
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
 from ..concurrency import room
 from ..headers import PLAIN, nominated, without
+
+if TYPE_CHECKING:
+    from .replica import Replica
 
 # Headers that belong to one connection, not to a message (RFC 9110, 7.6.1), and those that are written anew.
 (_PASSED, _DROPPED, _LENGTH, _ENCODING, _CONNECTION) = range(5)
@@ -31,6 +34,7 @@ _Known = tuple[int, bytes, int]
 """What the parser has understood of an answer's head (status, lines, length): the same need not be parsed again."""
 _KNOWN: dict[bytes, _Known] = {}
 _MOST_KNOWN = 4096
+END = b"\r\n\r\n"
 _LONGEST_KNOWN = 1024
 MOST_HEADERS = 64 * 1024
 """Bytes that come in a row and are none of an answer's body: its head, or trailers."""
@@ -41,8 +45,8 @@ would take all of them."""
 
 
 def _learn(data: bytes, known: _Known) -> None:
-    end = data.find(b"\r\n\r\n", 0, _LONGEST_KNOWN)
-    if end > 0 and len(data) - end - 4 == known[2]:
+    end = data.find(END, 0, _LONGEST_KNOWN) + len(END)
+    if end >= len(END) and len(data) - end == known[2]:
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()
         _KNOWN[data[:end]] = known
@@ -78,11 +82,13 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_bare", "_began", "_between", "_ended", "_head", "_length", "_map", "_nominated", "_parser", "_room",
-        "_skipped", "_strange", "_whole", "alive", "idle_since", "keep", "receiver", "sock", "transport",
+        "_skipped", "_strange", "_whole", "alive", "idle_since", "keep", "receiver", "replica", "sock",
+        "transport",
     )  # fmt: skip
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, replica: "Replica") -> None:
         self.sock = sock
+        self.replica = replica  # Which takes it back when it has done its work.
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.receiver: Receiver | None = None
         self.alive = False
@@ -120,10 +126,10 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         if self._between:
-            end = data.find(b"\r\n\r\n", 0, _LONGEST_KNOWN)
-            known = _KNOWN.get(data[:end]) if end > 0 else None
-            if known is not None and len(data) - end - 4 == known[2]:
-                self.receiver.answer_came(*known, data[end + 4 :])
+            end = data.find(END, 0, _LONGEST_KNOWN) + len(END)
+            known = _KNOWN.get(data[:end])  # which has no head that does not end
+            if known is not None and len(data) - end == known[2]:
+                self.receiver.answer_came(*known, data[end:])
                 return
         began, self._whole = self._between, None
         self._bare += len(data)
@@ -270,16 +276,16 @@ class Connection(asyncio.BufferedProtocol):
             receiver.answer_failed(reason)
 
 
-async def connect(address: tuple[Any, ...], family: int, seconds: float) -> Connection:
+async def connect(replica: "Replica", seconds: float) -> Connection:
     """Return a new connection; raises OSError, or TimeoutError after `seconds`."""
     loop = asyncio.get_running_loop()
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(replica.family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         async with asyncio.timeout(seconds):
-            await loop.sock_connect(sock, address)
-            _, connection = await loop.create_connection(lambda: Connection(sock), sock=sock)
+            await loop.sock_connect(sock, replica.address)
+            _, connection = await loop.create_connection(lambda: Connection(sock, replica), sock=sock)
     except BaseException:
         sock.close()
         raise

@@ -69,7 +69,7 @@ class Replica:
 
     async def connect(self, seconds: float) -> Connection:
         """Return a new connection; raises OSError or TimeoutError."""
-        return await connect(self.address, self.family, seconds)
+        return await connect(self, seconds)
 
     def when_closed(self, what: Callable[[], None]) -> None:
         """Have something called when the replica is closed: at once if it is closed already."""

@@ -50,7 +50,7 @@ async def test_a_key_names_the_principal_whose_file_has_its_hash(tmp_path: Path)
             assert grant.identity.principal.name == "batch"
             assert grant.identity.principal.source == "api-keys"
             assert grant.identity.expires == float("inf")
-            assert authorizer.known(credential.encode(), None, "a", "infer") is grant
+            assert authorizer.known(credential.encode(), (None, "a", "infer", None)) is grant
 
 
 async def test_keys_that_are_nobodys_are_refused_without_repeating_them(tmp_path: Path) -> None:

@@ -56,9 +56,9 @@ async def test_its_word_holds_for_a_bounded_time(domino: DominoFake, clock: Cloc
     authorizer = gate_for(domino, clock)
     grant = await authorizer.ask(KEY, None, "a", "infer")
     clock.goes_on(domino_module.HOLD_SECONDS - 1)
-    assert authorizer.known(KEY, None, "a", "infer") is grant
+    assert authorizer.known(KEY, (None, "a", "infer", None)) is grant
     clock.goes_on(1)
-    assert authorizer.known(KEY, None, "a", "infer") is None
+    assert authorizer.known(KEY, (None, "a", "infer", None)) is None
     domino.known.clear()
     assert await kind_of(authorizer, KEY) is ProblemType.UNAUTHENTICATED
 

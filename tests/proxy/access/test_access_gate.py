@@ -104,7 +104,7 @@ async def test_limits_follow_the_replicas() -> None:
     bucket = (await authorizer.ask(ALICE, None, "a", "infer")).bucket
     assert bucket is not None
     authorizer.set_replicas(5)
-    assert authorizer.known(ALICE, None, "a", "infer") is None
+    assert authorizer.known(ALICE, (None, "a", "infer", None)) is None
     assert (await authorizer.ask(ALICE, None, "a", "infer")).bucket is bucket
     assert (bucket.rate, bucket.burst) == (2, 2)
     authorizer.replace(access(rule(principals=("*",)), a_minute=3000, burst=100), authorizer._routes, API_KEYS)
@@ -136,7 +136,7 @@ async def test_an_issuer_that_is_taken_away_or_changed_ends_its_tokens_at_once(p
     authorizer.replace(access(anybody, issuers=[issuer_of(provider)]), where, API_KEYS)
     await authorizer.ask(credential, None, "a", "infer")
     authorizer.replace(access(anybody), where, API_KEYS)
-    assert authorizer.known(credential, None, "a", "infer") is None
+    assert authorizer.known(credential, (None, "a", "infer", None)) is None
     assert await kind_of(authorizer, credential) is ProblemType.UNAUTHENTICATED
 
 
@@ -172,7 +172,7 @@ def test_memory_never_changes_a_decision(steps: list[Any]) -> None:
 
     async def outcome(authorizer: Authorizer, question: Any) -> Any:
         try:
-            grant = authorizer.known(*question) or await authorizer.ask(*question)
+            grant = authorizer.known(question[0], (*question[1:], None)) or await authorizer.ask(*question)
         except Problem as problem:
             return problem.type, problem.detail
         return grant.identity.principal, grant.route, grant.bucket is None
@@ -246,11 +246,11 @@ async def test_a_credential_is_compared_whole(provider: Provider) -> None:
     await authorizer.ask(token, None, "a", "infer")
     head, _, rest = token.partition(b".")
     for other in (b"x" + token, token[1:], token[-caches.TAIL :], b"X" + token[1:], head + b"x." + rest, token + b" "):
-        assert authorizer.known(other, None, "a", "infer") is None
+        assert authorizer.known(other, (None, "a", "infer", None)) is None
         assert authorizer.identities.find(other) is None
     forged = token[:30] + bytes([token[30] ^ 1]) + token[31:]
     assert await kind_of(authorizer, forged) is ProblemType.UNAUTHENTICATED
-    assert authorizer.known(token, None, "a", "infer") is not None
+    assert authorizer.known(token, (None, "a", "infer", None)) is not None
 
 
 async def test_what_has_ended_is_swept_and_so_are_void_grants(provider: Provider, clock: Clock) -> None:

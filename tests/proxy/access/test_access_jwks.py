@@ -94,7 +94,7 @@ async def test_known_keys_go_on_while_the_provider_is_down_and_unknown_ones_are_
     assert await kind_of(authorizer, provider.bearer(exp=int(clock.wall()) + 100)) is ProblemType.BUSY
     # … for a bounded time, which ends what was already granted, too.
     clock.goes_on(jwks.TRUST_SECONDS)
-    assert authorizer.known(known, None, "a", "infer") is None
+    assert authorizer.known(known, (None, "a", "infer", None)) is None
     assert await kind_of(authorizer, known) is ProblemType.BUSY
     provider.mode = "well"
     provider.keys = {"first": rsa_key("first")}
@@ -123,7 +123,7 @@ async def test_a_key_that_is_withdrawn_or_replaced_ends_what_it_signed(
     provider.published = {name: rsa_key("second")}
     clock.goes_on(jwks.PAUSE_SECONDS)
     await keys_of(authorizer, provider).refresh()
-    assert authorizer.known(credential, None, "a", "infer") is None
+    assert authorizer.known(credential, (None, "a", "infer", None)) is None
     assert await kind_of(authorizer, credential) is ProblemType.UNAUTHENTICATED
 
 

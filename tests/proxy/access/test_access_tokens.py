@@ -39,13 +39,13 @@ async def test_a_token_of_a_known_issuer_names_its_principal(
     provider.keys = {"k": new_key()}
     authorizer: Authorizer = gate_for(provider)
     credential = provider.bearer(groups=["scientists", "staff"])
-    assert authorizer.known(credential, None, "a", "infer") is None
+    assert authorizer.known(credential, (None, "a", "infer", None)) is None
     grant = await authorizer.ask(credential, None, "a", "infer")
     principal = grant.identity.principal
     assert (principal.name, principal.source) == ("alice", provider.issuer)
     assert principal.groups == {"scientists", "staff"}
     assert (grant.route.server, grant.route.name) == ("main", "a")
-    assert authorizer.known(credential, None, "a", "infer") is grant
+    assert authorizer.known(credential, (None, "a", "infer", None)) is grant
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ async def test_a_token_ends_at_once(provider: Provider, clock: Clock) -> None:
     grant = await authorizer.ask(credential, None, "a", "infer")
     assert grant.identity.expires == int(clock.wall()) + 60
     clock.goes_on(58.5)
-    assert authorizer.known(credential, None, "a", "infer") is grant
+    assert authorizer.known(credential, (None, "a", "infer", None)) is grant
     clock.goes_on(1.5)
-    assert authorizer.known(credential, None, "a", "infer") is None
+    assert authorizer.known(credential, (None, "a", "infer", None)) is None
     problem = await problem_of(authorizer, credential)
     assert (problem.type, problem.detail) == (ProblemType.UNAUTHENTICATED, "The token has ended. Get a new one.")
 

@@ -71,7 +71,7 @@ async def test_a_call_that_finds_all_at_hand_takes_no_more_instructions_than_thi
         caller, front, behind = ClientConnection(here.proxy.http), Wire(), Wire()
         caller.connection_made(front)
         here.proxy.http.connections.discard(caller)
-        idle = Connection(None)  # type: ignore[arg-type]
+        idle = Connection(None, replica)  # type: ignore[arg-type]
         idle.connection_made(behind)
         replica._idle = [idle]
         data = request(path, body, **CLIENT)

@@ -19,17 +19,16 @@ NAMES = [
 VALUES = [b"1", b"7", b"", b"close", b"keep-alive", b"Accept, a%b", b"chunked", b"100-continue", b"a %b c", b"a b"]
 HEADERS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=9)
 READ = (
-    "credential", "deadline", "expects_continue", "http_11", "keep_alive", "method", "passed", "request_id", "seconds",
-    "sticky", "upgrades",
+    "credential", "deadline", "expects_continue", "http_11", "keep_alive", "method", "passed", "request_id", "sticky",
 )  # fmt: skip
-HALF = head.MOST_HEAD_BYTES // 2
+HALF = head.HALF_A_HEAD
 
 
 class Request(HeadedRequest):
-    def __init__(self) -> None:
+    def __init__(self, is_unknown: bool = False) -> None:
         self.started = 1.0
         self.shared = SimpleNamespace(call_seconds=60.0)  # type: ignore[assignment]
-        self.caller = SimpleNamespace(is_unknown=False)
+        self.caller = SimpleNamespace(is_unknown=is_unknown)
 
 
 def parsed(headers: list[tuple[bytes, bytes]], version: bytes) -> httptools.HttpRequestParser:
@@ -39,15 +38,15 @@ def parsed(headers: list[tuple[bytes, bytes]], version: bytes) -> httptools.Http
     return parser
 
 
-def read(how: Any, headers: list[tuple[bytes, bytes]], version: bytes, before: int) -> Any:
-    request = Request()
+def read(headers: list[tuple[bytes, bytes]], version: bytes, before: int, is_unknown: bool = False) -> Any:
+    request, parts = Request(is_unknown), [part for header in headers for part in header]
     try:
-        how(request, [part for header in headers for part in header], parsed(headers, version), before)
+        upgrades = request.read_head(parts, parsed(headers, version), before)
     except (ValueError, httptools.HttpParserError) as error:
         return type(error)
     refusal = request.refusal.detail if isinstance(request.refusal, Problem) else None
     body = request.body
-    return [getattr(request, name) for name in READ], refusal, body.length, body.chunked
+    return [getattr(request, name) for name in READ], refusal, body.length, body.chunked, upgrades
 
 
 @given(HEADERS, st.sampled_from([b"1.1", b"1.0"]), st.sampled_from([0, HALF, HALF + 1]))
@@ -60,20 +59,18 @@ def test_a_head_of_known_names_is_read_as_any_other(
             parsed(headers, version)
         except httptools.HttpParserError:
             return
-        each = read(HeadedRequest._read_each, headers, version, before)
+        patch.setattr(head, "_SHAPES", {})
+        each = read(headers, version, before, is_unknown=True)  # of a stranger, no names are kept
         for _ in range(2):
-            assert read(HeadedRequest.read_head, headers, version, before) == each
+            assert read(headers, version, before) == each
 
 
 def test_names_are_kept_of_few_heads_and_of_short_ones_and_of_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head, "_SHAPES", {})
     for number in range(2 * head._MOST_SHAPES):
-        read(HeadedRequest.read_head, [(b"Host", b"a"), (b"n%d" % number, b"")], b"1.1", 0)
+        read([(b"Host", b"a"), (b"n%d" % number, b"")], b"1.1", 0)
         assert len(head._SHAPES) <= head._MOST_SHAPES
     monkeypatch.setattr(head, "_SHAPES", {})
-    read(HeadedRequest.read_head, [(b"Host", b"a"), (b"n" * head._LONGEST_SHAPE, b"")], b"1.1", 0)
-    stranger = Request()
-    stranger.caller.is_unknown = True
-    headers = [(b"Host", b"a"), (b"Accept", b"")]
-    stranger.read_head([*headers[0], *headers[1]], parsed(headers, b"1.1"), 0)
+    read([(b"Host", b"a"), (b"n" * head._LONGEST_SHAPE, b"")], b"1.1", 0)
+    read([(b"Host", b"a"), (b"Accept", b"")], b"1.1", 0, is_unknown=True)
     assert not head._SHAPES

@@ -204,7 +204,8 @@ class RequestBody(Body):
             self.of_version = found
         else:
             self.parts = [found]
-            self.length, self.chunked = len(found), False
+            self.length = len(found)
+            self.chunked = False
 
     def choose(self, model: str, version: str | None, asks_for_usage: bool = False) -> None:
         """Send what is to be sent for a model and a version, where that differs from what has come."""

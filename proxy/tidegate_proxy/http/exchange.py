@@ -131,7 +131,8 @@ class Exchange(HeadedRequest):
             self.answer_ended()
             return
         body, version, now = self.body, self.version, monotonic()
-        self.size, body.of_version = length, None
+        self.size = length
+        body.of_version = None
         if self.lease is not None or self.replica.breaker.failures:  # type: ignore[union-attr]
             self.answered()
         self._leave_connection(now)
@@ -197,13 +198,15 @@ class Exchange(HeadedRequest):
             self._add(self.usage.end())
         if self._chunked:
             self._reply.append(b"0\r\n\r\n")
-        self.caller.write_out(b"".join(self._reply))
-        if self._events is not None and (self._is_broken or (self.usage is not None and self.usage.breaks_off())):
-            self.stream_broke()
+        whole, self._reply = b"".join(self._reply), []  # its connection knows the request until the next
+        self.caller.write_out(whole)
+        is_stream, self._events = self._events is not None, None  # which knows the request, too
+        if is_stream and (self._is_broken or (self.usage is not None and self.usage.breaks_off())):
+            self._stream_broke()
         else:
             self.finish(self._status, now)
 
-    def count_usage(self) -> None:
+    def _count_usage(self) -> None:
         """Count what was used: for the caller's limit, where that is not told, about as many tokens as it may have
         been. That guess is no upper bound."""
         if self.usage is None or self._status >= 400 or not (self._status or self.is_cut):
@@ -302,7 +305,7 @@ class Exchange(HeadedRequest):
 
     def drop(self) -> None:
         """Hand nothing more on, and wait for no more of the answer."""
-        self._reply = []
+        self._reply, self._events = [], None
         if self.connection is not None:
             self.connection.close()
             self.connection = None
@@ -342,7 +345,7 @@ class Exchange(HeadedRequest):
             self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive, told=told))
         self.finish(problem.type.status, monotonic())
 
-    def stream_broke(self) -> None:
+    def _stream_broke(self) -> None:
         """End it as failed, though its answer began with 200: its stream tells an error, or ends before its end."""
         why = self.error or "its stream of events ended before its last event"
         self._problem = problem = no_whole_answer(why)
@@ -358,11 +361,12 @@ class Exchange(HeadedRequest):
             self._task.cancel()
         if body.booking is not None:
             body.release()
-        seconds, called, waited = now - self.started, None, 0.0
+        seconds = now - self.started
+        called, waited = None, 0.0
         if grant is not None:
             self.give_back(now)
             if self.usage is not None:
-                self.count_usage()
+                self._count_usage()
             if not self.looks:  # readiness and metadata are no work of the model
                 route = self.route
                 if (count := route.http_count) is None:

@@ -9,7 +9,7 @@ import httptools
 from tidegate_contracts import triton
 
 from ..forwarding import Forwarding
-from ..headers import PLAIN, is_request_id, new_request_id, nominated, without
+from ..headers import LAST_DIGITS, PLAIN, is_request_id, new_request_id, nominated, without
 from ..problems import TWO_CREDENTIALS, Problem, ProblemType
 from ..targets import Target
 from .body import RequestBody
@@ -132,7 +132,7 @@ class HeadedRequest(Request, Forwarding):
             self.sticky = self.refusal = None
             says_connection = connection_at >= 0
             own = b"" if own_at < 0 else values[own_at]  # The id that its caller gives it.
-            length = None if length_at < 0 else int(values[length_at])
+            length = None if length_at < 0 else int(values[length_at][LAST_DIGITS])
         keep_alive = parser.should_keep_alive()
         # Where nothing is said of the connection, only one of HTTP/1.1 is kept: the version itself takes long to get.
         self.http_11 = http_11 = (keep_alive and not says_connection) or spoken_version(parser) == "1.1"
@@ -165,7 +165,7 @@ class HeadedRequest(Request, Forwarding):
             if kind == _PASS:
                 passed += (name, b": ", value, b"\r\n")
             elif kind == _LENGTH:
-                length = int(value)
+                length = int(value[LAST_DIGITS])
             elif kind == _HOST:
                 hosts += 1
             elif kind == _AUTHORIZATION:

@@ -1,6 +1,6 @@
 """One call over HTTP: decided, sent to a replica, and its answer handed back as it comes.
 
-`start` → `_decide` → `_granted` → `_go_to_replica` → `_send`; what it is, too, an `Exchange`, hands the answer back.
+`start` → `_decide` → `_granted` → `_go_to_replica` → `_send`; then, as an `Exchange`, it hands the answer back.
 When all is at hand (a known credential, a slot, an idle connection) a call runs through without a task of its own.
 Whatever has to be waited for is awaited in one task, and then the same steps go on.
 """
@@ -310,15 +310,15 @@ class HttpRequest(Exchange):
 
     def flush_request(self) -> None:
         """Go on with what has come so far, or book it: no more is at hand."""
-        body = self.body
-        if self.connection is None:
+        body, connection = self.body, self.connection
+        if connection is None:
             if self.target.in_body and not (self._task or body.gathers or self.response_complete):
                 self._find_sender()
             elif body.received and body.booking is None and not self.response_complete and (problem := body.keep()):
                 self.refuse(problem)
-        connection = self.connection
-        if connection is None:
-            return
+            connection = self.connection
+            if connection is None:
+                return
         if body.chunked:
             body.end_chunk()
         if body.parts:

@@ -48,9 +48,10 @@ class CallLog:
                 "stranger" if stranger else "left" if status == CLIENT_LEFT else "refused" if status < 500 else "failed"
             )
             return self._failures[kind].wants(now)
-        lines = self._waits if waited >= WAITED_SECONDS else self._slow if seconds >= SLOW_SECONDS else None
-        if lines is not None and lines.wants(now):
-            return True
+        if seconds >= WAITED_SECONDS:
+            lines = self._waits if waited >= WAITED_SECONDS else self._slow if seconds >= SLOW_SECONDS else None
+            if lines is not None and lines.wants(now):
+                return True
         if now < self._next_success:
             return False
         self._next_success = now + SUCCESS_EVERY

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import httptools
 
 from ..concurrency import room
-from ..headers import PLAIN, nominated, without
+from ..headers import LAST_DIGITS, PLAIN, nominated, without
 
 if TYPE_CHECKING:
     from .replica import Replica
@@ -199,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         if own == _PASSED:
             self._head += (name, b": ", value, b"\r\n")
         elif own == _LENGTH:
-            self._length = int(value)
+            self._length = int(value[LAST_DIGITS])
         elif own == _ENCODING:
             self._strange = self._strange or self._length == -1 or value.lower() != b"chunked"
             self._length = -1

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import tidegate_proxy
 from tidegate_proxy.http.connection import ClientConnection
+from tidegate_proxy.telemetry import records
 from tidegate_proxy.upstream.connection import Connection
 
 from .running_proxy import BODY, ENVELOPE, PATH, request, served
@@ -49,11 +51,12 @@ def come(protocol: Any, data: bytes) -> None:
     protocol.buffer_updated(len(data))
 
 
-@pytest.mark.parametrize(("path", "body", "most"), [(PATH, BODY, 2080), ("/predict", ENVELOPE % BODY, 2280)])
+@pytest.mark.parametrize(("path", "body", "most"), [(PATH, BODY, 1939), ("/predict", ENVELOPE % BODY, 2069)])
 async def test_a_call_that_finds_all_at_hand_takes_no_more_instructions_than_this(
-    tmp_path: Path, path: str, body: bytes, most: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: bytes, most: int
 ) -> None:
     """`make bench-proxy` measures what they take in time. Raise the numbers only with its figures in the commit."""
+    monkeypatch.setattr(records, "SUCCESS_EVERY", math.inf)  # A busy machine would log more of the calls.
     counted = 0
 
     def count(frame: FrameType, event: str, _: object) -> Any:

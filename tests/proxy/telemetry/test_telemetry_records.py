@@ -147,14 +147,16 @@ def test_a_call_that_waited_for_its_model_is_logged_however_many_went_well_just_
     log = CallLog()
     assert log.wants(200, 5.0)
     assert not log.wants(200, 5.01)
-    assert not log.wants(200, 5.02, waited=0.01), "its model was in memory"
-    assert log.wants(200, 5.02, waited=0.5)
+    assert not log.wants(200, 5.02, seconds=0.5, waited=0.01), "its model was in memory"
+    assert log.wants(200, 5.02, seconds=0.5, waited=0.5)
     assert log.wants(200, 5.03, seconds=1.5), "it was slow, wherever that was"
 
 
 def test_calls_that_waited_take_no_lines_from_those_that_failed() -> None:
     log = CallLog()
-    assert sum(log.wants(200, 5.0, waited=1.0) for _ in range(500)) == SLOW_A_SECOND + 1, "and one that went well"
+    assert sum(log.wants(200, 5.0, seconds=1.0, waited=1.0) for _ in range(500)) == SLOW_A_SECOND + 1, (
+        "and one that went well"
+    )
     assert sum(log.wants(503, 5.0) for _ in range(500)) == FAILURES_A_SECOND
 
 

@@ -162,7 +162,6 @@ class ReadBack(Document):
     def _images(self, values: Tree) -> Iterator[Tree]:
         places: dict[str, Path] = {PROXY_IMAGE: ("proxy", "image"), POLICY_IMAGE: ("evictionPolicyImage",)}
         places |= {f"server-{number}": ("servers", number, "image") for number in range(len(values["servers"]))}
-        places |= {f"policy-{server}-{pool}": (*place, "policyImage") for server, pool, place in _pools(values)}
         self._origins["images",] = places[POLICY_IMAGE]  # all others are there: the schema asks for them
         there = {name: place for name, place in places.items() if _at(values, place) is not None}
         for number, (name, place) in enumerate(there.items()):
@@ -174,19 +173,19 @@ class ReadBack(Document):
             yield {"name": name, "repository": repository, "tag": tag if colon else "pinned" if digest else None}
 
     def _policies(self, values: Tree) -> Iterator[Tree]:
-        """Yield the policies that pools bring the image of, with the settings that these say, whatever they are."""
+        """Yield the policies of one's own that pools name, with the settings that these say, whatever they are."""
         found: dict[str, Tree] = {}
-        for server, number, place in _pools(values):
+        for _, _, place in _pools(values):
             pool = _at(values, place)
             settings = self._moved(pool, place, "policySettings", "policySettings", (*place, "loading"))
-            loading, image = pool["loading"], pool.pop("policyImage", None)
+            loading = pool["loading"]
             name = loading.get("policy")
             if settings:
                 loading["policySettings"] = settings
-            if image is not None and name not in (None, *SHIPPED):
+            if name not in (None, *SHIPPED):
                 if name not in found:
                     self._origins["evictionPolicies", len(found)] = (*place, "loading", "policy")
-                    found[name] = {"name": name, "image": f"policy-{server}-{number}", "settings": []}
+                    found[name] = {"name": name, "settings": []}
                 known = found[name]["settings"]
                 known += [{"name": each} for each in settings or {} if {"name": each} not in known]
         yield from found.values()

@@ -77,7 +77,8 @@ def test_a_policy_takes_the_tokens_of_its_own_proxies_pods_and_no_others(tokens:
 
     async def work() -> None:
         callers = Callers(tokens.mount(tmp_path / "cluster"), tmp_path / "state")
-        await callers.start()
+        callers.keys.start()
+        await callers.keys.tried()
         assert callers.keys.known
         assert await identified(callers, tokens.bound(PROXY)) == f"{PROXY}-a"
         assert {name: await identified(callers, token) for name, token in attackers.items()} == dict.fromkeys(
@@ -94,10 +95,12 @@ def test_a_restarted_policy_needs_no_api_server(
     folder = tokens.mount(tmp_path / "cluster")
 
     async def work() -> None:
-        await Callers(folder, tmp_path / "state").start()
+        first = Callers(folder, tmp_path / "state")
+        first.keys.start()
+        await first.keys.tried()
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
         again = Callers(folder, tmp_path / "state")
-        await again.start()
+        again.keys.start()
         assert await identified(again, tokens.bound(PROXY)) == f"{PROXY}-a"
         assert await identified(again, tokens.bound(PROXY, namespace=tokens.there)) == "401"
 

@@ -54,7 +54,7 @@ def answers(draw: st.DrawFn) -> Answer:
         PlannedPool(each, draw(st.integers(1, 3)), frozenset(part), frozenset(part & pinned))
         for each, part in zip(slices, parts, strict=True)
     )
-    return Answer(GPU, tuple(pools))
+    return Answer(GPU, tuple(pools), LOADING.model_copy(update={"wait_seconds": draw(st.sampled_from([20, 45]))}))
 
 
 @st.composite
@@ -102,7 +102,7 @@ def said(settings: EvictionSettings) -> Said:
 
 def simulated(answer: Answer, trace: Trace) -> set[Said]:
     size = {model.name: model.footprint_bytes for model in trace.models}
-    times = LOADING.idle_seconds, LOADING.lease_seconds, LOADING.wait_seconds
+    times = LOADING.idle_seconds, LOADING.lease_seconds, answer.loading.wait_seconds
     return {
         (each.capacity_bytes, *times, LOADING.policy, frozenset((n, n in each.pinned, size[n]) for n in each.models))
         for each in answer.simulated()

@@ -12,8 +12,7 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 import typer
-
-from policies.guardrails.rules.credentials import masked
+from tidegate_contracts.credentials import masked
 
 from .problems import DefinitionError, escaped, listed
 from .stack import Definition, Stack

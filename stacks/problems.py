@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from policies.guardrails.rules.credentials import masked
+from tidegate_contracts.credentials import masked
 
 _LONGEST_VALUE = 60
 _MOST_SHOWN = 200

@@ -14,7 +14,7 @@ from .errors import UsageError
 from .life import WAIT_SECONDS, Progress, silent
 
 if TYPE_CHECKING:
-    from .life.audit import Difference, Unserved, Verified
+    from .life.audit import Unserved, Verified
     from .life.context import Context
     from .life.publish import Outcome
     from .registry import Record, RegisteredVersion, SigningKey
@@ -157,12 +157,6 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         from .life.audit import verify
 
         return verify(self._context, environment, models)
-
-    def diff(self, one: str, other: str, model: str | None = None) -> "list[Difference]":
-        """Return what differs between two environments: versions, files, configurations, and how they are called."""
-        from .life.audit import diff
-
-        return diff(self._context, one, other, model)
 
     def history(self, model: str, environment: str | None = None) -> "Sequence[Record]":
         """Return what became of a model, the newest first."""

@@ -14,6 +14,7 @@ class Severity(StrEnum):
 
     ERROR = "error"  # Triton refuses the model, or hangs over it
     WARNING = "warning"  # Triton takes it, but ignores something, or does other than what seems to be meant
+    ADVISORY = "advisory"  # Triton takes it; what could not be checked, and what the platform does about it
 
 
 class ServerHas(TypedDict, total=False):
@@ -51,7 +52,7 @@ class Finding:
         return message(f"{self.severity}: {self.what}", self.why, self.do)
 
 
-error, warning = partial(Finding, Severity.ERROR), partial(Finding, Severity.WARNING)
+error, warning, advisory = (partial(Finding, each) for each in Severity)
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:

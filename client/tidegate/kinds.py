@@ -4,7 +4,7 @@ An entry is a folder that is registered and deployed as one version of a model. 
 name stands in a folder of its name beside this module; a further kind is one such folder and one line in `KINDS`.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
@@ -84,6 +84,9 @@ class ServerKind(Protocol):
 
     def needs_gpu(self, entry_config: str) -> str | None:
         """Return what of an entry runs on GPUs only, by its name; None where nothing does."""
+
+    def code_backend(self, entry_config: str, files: Iterable[StoredFile]) -> str | None:
+        """Return the backend of an entry whose files are code without its weights; None where they may hold them."""
 
     def alias_of(self, config: Mapping[str, Any], alias: str) -> str | None:
         """Return the version that an alias stands for by a configuration, as a server tells it in JSON."""

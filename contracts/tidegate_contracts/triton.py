@@ -4,6 +4,7 @@ Ports and paths are Triton's own defaults. The restricted protocols follow Trito
 `--grpc-restricted-protocol` options: a request to one of them must carry the secret, or is refused (HTTP 403).
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 HTTP_PORT: Final = 8000
@@ -32,3 +33,17 @@ MEMORY_MODEL: Final = "tidegate_memory"
 REPOSITORY_ROOT: Final = "/models"
 TLS_ROOT: Final = "/etc/tidegate/tls"
 """Where a `kubernetes.io/tls` secret is mounted: `tls.crt` and `tls.key` lie below it."""
+
+LEAST_MODEL_BYTES: Final = 32 << 20  # The least estimate of a model; smaller files of a `CODE_BACKENDS` model are code.
+CODE_BACKENDS: Final = "python", "vllm", "tensorrtllm"  # Their models may name weights outside their folders.
+
+
+def code_backend(backend: str, platform: str, files: Iterable[tuple[str, int]]) -> str | None:
+    """Return the backend of a model whose files are code without its weights, so that they do not show how much memory
+    it needs; None for any other. A file is its path and its size."""
+    sizes = dict(files)
+    if sum(sizes.values()) >= LEAST_MODEL_BYTES:
+        return None
+    if backend or platform:
+        return backend if backend in CODE_BACKENDS else None
+    return "python" if any(path.endswith("/model.py") for path in sizes) else None

@@ -20,6 +20,11 @@ PLAIN = frozenset({b"keep-alive", b"Keep-Alive", b"close"})
 """What nearly every `Connection` says; it nominates no header that is not known anyway."""
 
 
+DIGITS = 20
+"""Last digits of a length that its parser has taken: it has at most 64 bits, so only zeros stand before them. They can
+be thousands, and Python reads 4,300 digits at most."""
+
+
 def nominated(value: bytes) -> frozenset[bytes]:
     """Return the names, in small letters, of the headers that a `Connection` nominates."""
     return frozenset(name.strip().lower() for name in value.split(b","))

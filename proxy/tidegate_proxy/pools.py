@@ -28,6 +28,7 @@ RETRIES_A_SECOND = 1.0  # Retries that each second adds, for a pool with few req
 MOST_RETRIES = 100.0
 MOST_LISTED = 1024 * 1024  # Bytes of a list of a replica's models, of which some thousand fit.
 LISTED_SECONDS = 5.0  # In which a replica lists them.
+CHECKED_SECONDS = 0.3  # In which new replicas answer whether they are alive; only the first is waited for longer.
 Names = Collection[str] | None
 log = logging.getLogger(__name__)
 
@@ -115,6 +116,7 @@ class Pool:
         if leases is not None:
             leases.nowhere = self.nowhere
         self._task: asyncio.Task[None] | None = None
+        self._checking: dict[Replica, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Begin to look replicas up."""
@@ -126,6 +128,8 @@ class Pool:
         """Look no more; requests in flight go on."""
         if self._task is not None:
             self._task.cancel()
+        for task in self._checking.values():
+            task.cancel()
         for replica in self._checks:
             replica.close()
 
@@ -176,21 +180,37 @@ class Pool:
         for address, replica in known.items():
             replica.listed = address in found
         doubted = [each for each in known.values() if not each.listed or each not in self.replicas]
-        await asyncio.gather(*map(self._check, doubted))
-        for replica in [each for each in doubted if not each.listed and each.breaker.is_silent()]:
-            replica.close()
-            self._checks.pop(replica, None)
-            self.watches.pop(replica, None)
-        self.replicas = [replica for replica in self.replicas if replica in self._checks]
+        for each in doubted:
+            if each not in self._checking:
+                self._checking[each] = asyncio.get_running_loop().create_task(self._check(each))
+        if doubted:
+            checking = [self._checking[each] for each in doubted]
+            await asyncio.wait(checking, timeout=CHECKED_SECONDS)
+            if self.why_not_ready():
+                await asyncio.wait(checking)
+        self._use(self.replicas)
+
+    async def _check(self, replica: Replica) -> None:
+        """Check a replica's health. A new one can have calls from then on, if its breaker lets it."""
+        try:
+            await self._checks[replica].ask()
+            if not replica.listed and replica.breaker.is_silent():
+                replica.close()
+                self._checks.pop(replica, None)
+                self.watches.pop(replica, None)
+            self._use([*self.replicas, replica])
+        except Exception:
+            log.exception("checking %s of %s met a defect", replica.name, self.name)
+        finally:
+            del self._checking[replica]
+
+    def _use(self, replicas: Collection[Replica]) -> None:
+        """Have calls go to those of these replicas that are still there."""
+        self.replicas = [replica for replica in self._checks if replica in replicas]
         if self.replicas:
             self._there = monotonic()
         if self.leases is not None:
             self.leases.follow(self.replicas)
-
-    async def _check(self, replica: Replica) -> None:
-        """Check a replica's health. A new one can have calls from then on, if its breaker lets it."""
-        await self._checks[replica].ask()
-        self.replicas = [each for each in self._checks if each is replica or each in self.replicas]
 
     def nowhere(self) -> Problem:
         """Return what a call is told that no replica can take."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from policies.guardrails.rules.credentials import MASK, masked
+from tidegate_contracts.credentials import MASK, masked
 
 # A name of environment variables, arguments, headers and files: `API_KEY`, `--db-password`, `X-Auth-Token`, `apiKey`.
 _TELLING = re.compile(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
-from policies.guardrails.rules.credentials import KNOWN
+from tidegate_contracts.credentials import KNOWN
 
 from ..definition.models import Model
 from ..definition.proxy import AccessRule

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
-from policies.guardrails.rules.credentials import BARE_USERINFO, KNOWN
+from tidegate_contracts.credentials import KNOWN, has_userinfo
+
 from policies.guardrails.rules.datasets import Folder
 
 from ..definition.datasets import HostPathDataset
@@ -71,7 +72,7 @@ def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
         value = str(stack.source.get(place))
         if _SECRET_NAME.search(name):
             yield _secret(stack, place, name)
-        elif _IN_ADDRESS.search(value) or (name.lower().endswith("_proxy") and BARE_USERINFO.match(value)):
+        elif _IN_ADDRESS.search(value) or (name.lower().endswith("_proxy") and has_userinfo(value)):
             what = f"{name} holds a password, and the definition is no place for one"
             do = "Take it out, and change it; what needs one reads it out of a Secret (secretEnvironment of a server)."
             yield stack.source.problem(place, what, do=do)

@@ -43,7 +43,6 @@ for group, command, words in (
     (app, life.rollback, "Go back to the version before."),
     (app, life.undeploy, "Take a model out of an environment."),
     (app, life.verify, "Compare an environment with the registry."),
-    (app, life.diff, "Show what differs between two environments."),
     (app, life.history, "Show who brought which version where."),
     (app, life.prune, "Remove versions that nobody serves."),
     (app, predict, "Call a model."),

@@ -196,29 +196,6 @@ def verify(
             raise Exit(ExitCode.INTEGRITY if said.content else ExitCode.FOUND)
 
 
-def diff(
-    one: Annotated[str, environment_argument(help="An environment, such as dev.")],
-    other: Annotated[str, environment_argument(help="Another one, such as prod.")],
-    model: OneModel = None,
-    json: Json = False,
-) -> None:
-    """Show what differs between two environments: versions, files, configurations, and how they are called.
-
-    Exit code 1 where something does.
-    """
-    with _opened() as tidegate:
-        found = tidegate.diff(one, other, model)
-        if json:
-            print_json(found)
-        elif found:
-            rows = ((each.model, each.what, each.one, each.other) for each in found)
-            print_table(("model", "what", one, other), rows)
-        else:
-            print(f"nothing differs between {one} and {other}")
-        if found:
-            raise Exit(ExitCode.FOUND)
-
-
 def history(
     model: Name,
     environment: Annotated[Text, environment_option("--in", help="Only this environment.")] = None,

@@ -1,12 +1,13 @@
 """`tidegate model check` and `show`: entries of a model repository, whatever kind of server it is for."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Exit, Option
 
 from ..errors import ExitCode, hints_once
-from ..findings import Finding, errors
+from ..findings import Finding, Severity, errors
 from .output import Json, Texts, Trusted, answering, counted, print_json
 
 
@@ -34,7 +35,7 @@ def check(
     """
     with answering():
         from ..kinds import kind_of_entry
-        from ..life.checks import against_environments
+        from ..life.checks import against_environments, memory_unknown
 
         found = {}
         for folder in folders:
@@ -43,7 +44,7 @@ def check(
                 found[entry] = kind.check(
                     entry, backends=backend, gpu=gpu, gpus=gpus, release=release, packages=package, trusted=trusted
                 )
-                found[entry] += against_environments(entry, entry.resolve().name)
+                found[entry] += [*against_environments(entry, entry.resolve().name), *memory_unknown(entry)]
         if json:
             print_json([
                 {"entry": entry, "ok": not errors(findings), "findings": findings} for entry, findings in found.items()
@@ -51,7 +52,8 @@ def check(
         else:
             for entry, findings in found.items():
                 _print_findings(entry, findings)
-        if any(findings if strict else errors(findings) for findings in found.values()):
+        grave = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
+        if any(each.severity in grave for findings in found.values() for each in findings):
             raise Exit(ExitCode.FOUND)
 
 
@@ -72,6 +74,6 @@ def _print_findings(entry: Path, findings: list[Finding]) -> None:
     # With the folder in front, so that editors and terminals find the line.
     for text in hints_once(f"{entry / finding.where}: {finding.said}" for finding in findings):
         print(text)
-    wrong = len(errors(findings))
-    said = [counted(count, what) for count, what in ((wrong, "error"), (len(findings) - wrong, "warning")) if count]
+    counts = Counter(each.severity for each in findings)
+    said = [counted(counts[each], each.value) for each in Severity if counts[each]]
     print(f"{entry}: {' and '.join(said) or 'nothing found'}")

@@ -1,6 +1,5 @@
-"""Looks at what environments have: compared with the registry byte for byte, with each other, and what nobody needs."""
+"""Looks at what environments have: compared with the registry byte for byte, and what nobody needs."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Literal
@@ -12,12 +11,12 @@ from tidegate_contracts.message import Message
 from ..errors import BusyError, IntegrityError, NotFoundError, UsageError
 from ..names import nearest_of
 from ..registry import RegisteredVersion
-from ..repository import Configs, Repository
+from ..repository import Repository
 from .context import Context
 from .deploy import may
 from .plan import called, registered_config
 from .rules import before, current
-from .target import Home, Target, homes, repositories, targets
+from .target import Target, homes, repositories, targets
 
 LOADED_SECONDS = 900.0
 """After so long, whatever Triton began to load is loaded or has failed: files that go meanwhile hold it up for good."""
@@ -51,15 +50,6 @@ class Verified(Message):
     def content(self) -> bool:
         """Whether bytes are other than they were registered."""
         return any(each.kind == "content" for each in self.found)
-
-
-class Difference(Message):
-    """One thing that is otherwise in the other environment."""
-
-    model: str
-    what: str
-    one: str
-    other: str
 
 
 class Unserved(Message):
@@ -183,83 +173,6 @@ def _aliased(context: Context, model: str, alias: str) -> int | None:
     with suppress(NotFoundError):
         return context.alias(model, alias)
     return None
-
-
-# --- diff
-def diff(context: Context, one: str, other: str, model: str | None = None) -> list[Difference]:
-    """Return what differs between two environments, of one model if it is said. Raises TidegateError.
-
-    Versions are those that the registry's aliases of the environments' names say.
-    """
-    serving: dict[str, tuple[list[Home], list[Home]]] = defaultdict(lambda: ([], []))
-    for side, name in enumerate((one, other)):
-        for home in homes(context.environment(name)):
-            serving[home.model.name][side].append(home)
-    if model is not None and model not in serving:
-        raise NotFoundError(f"neither {one} nor {other} has a model {model}")
-    return [
-        Difference(model=name, what=what, one=first, other=second)
-        for name in ([model] if model is not None else sorted(serving))
-        for what, first, second in _differences(context, (one, other), name, serving[name])
-        if first != second
-    ]
-
-
-def _differences(
-    context: Context, both: tuple[str, str], model: str, serving: tuple[list[Home], list[Home]]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield what there is to say of a model in both; of files and configurations only what is not the same."""
-    if all(serving):
-        one, other = (_ways(where) for where in serving)
-        for what, words in one.items():
-            yield what, words, other[what]
-    else:
-        named, unnamed = ("names it" if where else "does not name it" for where in serving)
-        yield "the definition", named, unnamed
-    first, second = (_version(context, model, name) for name in both)
-    has, gets = (f"version {each.number}" if each else "none" for each in (first, second))
-    yield "version", has, gets
-    if first and second and first.manifest_sha256 != second.manifest_sha256:
-        yield from _files(context, [first, second], (serving[0] or serving[1])[0].kind.configs)
-
-
-def _version(context: Context, model: str, alias: str) -> RegisteredVersion | None:
-    number = _aliased(context, model, alias)
-    with suppress(NotFoundError):
-        return context.registry.version(model, number) if number is not None else None
-    return None
-
-
-def _ways(where: list[Home]) -> dict[str, str]:
-    """Say how an environment serves a model; of each data plane, where they differ."""
-    said: dict[str, list[str]] = defaultdict(list)
-    for home in where:
-        alias, mirror, footprint = home.model.alias, home.model.mirror, home.model.footprint_bytes
-        shares = ", ".join(f"{share.weight} % version {share.version}" for share in home.model.versions)
-        said["traffic"].append(f"alias {alias}" if alias is not None else shares or "the newest version")
-        said["mirror"].append(f"{mirror.percent} % to version {mirror.version}" if mirror else "none")
-        said["footprint"].append("not declared" if footprint is None else f"{footprint} bytes")
-        said["loading"].append(home.pool.loading)
-    ways = {}
-    for what, words in said.items():
-        by_plane = "; ".join(f"{home.plane.name}: {each}" for home, each in zip(where, words, strict=True))
-        ways[what] = words[0] if len(set(words)) == 1 else by_plane
-    return ways
-
-
-def _files(context: Context, versions: list[RegisteredVersion], configs: Configs) -> Iterator[tuple[str, str, str]]:
-    manifests = [(version, context.registry.manifest(version)) for version in versions]
-    files = [{file.path: file for file in manifest.files} for _, manifest in manifests]
-    for path in sorted(files[0].keys() | files[1].keys()):
-        sides = (each.get(path) for each in files)
-        one, other = (f"{side.size} bytes, {side.sha256[:12]}" if side else "not there" for side in sides)
-        yield f"file {path}", one, other
-    if all(configs.CONFIG in each for each in files):
-        texts = [registered_config(context.registry, *each, configs.CONFIG) for each in manifests]
-        for difference in configs.config_differences(*texts):
-            field, _, change = difference.partition(": ")
-            before, _, after = change.partition(" → ")
-            yield f"{configs.CONFIG} {field}", before, after
 
 
 # --- prune

@@ -11,7 +11,8 @@ from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 
 from ..environments import ENVIRONMENTS, load
 from ..errors import UsageError
-from ..findings import Finding, ServerHas, Severity, error, errors, warning
+from ..findings import Finding, ServerHas, Severity, advisory, error, errors, warning
+from ..hashing import below
 from ..kinds import kind_of_entry
 from ..repository import Repository, StoredFile
 from .target import Home, Target, command_into, homes
@@ -53,6 +54,29 @@ def against_environments(entry: Path, model: str) -> list[Finding]:
     ]
 
 
+def memory_unknown(entry: Path) -> list[Finding]:
+    """Return the advisory that the files of an entry do not show how much memory it needs, if that is so and the
+    environments of TIDEGATE_ENVIRONMENTS do not all declare it."""
+    kind = kind_of_entry(entry)
+    config = entry / kind.configs.CONFIG
+    text = config.read_text(errors="replace") if config.is_file() else ""
+    files = [StoredFile(path, at.stat().st_size) for path, at in below(entry) if at.is_file(follow_symlinks=False)]
+    if (backend := kind.code_backend(text, files)) is None:
+        return []
+    known = load().environments if os.environ.get(ENVIRONMENTS, "").strip() else ()
+    mine = [home for of in known for home in homes(of) if home.model.name == entry.resolve().name]
+    return [] if mine and all(home.model.footprint_bytes for home in mine) else [_memory_unknown(backend)]
+
+
+def _memory_unknown(backend: str) -> Finding:
+    what = f"its files do not show how much memory it needs: the backend {backend} can load weights from elsewhere"
+    why = (
+        "in an on-demand pool the first load counts as the median of the pool's models, runs alone and is measured; "
+        "nothing checks a preload pool"
+    )
+    return advisory(what, "", why, "have the platform admin declare its footprint under `models` of the definition")
+
+
 def _server_has(of: Sequence[Home]) -> ServerHas:
     """Return what all of these servers have."""
     gpus = [home.pool.gpus for home in of if home.pool.gpus is not None]
@@ -76,13 +100,16 @@ def check_fits(target: Target, entry_config: str, manifest: Manifest, peak: int)
     """Check an entry against the pools that are to serve it; `peak` versions are loaded at one time."""
     files = [StoredFile(each.path, each.size) for each in manifest.files]
     found = target.kind.check_backend(target.model, entry_config, files, _backends(target.homes))
-    which = target.kind.needs_gpu(entry_config)
+    which, code = target.kind.needs_gpu(entry_config), target.kind.code_backend(entry_config, files)
     do = "ask the platform admin for a pool with a GPU, or let it run on the processor"
     for home in target.homes:
         if which is not None and not home.pool.gpu:
             what = f"the backend {which} wants a GPU, and the pool {_pool(home)} has none"
             found.append(error(what, target.kind.configs.CONFIG, do=do))
-        found += _in_memory(home, manifest, peak)
+        if code is not None and home.model.footprint_bytes is None:
+            found.append(_memory_unknown(code))
+        else:
+            found += _in_memory(home, manifest, peak)
     return list(dict.fromkeys(found))
 
 

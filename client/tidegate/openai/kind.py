@@ -1,7 +1,7 @@
 # ruff: noqa: ARG002 - engines need little of what Triton is told
 """Servers of OpenAI's API as one kind of inference server: see `tidegate.kinds.ServerKind`, which this fulfils."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -144,6 +144,10 @@ class OpenaiKind:
 
     def needs_gpu(self, _entry_config: str) -> str | None:
         """Return None: that is the engine's own business, and the definition's."""
+        return None
+
+    def code_backend(self, _entry_config: str, _files: "Iterable[StoredFile]") -> str | None:
+        """Return None: an entry holds its weights."""
         return None
 
     def alias_of(self, _config: Mapping[str, Any], _alias: str) -> str | None:

@@ -4,13 +4,13 @@ What a method needs is imported when it runs: protobuf and gRPC take longer to i
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from tidegate_contracts.manifest import ENTRY_VERSION
-from tidegate_contracts.triton import ALIAS_PARAMETER
+from tidegate_contracts.triton import ALIAS_PARAMETER, code_backend
 
 from ..errors import UsageError
 from ..findings import Finding, ServerHas, error, warning
@@ -163,6 +163,14 @@ class TritonKind:
 
         config = parse_config(entry_config)
         return next((each for each in (config.backend, config.platform) if each in NEEDS_GPU), None)
+
+    def code_backend(self, entry_config: str, files: Iterable["StoredFile"]) -> str | None:
+        """Return the backend of an entry that may name weights outside its folder, as the eviction policy judges it."""
+        from .entries.text import read_config
+
+        if (config := read_config(entry_config).config) is None:
+            return None
+        return code_backend(config.backend, config.platform, ((each.path, each.size) for each in files))
 
     def alias_of(self, config: Mapping[str, Any], alias: str) -> str | None:
         """Return the version that an alias stands for: the text of one of the configuration's parameters."""

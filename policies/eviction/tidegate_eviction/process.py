@@ -79,7 +79,7 @@ class EvictionPolicy:
             folder.mkdir(parents=True, exist_ok=True)
         secret = kept_secret(options.control / Path(eviction_process.CONTROL_SECRET_FILE).name)
         self._callers = callers = Callers(options.cluster, options.state)
-        await callers.start()
+        callers.keys.start()
         self._footprints.read()
         self.settings.start()
         service = self.service
@@ -117,7 +117,7 @@ class EvictionPolicy:
             self._acting.append(self._loop.create_task(service.stager.follow()))
         self._tasks = [
             *self._acting,
-            *map(self._loop.create_task, (service.follow_repository(), callers.keys.follow())),
+            *map(self._loop.create_task, (service.follow_repository(), callers.follow())),
         ]
         # Looked at on a thread: to import a policy of somebody else's takes its time.
         look = partial(asyncio.to_thread, self.settings.look)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidegate_contracts import eviction_process
+from tidegate_contracts.credentials import KNOWN, has_userinfo
 
 from ..dynamo import mounted, needs_token
 from ..objects import Environment, Pod, at, items, mapping, mappings, name_of, text, texts
@@ -17,63 +18,8 @@ _NAME = re.compile(rf"(^|[_-])({_WORD})$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HARMLESS = re.compile(r"(true|false|yes|no|none|null|[0-9.]{1,7})?|[$</{].*|.*\$\(.*", re.IGNORECASE | re.DOTALL)
 """Values that are none: empty, a switch, a small number, a path, a reference to a variable, a placeholder."""
-_ASSIGNED = re.compile(rf"([\w.-]*(?:{_WORD}))['\"]?\s*[=:]\s*['\"]?([^\s'\"&;,]+)", re.IGNORECASE)
+_ASSIGNED = re.compile(rf"(?<![\w.-])([\w.-]*(?:{_WORD}))['\"]?\s*[=:]\s*['\"]?([^\s'\"&;,]+)", re.IGNORECASE)
 _REFERENCE = {"secret", "credential", "credentials"}  # Keys of files that name a Secret, more often than they hold one.
-_VALUE = r"(?P<secret>[^\s;,&'\"$<{•][^\s;'\"]*)"
-KNOWN: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("a private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)")),
-    ("an AWS access key", re.compile(r"(?<![A-Z0-9])(AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])")),
-    ("a GitHub token", re.compile(r"\b(gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{40,})")),
-    ("a Google API key", re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b")),
-    ("a Slack token", re.compile(r"\bxox[abprs]-[A-Za-z0-9-]{10,}")),
-    ("an NGC key", re.compile(r"\bnvapi-[A-Za-z0-9_-]{40,}")),
-    ("a Hugging Face token", re.compile(r"\bhf_[A-Za-z0-9]{30,}\b")),
-    ("a JSON web token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")),
-    (  # An image's digest is none.
-        "a password in an address",
-        re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]*://(?P<secret>[^\s/:@'\"]*:[^\s/@$'\"]{3,})@(?!sha[0-9]+:)"),
-    ),
-    (
-        "an authorization header",
-        re.compile(r"\b(?:Basic|Bearer)\s+(?P<secret>(?=[^\s'\"]*[0-9])[A-Za-z0-9+/=_.~-]{16,})"),
-    ),
-    (
-        "an API key",
-        re.compile(
-            r"(?<![\w.-])sk-(?:(?:proj|ant|svcacct|admin|or)-[A-Za-z0-9_-]{16,}|[A-Za-z0-9]{20,}(?![A-Za-z0-9_-]))"
-        ),
-    ),
-    ("a Slack webhook", re.compile(r"\bhooks\.slack\.com/(?P<secret>[a-z]+/[A-Za-z0-9/_-]{8,})")),
-    ("a signed address", re.compile(r"(?:[?&;]|u0026)sig=(?P<secret>[A-Za-z0-9%+/=_-]{16,})")),
-    (
-        "a password in a connection string",
-        re.compile(
-            r"(?i)(?:\b(?:host|server|port|user(?:name)?|uid|login|dbname|database)=[^\s;=]+[\s;]+"
-            r"(?:pass|passwd|password|pwd)(?:\s*=\s*|[ \t]+)"
-            rf"|\bmachine\s+\S+\s+login\s+\S+\s+password\s+){_VALUE}"
-        ),
-    ),
-)
-"""What tells by its look, wherever it stands; previews hide it too, or only its group `secret` where it has one."""
-
-
-BARE_USERINFO = re.compile(r"(?<![^\s\"'=])[^\s/:@'\"]+:[^\s/@$'\"]{3,}(?=@(?!sha[0-9]+:))")
-"""Name and password before a host whose scheme is not said, as programs take addresses of web proxies; no digest."""
-
-
-MASK = "•••"
-
-
-def masked(text: str) -> str:
-    """Return a text in which each credential that its look tells is replaced by dots."""
-    for _, pattern in KNOWN:
-        text = pattern.sub(_mask, text)
-    return BARE_USERINFO.sub(MASK, text)
-
-
-def _mask(found: re.Match[str]) -> str:
-    start, end = found.span("secret" if "secret" in found.re.groupindex else 0)
-    return found.string[found.start() : start] + MASK + found.string[end : found.end()]
 
 
 @guardrail(
@@ -187,7 +133,7 @@ def _in_text(place: str, value: str) -> Iterator[str]:
 def _in_container(container: Mapping[str, Any]) -> Iterator[str]:
     for variable in mappings(container.get("env")):
         name, value = text(variable.get("name")), variable.get("value")
-        if _is_credential(name, value) or (name.lower().endswith("_proxy") and BARE_USERINFO.match(text(value))):
+        if _is_credential(name, value) or (name.lower().endswith("_proxy") and has_userinfo(text(value))):
             yield f"container {container.get('name')}: variable {name} holds a credential"
     for key in ("command", "args"):
         words = [text(word) for word in items(container.get(key))]

@@ -53,6 +53,7 @@ OF_PROXY |= {f"/{HEALTH}/{name}".encode(): name for name in ("Check", "Watch", "
 _NAME = re.compile(rb"[0-9a-z_.-]+")
 _UNFIT = re.compile(rb"[\x00\r\n]")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
+_STATUS = re.compile(rb"[0-9]{1,3}")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _CONNECTION = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
@@ -180,12 +181,12 @@ class ResponseHeaders:
         passed: list[bytes] = []
         for name, value in fields:
             if name == b":status":
-                self.status = int(value) if value.isdigit() else 0
+                self.status = int(value) if _STATUS.fullmatch(value) else 0
                 continue
             if name[:1] == b":" or name in _CONNECTION:
                 raise MalformedHeadersError
             if name == b"grpc-status":
-                self.grpc_status = int(value) if value.isdigit() else 2
+                self.grpc_status = int(value) if _STATUS.fullmatch(value) else 2
             if name == b"grpc-message":
                 said = unquote_to_bytes(value).decode("utf-8", "replace")
                 self.message = told(said)

@@ -9,7 +9,7 @@ import httptools
 from starlette.types import ASGIApp, Message
 
 from ..access.web_client import SENDER
-from ..headers import is_request_id, new_request_id
+from ..headers import DIGITS, is_request_id, new_request_id
 from ..problems import Problem, ProblemType
 from ..targets import ANYTHING, LONGEST, origin_form, without_path
 from .answers import STATUS_LINES, problem_answer
@@ -74,7 +74,7 @@ def request_of(
     version = spoken_version(parser)
     scope = scope_of(url, headers, method.decode(), version, caller.transport, root)
     said = dict(scope["headers"])
-    length, chunked = int(said.get(b"content-length", b"0")), b"transfer-encoding" in said
+    length, chunked = int(said.get(b"content-length", b"0")[-DIGITS:]), b"transfer-encoding" in said
     expects_continue = said.get(b"expect", b"").lower() == b"100-continue"
     has_long_body = chunked or expects_continue or length > MOST_DRAINED
     keep_alive = version != "1.0" and parser.should_keep_alive() and not has_long_body

@@ -8,7 +8,7 @@ from typing import Any
 import httptools
 from tidegate_contracts import triton
 
-from ..headers import PLAIN, is_request_id, new_request_id, nominated, without
+from ..headers import DIGITS, PLAIN, is_request_id, new_request_id, nominated, without
 from ..problems import TWO_CREDENTIALS, Problem, ProblemType
 from ..shared_state import SharedState
 from ..targets import Target
@@ -130,7 +130,7 @@ class HeadedRequest(Request):
                     parser,
                     connection_at >= 0,
                     b"" if own_at < 0 else values[own_at],
-                    None if length_at < 0 else int(values[length_at]),
+                    None if length_at < 0 else int(values[length_at][-DIGITS:]),
                 )
                 return
         self._read_each(headers, parser, before)
@@ -167,7 +167,7 @@ class HeadedRequest(Request):
             if kind == _PASS:
                 passed += (name, b": ", value, b"\r\n")
             elif kind == _LENGTH:
-                length = int(value)
+                length = int(value[-DIGITS:])
             elif kind == _HOST:
                 hosts += 1
             elif kind == _AUTHORIZATION:

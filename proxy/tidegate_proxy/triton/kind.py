@@ -15,6 +15,7 @@ from tidegate_contracts.triton import ALIAS_PARAMETER, INDEX_PATH, LIVE_PATH
 from tidegate_service.reasons import plain, told
 
 from ..bodies import Bytes, Unpacked
+from ..headers import DIGITS
 from ..pools import Pool, ask
 from ..problems import CONTENT_TYPE, Problem, ProblemType
 from ..targets import NAME_PATTERN, VERSION_PATTERN, Address, ModelListing, Target, is_name, is_version
@@ -217,7 +218,9 @@ class TritonKind:
             name, _, value = line.partition(b": ")
             said[name.lower()] = value
         length = said.get(b"inference-header-content-length", b"")
-        body = await unpacked(said.get(b"content-encoding", b"").lower(), int(length) if length.isdigit() else None)
+        body = await unpacked(
+            said.get(b"content-encoding", b"").lower(), int(length[-DIGITS:]) if length.isdigit() else None
+        )
         try:
             parameters = _infer.decode(body).parameters
         except _UNREADABLE:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 import httptools
 
 from ..concurrency import room
-from ..headers import PLAIN, nominated, without
+from ..headers import DIGITS, PLAIN, nominated, without
 
 # Headers that belong to one connection, not to a message (RFC 9110, 7.6.1), and those that are written anew.
 (_PASSED, _DROPPED, _LENGTH, _ENCODING, _CONNECTION) = range(5)
@@ -193,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         if own == _PASSED:
             self._head += (name, b": ", value, b"\r\n")
         elif own == _LENGTH:
-            self._length = int(value)
+            self._length = int(value[-DIGITS:])
         elif own == _ENCODING:
             self._strange = self._strange or self._length == -1 or value.lower() != b"chunked"
             self._length = -1

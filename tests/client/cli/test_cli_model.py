@@ -127,9 +127,11 @@ def test_an_error_has_its_file_and_line_and_what_to_do(repository: Path) -> None
     )
 
 
-def test_warnings_count_only_when_asked(repository: Path) -> None:
-    said = run("check", repository / "good")
-    assert (said.exit_code, said.output) == (ExitCode.OK, f"{repository / 'good'}: nothing found\n")
+def test_warnings_count_only_when_asked_and_advisories_never(repository: Path) -> None:
+    said = run("check", repository / "good", "--strict")
+    assert said.exit_code == ExitCode.OK
+    assert "advisory: its files do not show how much memory it needs" in said.output
+    assert said.output.endswith(f"{repository / 'good'}: 1 advisory\n")
     assert run("check", repository / "odd").exit_code == ExitCode.OK
     assert run("check", repository / "odd", "--strict").exit_code == ExitCode.FOUND
 

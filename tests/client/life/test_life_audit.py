@@ -1,4 +1,4 @@
-"""Verifying, comparing and pruning: what there is to see of environments, before a registry that is papers."""
+"""Verifying and pruning: what there is to see of environments, before a registry that is papers."""
 
 import os
 import shutil
@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import BusyError, IntegrityError, NotFoundError
-from tidegate.life.audit import diff, prune, unserved, verify
+from tidegate.life.audit import prune, unserved, verify
 from tidegate.life.deploy import rollback
 from tidegate.life.undeploy import undeploy
-from tidegate_contracts.routing import Mirror, VersionShare
 
 from .papers import Life
 from .test_life_target import MODEL, dataset, known, plane
@@ -86,37 +85,6 @@ def test_what_was_published_is_as_it_was_registered_and_what_is_nowhere_is_told(
     life.papers.aliases["prod"] = 2
     (found,) = verify(life.here, "prod").found
     assert (found.kind, found.version) == ("alias", 3)
-
-
-def test_what_differs_between_environments_is_told_down_to_the_field(life: Life) -> None:
-    shares = (VersionShare(version=1, weight=80), VersionShare(version=2, weight=20))
-    dev = plane("lab", dataset("b"), alias="champion", footprint_bytes=5)
-    prod = (
-        plane("east", dataset("a"), versions=shares, mirror=Mirror(version=2, percent=9)),
-        plane("west", dataset("c")),
-    )
-    life.here.known = known(*prod, dev=(dev,))[1]
-    life.papers.aliases = {"dev": 3, "prod": 1}
-    entry = life.papers.folder / "3" / MODEL
-    (entry / "config.pbtxt").write_text((entry / "config.pbtxt").read_text() + "dynamic_batching {}\n")
-    found = {each.what: (each.one, each.other) for each in diff(life.here, "dev", "prod", MODEL)}
-    assert found.pop("file 1/factor")[0].startswith("2 bytes, ")
-    assert found.pop("file config.pbtxt")
-    assert found == {
-        "version": ("version 3", "version 1"),
-        "config.pbtxt dynamic_batching": ("{}", "nothing"),
-        "traffic": ("alias champion", "east: 80 % version 1, 20 % version 2; west: the newest version"),
-        "mirror": ("none", "east: 9 % to version 2; west: none"),
-        "footprint": ("5 bytes", "not declared"),
-    }
-    assert diff(life.here, "dev", "dev") == []
-    life.papers.aliases["dev"] = 99  # which is gone
-    assert ("version", "none", "version 1") in [(it.what, it.one, it.other) for it in diff(life.here, "dev", "prod")]
-    with pytest.raises(NotFoundError, match="neither dev nor prod has a model nobody"):
-        diff(life.here, "dev", "prod", "nobody")
-    life.here.known = known(*prod, dev=(dev.model_copy(update={"models": ()}),))[1]
-    only, *_ = diff(life.here, "dev", "prod")
-    assert (only.what, only.one, only.other) == ("the definition", "does not name it", "names it")
 
 
 def test_versions_that_nobody_serves_are_removed_and_brought_back(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tidegate.errors import UsageError
 from tidegate.findings import errors
-from tidegate.life.checks import _packages, against_environments, check_fits, check_staged, refuse
+from tidegate.life.checks import _packages, against_environments, check_fits, check_staged, memory_unknown, refuse
 from tidegate.life.target import Target, targets
 from tidegate.publishing.folder import FolderRepository
 from tidegate.triton.kind import TritonKind
@@ -73,6 +73,25 @@ def test_what_wants_a_gpu_is_refused_where_there_is_none(config: str) -> None:
 )  # fmt: skip
 def test_a_model_must_fit_its_slice_and_should_beside_itself(given: dict[str, Any], said: str) -> None:
     assert fits("", **given) == ([said] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("config", "size", "footprint", "is_known"),
+    [
+        ('backend: "python"', 1, None, False),
+        ('backend: "vllm"', 1, None, False),
+        ('backend: "python"', 100 * MIB, None, True),
+        ('backend: "python"', 1, MIB, True),
+        ('backend: "onnxruntime"', 1, None, True),
+        ('platform: "tensorrt_plan"', 1, None, True),
+    ],
+)
+def test_code_without_weights_gets_an_advisory_unless_its_footprint_is_declared(
+    config: str, size: int, footprint: int | None, is_known: bool
+) -> None:
+    pool = on(footprint=footprint, gpu=True, capacity_bytes=999 * MIB, loading="on-demand")
+    files = make_manifest(MODEL, [ManifestFile(path="1/model", size=size, sha256="0" * 64)])
+    assert [each.severity for each in check_fits(pool, config, files, 1)] == ([] if is_known else ["advisory"])
 
 
 def test_versions_whose_tensors_differ_cannot_serve_beside_each_other() -> None:
@@ -205,6 +224,21 @@ def test_an_entry_is_held_against_the_environments_before_it_is_registered(
     monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
     found = [each.what for each in against_environments(entry, model)]
     assert [each[: len(said)] for each in found] == ([said] if said else [])
+
+
+def test_the_advisory_ends_once_every_environment_declares_the_footprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (entry := tmp_path / MODEL / "1").mkdir(parents=True)
+    (entry / "model.py").touch()
+    (found,) = memory_unknown(tmp_path / MODEL)
+    assert (found.severity, "backend python" in found.what) == ("advisory", True)
+    for footprint, expected in ((None, [found]), (MIB, [])):
+        made = plane("east", dataset("a"), footprint_bytes=footprint)
+        _, everywhere = known(made)
+        (tmp_path / "environments.json").write_text(everywhere.model_dump_json(by_alias=True, exclude_none=True))
+        monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
+        assert memory_unknown(tmp_path / MODEL) == expected
 
 
 def test_an_entry_that_no_server_has_the_backend_for_is_reported_before_it_is_deployed(

@@ -79,7 +79,6 @@ def test_undeploy_says_where_calls_may_still_be_answered_and_ends_with_one_then(
         (("deploy", f"{MODEL}@"), ExitCode.USAGE, "is no model"),
         (("deploy", MODEL), ExitCode.USAGE, "it must be said where to"),
         (("history", MODEL), ExitCode.NOT_FOUND, "nothing is written down"),
-        (("diff", "dev", "prd"), ExitCode.NOT_FOUND, "did you mean prod"),
         (("register", "/nowhere", "--certificate", "c.pem"), ExitCode.USAGE, "signs nothing without its key"),
     ],
 )
@@ -93,9 +92,6 @@ def test_they_say_what_they_found_by_their_exit_codes(commands: Commands, monkey
         commands.life.bring(number)
     assert commands.json("verify", "prod", MODEL)["found"] == []
     assert "prod: 3 versions, " in commands.run("verify", "prod")
-    assert "nothing differs between prod and prod" in commands.run("diff", "prod", "prod")
-    assert "version 3" in commands.run("diff", "dev", "prod", MODEL, code=ExitCode.FOUND)
-    assert commands.json("diff", "dev", "prod", code=ExitCode.FOUND)[0]["other"] == "version 3"
     assert "1 version that nobody serves" in commands.run("prune", "prod", MODEL)
     monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
     assert "removed 1 version" in commands.run("prune", "prod", "--yes")

@@ -7,7 +7,7 @@ Which versions serve stands in `served.json` of a model in the repository.
 import json
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Unpack
@@ -184,6 +184,9 @@ class ToyKind:
         return []
 
     def needs_gpu(self, entry_config: str) -> str | None:
+        return None
+
+    def code_backend(self, entry_config: str, files: Iterable[StoredFile]) -> str | None:
         return None
 
     def alias_of(self, config: Mapping[str, Any], alias: str) -> str | None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ..test_paths import CONTROL, TRICKS
 from .running_proxy import BODY, KEY, MODEL, PATH, Caller, Reply, RunningProxy, request, served, until
+from .upstream import raw
 
 pytestmark = pytest.mark.anyio
 AT_ONCE = 25  # Nonsense that is sent at the same time, each over a connection of its own.
@@ -86,6 +87,25 @@ async def test_a_header_that_only_contains_content_length_is_another_header(here
     assert (await caller.reply()).status == 200
     assert here.replica.asked[0].body == BODY
     assert here.replica.asked[0].headers["inference-header-content-length"] == "7"
+
+
+@pytest.mark.parametrize("extra", [b"", b"Expect: x\r\n"])
+async def test_a_length_with_thousands_of_zeros_before_it_is_that_length(
+    here: RunningProxy, caller: Caller, extra: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RFC 9110, 8.6: a length is digits, of which Python reads 4,300 at most."""
+    await caller.send(HEAD + extra + b"Content-Length: " + b"0" * 5_000 + b"%d\r\n\r\n" % len(BODY) + BODY)
+    assert (await caller.reply()).status == 200
+    assert [asked.body for asked in here.replica.asked] == [BODY]
+    await caller.send(b"GET /healthz HTTP/1.1\r\nHost: proxy\r\nContent-Length: " + b"0" * 5_000 + b"\r\n\r\n")
+    assert (await caller.reply()).status == 200
+    long = b"\r\nContent-Length: " + b"0" * 5_000 + b"2\r\n\r\n{}"
+    here.replica.act = raw(b"HTTP/1.1 200 OK" + long)
+    await caller.send(request())
+    reply = await caller.reply()
+    assert (reply.status, reply.body) == (200, b"{}")
+    assert "defect" not in caplog.text
+    assert "could not be" not in caplog.text
 
 
 WISH = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"

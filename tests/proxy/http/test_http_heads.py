@@ -16,7 +16,19 @@ NAMES = [
     b"Connection", b"Accept", b"Content-Type", b"a%b", b"A_b", b"Cookie", b"TE", b"Expect", b"Request-Timeout",
     b"Tidegate-Sticky", b"Upgrade", b"Transfer-Encoding", b"Proxy-Connection", b"traceparent", b"Keep-Alive",
 ]  # fmt: skip
-VALUES = [b"1", b"7", b"", b"close", b"keep-alive", b"Accept, a%b", b"chunked", b"100-continue", b"a %b c", b"a b"]
+VALUES = [
+    b"1",
+    b"7",
+    b"0" * 5000 + b"7",
+    b"",
+    b"close",
+    b"keep-alive",
+    b"Accept, a%b",
+    b"chunked",
+    b"100-continue",
+    b"a %b c",
+    b"a b",
+]
 HEADERS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=9)
 READ = (
     "credential", "deadline", "expects_continue", "http_11", "keep_alive", "method", "passed", "request_id", "seconds",

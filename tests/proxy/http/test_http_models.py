@@ -49,7 +49,7 @@ async def spread(here: RunningProxy, first: Upstream, body: Callable[[int], byte
     raise AssertionError("all sequences went to one replica")
 
 
-@pytest.mark.parametrize("how", ["chunked", "gzip", "binary", "predict", "large"])
+@pytest.mark.parametrize("how", ["chunked", "gzip", "binary", "zeros", "predict", "large"])
 async def test_however_it_is_sent(tmp_path: Path, how: str) -> None:
     def one(number: int) -> bytes:
         body = body_of(number)
@@ -58,8 +58,9 @@ async def test_however_it_is_sent(tmp_path: Path, how: str) -> None:
             return request(body=b"", Transfer_Encoding="chunked") + chunks + b"0\r\n\r\n"
         if how == "gzip":
             return request(body=gzip.compress(body), Content_Encoding="gzip")
-        if how == "binary":
-            return request(body=body + bytes(400), Inference_Header_Content_Length=str(len(body)))
+        if how in ("binary", "zeros"):
+            zeros = "0" * 5_000 * (how == "zeros")
+            return request(body=body + bytes(400), Inference_Header_Content_Length=f"{zeros}{len(body)}")
         if how == "predict":
             return request("/predict", ENVELOPE % body)
         return request(body=body_of(number, 100_000))

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from tidegate_contracts import routing
@@ -362,3 +364,17 @@ async def test_a_new_replica_gets_no_calls_before_its_first_health_check_is_answ
         new.is_alive, new.act = True, None
         while not new.asked:
             assert (await here.ask()).status == 200
+
+
+async def test_a_new_replica_that_hangs_delays_no_other_nor_the_table_that_names_it(tmp_path: Path) -> None:
+    followed: list[int] = []
+    async with upstream() as hung, upstream() as good, upstream() as new:
+        hung.is_alive = False
+        async with running_proxy(tmp_path, hung, good) as here, asyncio.timeout(health_check.ANSWER_SECONDS):
+            assert (await here.ask()).status == 200, "its start waited for the one that hangs"
+            leases = SimpleNamespace(follow=lambda replicas: followed.append(len(replicas)))
+            here.leads_to(hung, good, new)
+            with patch.object(here.pool, "leases", leases):
+                await here.look_up()
+                assert followed[-1] == 2, "who keeps leases waited for the one that hangs"
+            here.pool.leases = None

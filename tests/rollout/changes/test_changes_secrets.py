@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegate_contracts.credentials import KNOWN, MASK
 
-from policies.guardrails.rules.credentials import KNOWN, MASK
 from rollout.changes.compare import field_changes
 from rollout.changes.page import failed_page
 from rollout.changes.secrets import Hidden, hidden, hidden_text, telling

@@ -87,9 +87,8 @@ def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
     told, such as an image, how often metrics are read where nothing reads them, a claim that nothing uses, or how long
     callers wait for a first replica where there is always one.
     """
-    own = {policy.name: policy.image for policy in stack.platform.eviction_policies}
-    policies = {pool.loading.policy for _, _, pool in stack.pools() if isinstance(pool.loading, OnDemand)}
-    run = {PROXY_IMAGE, *(own.get(policy, POLICY_IMAGE) for policy in policies)}
+    run = {PROXY_IMAGE}
+    run |= {POLICY_IMAGE for _, _, pool in stack.pools() if isinstance(pool.loading, OnDemand)}
     run |= {server.image for server in stack.platform.servers}
     images = tuple(image for image in stack.platform.images if image.name in run)
     only = {server.name: server.pools[0].name for server in stack.platform.servers}

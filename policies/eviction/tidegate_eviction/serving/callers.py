@@ -67,6 +67,7 @@ class ClusterKeys:
         self._failure = "they were not read yet"
         self._next = 0.0  # Monotonic time before which they are not read again.
         self._reading: asyncio.Task[None] | None = None
+        self._first: asyncio.Task[None] | None = None
         self.changed: Callable[[], None] = lambda: None
 
     @property
@@ -79,8 +80,8 @@ class ClusterKeys:
         """The time by which tokens have ended: while the API server is away no token is renewed, so it stands still."""
         return self._as_of if self._failure else self.wall()
 
-    async def start(self) -> None:
-        """Take the keys of before a restart, and read those of now: for a while, where there are none of before."""
+    def start(self) -> None:
+        """Take the keys of before a restart, and begin to read those of now: the server's start waits for neither."""
         try:
             kept = json.loads(self._kept.path.read_bytes())
             self._use(kept["keys"], min(float(kept["asOf"]), self.wall()))
@@ -88,10 +89,12 @@ class ClusterKeys:
             pass
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, TokenError) as error:
             log.warning("%s is of no use: %s", self._kept.path, error)
-        if self.known:
-            self._reading = asyncio.create_task(self._refresh())
-        else:
-            await self.refresh()
+        self._reading = self._first = asyncio.create_task(self._refresh())
+
+    async def tried(self) -> None:
+        """Wait until keys are known, or the first reading has found none."""
+        if not self.known and self._first is not None:
+            await asyncio.wait({self._first})
 
     async def follow(self) -> None:
         """Read the keys again and again, for ever."""
@@ -178,12 +181,13 @@ class Callers:
         self._remembered: dict[str, tuple[float, Caller]] = {}
         self._is_strict = bool(os.environ.get(eviction_process.KEYS_REQUIRED))
 
-    async def start(self) -> None:
-        """Read the cluster's keys, before anyone asks."""
-        await self.keys.start()
+    async def follow(self) -> None:
+        """Read the cluster's keys again and again, for ever."""
+        await self.keys.tried()
         if not self.keys.known:
             until = "no lease is served" if self._is_strict else "only the network policies protect the lease port"
             log.warning("until the cluster's keys are read, %s", until)
+        await self.keys.follow()
 
     async def identify(self, authorization: str | None) -> Caller:
         """Return who sends an `Authorization` header; raises NotLetInError."""
@@ -192,6 +196,7 @@ class Callers:
         is_bearer = scheme.lower() == "bearer" and token.isascii() and len(token) <= MOST_TOKEN_BYTES
         if is_bearer and hmac.compare_digest(token, self._admin):
             return Caller(is_admin=True)
+        await self.keys.tried()
         if not self.keys.known:
             if self._is_strict:
                 raise NotLetInError("The policy has not read the cluster's keys yet, so it cannot verify tokens.", 503)

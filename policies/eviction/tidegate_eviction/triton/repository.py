@@ -11,6 +11,7 @@ from google.protobuf import json_format, text_format
 from pydantic import ValidationError
 from tidegate_contracts.eviction import DISK_FACTOR
 from tidegate_contracts.manifest import PUBLISHED_MANIFEST, Manifest, published_path
+from tidegate_contracts.triton import LEAST_MODEL_BYTES, code_backend
 from tritonclient.grpc import model_config_pb2
 
 from ..server import ModelFiles, RepositoryError
@@ -23,9 +24,6 @@ CONFIG = "config.pbtxt"
 MOST_CONFIG_BYTES = 1 << 20  # A second or more to parse.
 MOST_MANIFEST_BYTES = 64 << 20
 UNSEEN = ""  # In place of a configuration that lies where only Triton can read it.
-LEAST_BYTES = 32 << 20  # The least estimate of a model whose files hold its weights.
-
-_CODE = "python", "vllm", "tensorrtllm"  # Backends whose models may name weights outside their folders.
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +103,12 @@ class TritonRepository:
             if (whole := self._source(part)) is not None:
                 inside.append(_listing(whole, chosen(self.config(whole)[0], _versions(whole))).stamp())
         listing = _listing(source, versions)
-        stamp, size = listing.stamp("\0".join([override or "", *inside])), sum(file.size for file in listing.files)
-        estimate: int | None = max(LEAST_BYTES, int(size * DISK_FACTOR))
+        stamp = listing.stamp("\0".join([override or "", *inside]))
+        sizes = {file.path: file.size for file in listing.files}
+        estimate: int | None = max(LEAST_MODEL_BYTES, int(sum(sizes.values()) * DISK_FACTOR))
         if parts:
             estimate = 0  # an ensemble holds nothing itself
-        elif size < LEAST_BYTES and _runs_code(config, listing):
+        elif code_backend(config.backend, config.platform, sizes.items()):
             estimate = None
         return TritonModelFiles(versions, stamp, parts, estimate, problem, override), source, listing
 
@@ -156,13 +155,6 @@ class TritonRepository:
                 found.add(part)
                 left.append(self.config(source)[0])
         return found
-
-
-def _runs_code(config: Any, listing: Listing) -> bool:
-    """Tell whether a model is code that may get its weights from elsewhere: its files do not tell how large it is."""
-    if config.backend or config.platform:
-        return config.backend in _CODE
-    return any(file.path.endswith("/model.py") for file in listing.files)
 
 
 def chosen(config: Any, there: tuple[int, ...]) -> tuple[int, ...]:

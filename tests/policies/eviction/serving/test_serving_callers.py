@@ -1,7 +1,9 @@
 """Who may use the lease API, with which credential, and what happens while the API server is away."""
 
+import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -187,7 +189,8 @@ def fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fetches:
 
 async def started(root: Path) -> Callers:
     made = Callers(root / "cluster", root / "state")
-    await made.start()
+    made.keys.start()
+    await made.keys.tried()
     return made
 
 
@@ -198,6 +201,24 @@ async def test_a_restart_with_the_api_server_away_knows_the_keys_of_before(tmp_p
     assert (await again.identify(f"Bearer {lease_token('p')}")).pod == "p"
     with pytest.raises(NotLetInError):
         await again.identify(f"Bearer {forged()}")
+
+
+async def test_only_a_message_waits_for_the_first_reading_of_the_keys_and_it_is_verified(
+    tmp_path: Path, fetches: Fetches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that waited, too, kept the server from starting for 5 seconds where no API server answers."""
+    go_on = threading.Event()
+    monkeypatch.setattr(ClusterKeys, "_fetch", lambda _: fetches() if go_on.wait(10) else b"")
+    made = Callers(tmp_path / "cluster", tmp_path / "state")
+    made.keys.start()
+    admin = (tmp_path / "state" / eviction_process.ADMIN_TOKEN_FILE).read_text()
+    assert (await made.identify(f"Bearer {admin}")).is_admin
+    asking = [asyncio.ensure_future(made.identify(each)) for each in (f"Bearer {lease_token('p')}", None)]
+    assert not (await asyncio.wait(asking, timeout=0.2))[0]
+    go_on.set()
+    assert (await asking[0]).pod == "p"
+    with pytest.raises(NotLetInError):
+        await asking[1]
 
 
 @pytest.mark.parametrize(

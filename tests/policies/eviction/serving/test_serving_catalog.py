@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from tidegate_contracts.eviction import ManagedModel
+from tidegate_contracts.triton import LEAST_MODEL_BYTES
 from tidegate_eviction.core.messages import ModelSpec
 from tidegate_eviction.server import ModelFiles
 from tidegate_eviction.serving.catalog import Catalog
 from tidegate_eviction.serving.footprints import Footprints
-from tidegate_eviction.triton.repository import LEAST_BYTES, TritonRepository
+from tidegate_eviction.triton.repository import TritonRepository
 
 from ..rigs.running_policy import pool, write_models
 
@@ -38,7 +39,7 @@ def test_sizes_are_measured_before_they_are_guessed(tmp_path: Path) -> None:
     catalog = Catalog(pool(tmp_path, "a"))
     learned = Footprints(Path("/nowhere"))
     spec = specs(catalog, learned)["a"]
-    assert (spec.estimate_bytes, spec.estimate_from, spec.load_seconds) == (LEAST_BYTES, "estimated", None)
+    assert (spec.estimate_bytes, spec.estimate_from, spec.load_seconds) == (LEAST_MODEL_BYTES, "estimated", None)
     learned.learn("a", spec.stamp, 700, 1)
     learned.learn("a", spec.stamp, 600, 2)
     spec = specs(catalog, learned)["a"]

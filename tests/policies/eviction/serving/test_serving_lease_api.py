@@ -49,7 +49,7 @@ async def over_the_wire(root: Path, stand_in: StandIn, **changes: Any) -> AsyncI
     listener = socket.create_server(("127.0.0.1", 0))
     async with live(root, stand_in, **changes) as policy:
         callers = Callers(write_cluster(root / "cluster"), root / "state")
-        await callers.start()
+        callers.keys.start()
         api = make_lease_api(policy.service, callers)
         config = uvicorn.Config(api, log_config=None, lifespan="off", timeout_keep_alive=75)
         server = uvicorn.Server(config)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.eviction import DISK_FACTOR
+from tidegate_contracts.triton import LEAST_MODEL_BYTES
 from tidegate_eviction.server import RepositoryError
-from tidegate_eviction.triton.repository import LEAST_BYTES, UNSEEN, TritonModelFiles, TritonRepository, chosen
+from tidegate_eviction.triton.repository import UNSEEN, TritonModelFiles, TritonRepository, chosen
 from tritonclient.grpc import model_config_pb2
 
 ENSEMBLE = """\
@@ -85,7 +86,7 @@ def test_an_ensemble_brings_its_parts_and_theirs_once(tmp_path: Path) -> None:
     found = look(tmp_path, "whole")
     assert found.parts == ("first", "second", "third"), "a part that leads back is no part"
     assert found.estimate_bytes == 0
-    assert look(tmp_path, "first").estimate_bytes == LEAST_BYTES
+    assert look(tmp_path, "first").estimate_bytes == LEAST_MODEL_BYTES
 
 
 @pytest.mark.parametrize(
@@ -95,9 +96,9 @@ def test_an_ensemble_brings_its_parts_and_theirs_once(tmp_path: Path) -> None:
         ('backend: "vllm"', 10, None),
         ('backend: "tensorrtllm"', 10, None),
         ('backend: "python"', 100 << 20, int(((100 << 20) + 17) * DISK_FACTOR)),  # 17: the configuration
-        ('backend: "onnxruntime"', 10, LEAST_BYTES),
-        ('platform: "tensorrt_plan"', 10, LEAST_BYTES),
-        ("", 10, LEAST_BYTES),
+        ('backend: "onnxruntime"', 10, LEAST_MODEL_BYTES),
+        ('platform: "tensorrt_plan"', 10, LEAST_MODEL_BYTES),
+        ("", 10, LEAST_MODEL_BYTES),
     ],
 )
 def test_the_size_of_code_without_weights_is_unknown(

@@ -4,15 +4,12 @@ import asyncio
 import socket
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Any, Protocol, cast
 
 import httptools
 
 from ..concurrency import room
 from ..headers import LAST_DIGITS, PLAIN, nominated, without
-
-if TYPE_CHECKING:
-    from .replica import Replica
 
 # Headers that belong to one connection, not to a message (RFC 9110, 7.6.1), and those that are written anew.
 (_PASSED, _DROPPED, _LENGTH, _ENCODING, _CONNECTION) = range(5)
@@ -77,6 +74,16 @@ class Receiver(Protocol):
         """Note whether the replica takes the body slower than it is sent."""
 
 
+class Home(Protocol):
+    """The replica that a connection leads to."""
+
+    family: int
+    address: tuple[Any, ...]
+
+    def give(self, connection: "Connection", now: float) -> None:
+        """Take the connection back: it has done its work."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """An HTTP/1.1 connection to a replica: requests are written to `transport`, answers go to `receiver`."""
 
@@ -86,9 +93,9 @@ class Connection(asyncio.BufferedProtocol):
         "transport",
     )  # fmt: skip
 
-    def __init__(self, sock: socket.socket, replica: "Replica") -> None:
+    def __init__(self, sock: socket.socket, replica: Home) -> None:
         self.sock = sock
-        self.replica = replica  # Which takes it back when it has done its work.
+        self.replica = replica
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.receiver: Receiver | None = None
         self.alive = False
@@ -276,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
             receiver.answer_failed(reason)
 
 
-async def connect(replica: "Replica", seconds: float) -> Connection:
+async def connect(replica: Home, seconds: float) -> Connection:
     """Return a new connection; raises OSError, or TimeoutError after `seconds`."""
     loop = asyncio.get_running_loop()
     sock = socket.socket(replica.family, socket.SOCK_STREAM)

@@ -81,10 +81,8 @@ class PoolArgs(Pool):
     """How many; without effect where an autoscaler owns the number."""
     models: tuple[Model, ...] = ()
     """Models that it serves."""
-    policy_image: ImageReference | None = None
-    """Image of its eviction policy, where it is one of your own; else it is that of the environment."""
     policy_settings: Annotated[dict[SettingName, str], Field(min_length=1)] | None = None
-    """Settings of that policy."""
+    """Settings of its eviction policy, where that is one of your own."""
     pulumi_timeouts: Annotated[PulumiTimeouts | None, NOT_IN_VALUES] = None
     """How long Pulumi's engine waits; ten minutes without it."""
 

@@ -194,11 +194,7 @@ def _container(
     more_mounts: tuple[list[k8s.core.v1.VolumeMountArgs] | None, ...],
     env: list[k8s.core.v1.EnvVarArgs] | None,
 ) -> k8s.core.v1.ContainerArgs:
-    image: Any = either(
-        pool.args.policy_image,
-        lambda own: own,
-        lambda: needed(pool.policy_image, "evictionPolicyImage is needed: a pool loads models on demand"),
-    )
+    image: Any = needed(pool.policy_image, "evictionPolicyImage is needed: a pool loads models on demand")
     return pods.container(
         "eviction-policy",
         image,

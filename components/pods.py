@@ -130,7 +130,12 @@ def http_probe(
 
 
 HTTPS = "https"
-"""As `appProtocol` of a Service's port: TLS, with HTTP or gRPC in it. Traefik refuses another spelling."""
+"""As `appProtocol` of a Service's port: TLS, with HTTP or gRPC in it. IANA registers it in small letters.
+
+Traefik takes no other spelling (getGRPCServiceProtocol in its pkg/provider/kubernetes/gateway/grpcroute.go), and Istio
+folds case. GKE's Gateway wants capitals (its guide "Secure a Gateway", "Load balancer to application TLS"), but an
+exposure by a Gateway has no TLS behind it. GKE's Ingress reads an annotation, which `make check` asks for.
+"""
 
 
 def service_port(

@@ -7,6 +7,8 @@ at these, and at which pods are ready in EndpointSlices with two labels: `lib/ru
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from .kubernetes_token import token_volume
+
 CRD: Final = "dynamoworkermetadatas.nvidia.com"
 """The CustomResourceDefinition of what workers write; NVIDIA's chart brings it."""
 CRD_SPEC: Final[Mapping[str, Any]] = {
@@ -44,22 +46,7 @@ SERVICE_LABELS: Final = {
 }
 """Labels of the Services of workers: Kubernetes gives them to their EndpointSlices."""
 
-TOKEN: Final[Mapping[str, Any]] = {
-    "name": "kube-api-access",
-    "projected": {
-        "sources": [
-            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
-            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {
-                "downwardAPI": {
-                    "items": [
-                        {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
-                    ]
-                }
-            },
-        ]
-    },
-}
+TOKEN: Final = token_volume("kube-api-access")
 """The volume with the pod's token, as Kubernetes itself would mount it into every container of the pod."""
 TOKEN_ROOT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 

@@ -1,7 +1,8 @@
 """How the eviction-policy container is started, reached, probed and configured beside an on-demand server."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
+
+from .kubernetes_token import token_volume
 
 MODULE: Final = "tidegate_eviction"
 """The container runs `python -m tidegate_eviction serve`; its settings are in `SETTINGS_FILE`."""
@@ -26,22 +27,7 @@ ADMIN_TOKEN_FILE: Final = "admin-token"
 
 CLUSTER_ROOT: Final = "/var/run/secrets/tidegate/cluster"
 """`CLUSTER` is mounted here, in the policy's container alone."""
-CLUSTER: Final[Mapping[str, Any]] = {
-    "name": "cluster",
-    "projected": {
-        "sources": [
-            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
-            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {
-                "downwardAPI": {
-                    "items": [
-                        {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
-                    ]
-                }
-            },
-        ]
-    },
-}
+CLUSTER: Final = token_volume("cluster")
 """The volume with which the policy reads the keys that the cluster signs tokens with, and finds its namespace."""
 CLUSTER_KEYS_FILE: Final = "jwks.json"
 """Below `CLUSTER_ROOT`, instead of an API server: the keys themselves."""

@@ -82,7 +82,7 @@ class Pulumi:
         for text in planned.notes:
             note(text)
         if stack.name not in resources:
-            resources = pulumi_state.moved(cli, stack)
+            resources = pulumi_state.moved(cli, stack, resources)
         if stack.name in resources and planned.state != state:
             pulumi_state.write(cli, stack, stack.name, planned.state)
         environment = dict(cli.environment)
@@ -141,7 +141,7 @@ class Pulumi:
         namespace = state.namespace
         if namespace is not None and namespace["metadata"]["name"] == home.namespace and state.is_in(kube):
             if home.name not in resources:
-                resources = pulumi_state.moved(cli, home)
+                resources = pulumi_state.moved(cli, home, resources)
             if (here := state.in_context(kube.context)) != state:
                 pulumi_state.write(cli, home, home.name, here)
             _finish(cli, pulumi_cli.operate(cli, home, definition, pulumi_cli.DESTROY, resources))

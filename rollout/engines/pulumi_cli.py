@@ -131,6 +131,8 @@ def _prepare(
     """
     if stack.name not in resources:
         ask(cli, stack, ["stack", "init", stack.name, "--no-select"])
+    if is_configured(cli, stack, definition):
+        return
     with understanding("config"):
         configuration = json.loads(ask(cli, stack, ["config", "--json", "--stack", stack.name]))
         now = {key.removeprefix("tidegate:"): item.get("value") for key, item in configuration.items()}

@@ -7,8 +7,7 @@ first. No change of it touches an object.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +26,7 @@ from .ownership import left_in, refused_move, stays
 from .pulumi_cli import PulumiCli
 
 _PROVIDER = "pulumi:providers:kubernetes"
+_NO_STACK = "no stack named"
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,15 @@ def write(cli: PulumiCli, stack: Home, name: str, state: State) -> None:
 def found(cli: PulumiCli, stack: Home) -> tuple[dict[str, int], State]:
     """Return the stacks that there are, and the state of this one, also under a former name; nothing is changed.
 
-    Pulumi lists the stacks only if this one may have another name, or is not there.
+    Pulumi lists the stacks only if this one may have another name, or its state cannot be read.
     """
     if not [*stack.former()]:
-        with suppress(CommandError):
+        try:
             state = read(cli, stack, stack.name)
+        except CommandError as error:
+            if _NO_STACK in str(error):
+                return {}, State({})
+        else:
             return {stack.name: state.size}, state
     there = pulumi_cli.stacks(cli, stack)
     name = next((each.name for each in (stack, *stack.former()) if each.name in there), None)
@@ -160,12 +164,12 @@ def found(cli: PulumiCli, stack: Home) -> tuple[dict[str, int], State]:
     return there, state if name == stack.name else State(renamed(state.exported, name, stack))
 
 
-def moved(cli: PulumiCli, stack: Home) -> dict[str, int]:
-    """Return the stacks that there are, as `pulumi_cli.stacks` does, once a former name of this one is gone.
+def moved(cli: PulumiCli, stack: Home, there: Mapping[str, int]) -> dict[str, int]:
+    """Return the stacks that there are, which `there` lists, once a former name of this one is gone.
 
     It can be done again wherever it was stopped: the stack has its new name last.
     """
-    found = pulumi_cli.stacks(cli, stack)
+    found = dict(there)
     for former in (each.name for each in stack.former() if each.name in found):
         if stack.name in found:
             forget = f"`pulumi stack rm --force --preserve-config {former}`"

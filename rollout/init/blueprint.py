@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from tidegate_contracts.environments import is_alias
 
 from charts.values_file import scalar
 from stacks.definition import Namespace
@@ -164,7 +165,9 @@ def _parts(values: _Values, slot: Slot) -> dict[str, str]:
     }
     lines = "".join(f"\n    {key}: {value}" for key, value in volume.items() if value)
     on_demand = "mode: on-demand, idleSeconds: 300" + (f", capacity: {slot.capacity}" if slot.capacity else "")
-    environment = values.env.namespace.rpartition("-")[2]
+    namespace = values.env.namespace
+    names = (namespace.rpartition("-")[2], namespace, f"env-{namespace}")
+    environment = next(name for name in names if is_alias(name))
     production = environment in ("prod", "production")
     return {
         "images": "\n".join(_image(name, image) for image, name in images.items()),
@@ -188,7 +191,7 @@ def _parts(values: _Values, slot: Slot) -> dict[str, str]:
         "production": _PRODUCTION if production else " # ← add `production: true` where it is: it is held to more then",
         "callers": _CALLERS[production],
         "names": f"{scalar(one.name)}, {scalar(two.name)}",
-        "namespace": scalar(values.env.namespace),
+        "namespace": scalar(namespace),
     }
 
 

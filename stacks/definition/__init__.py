@@ -91,7 +91,8 @@ class Environment(Renamable):
     @model_validator(mode="after")
     def _name_is_an_alias(self) -> Self:
         if not is_alias(self.name):
-            raise ValueError(f"the environment cannot be called {self.name}: {ALIAS_RULE}")
+            do = f"Choose another name, and add formerly: [{self.name}] if a cluster has this environment"
+            raise ValueError(f"an environment cannot be called {self.name}: {ALIAS_RULE}. {do}")
         return self
 
     @model_validator(mode="after")

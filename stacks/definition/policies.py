@@ -1,4 +1,4 @@
-"""Eviction policies: those that the eviction policy's image brings, and others, in images that are built from it."""
+"""Eviction policies: Tidegate's own, and others that your image of the eviction policy has."""
 
 import math
 from typing import Annotated, Literal, Self
@@ -71,11 +71,9 @@ class PolicySetting(Section):
 
 
 class EvictionPolicy(Named):
-    """An eviction policy of your own: a function that chooses which models are evicted, in an image that has it."""
+    """An eviction policy of your own: your image eviction-policy has it."""
 
     name: Annotated[DnsLabel, Without(rf"^({'|'.join(SHIPPED)}|pinned)$", _OURS)]
     """Its name, which pools say in loading.policy, and which its entry point has."""
-    image: DnsLabel
-    """Its image, by its name under images; it is built from that of the eviction policy."""
     settings: tuple[PolicySetting, ...] = ()
     """Settings that it takes; pools say them in loading.policySettings."""

@@ -39,21 +39,12 @@ def server_args(stack: Stack, lock: ImagesLock, server: Server) -> ServerArgs:
         **names(server),
         image=image_reference(stack, lock, server.image),
         repository=repository(stack, server),
-        pools=tuple(_pool(stack, lock, server, pool, kind.exit_seconds(server)) for pool in server.pools),
+        pools=tuple(_pool(stack, server, pool, kind.exit_seconds(server)) for pool in server.pools),
         **kind.settings(server),
     )
 
 
-def _policy(stack: Stack, lock: ImagesLock, loading: Loading) -> dict[str, Any]:
-    """Return image and settings of a pool's eviction policy, where it is one of one's own."""
-    own = {policy.name: policy.image for policy in stack.platform.eviction_policies}
-    if not isinstance(loading, OnDemand) or loading.policy not in own:
-        return {}
-    image = image_reference(stack, lock, own[loading.policy])
-    return {"policy_image": image, "policy_settings": loading.policy_settings or None}
-
-
-def _pool(stack: Stack, lock: ImagesLock, server: Server, pool: Pool, exit_seconds: int) -> PoolArgs:
+def _pool(stack: Stack, server: Server, pool: Pool, exit_seconds: int) -> PoolArgs:
     longest = GRACE_SECONDS + exit_seconds + pool.startup_seconds
     return extended(
         PoolArgs,
@@ -62,7 +53,7 @@ def _pool(stack: Stack, lock: ImagesLock, server: Server, pool: Pool, exit_secon
         loading=_loading(stack, server, pool),
         replicas=1 if pool.replicas is None else pool.replicas,
         models=tuple(_served(model, server, pool) for model in stack.models_of(server, pool)),
-        **_policy(stack, lock, pool.loading),
+        policy_settings=(pool.loading.policy_settings or None) if isinstance(pool.loading, OnDemand) else None,
         pulumi_timeouts=PulumiTimeouts(
             ready=pool.startup_seconds + READY_MARGIN_SECONDS,
             # An update goes from pod to pod.

@@ -29,7 +29,7 @@ def annotation(stack: Stack) -> str:
             mode="json", by_alias=True, include={"gate": True, "domino": {"platform_namespace", "principal_url"}}
         ),
         "images": _named(platform.images, {"backends", "packages"}),
-        "evictionPolicies": _named(platform.eviction_policies, {"image", "settings"}),
+        "evictionPolicies": _named(platform.eviction_policies, {"settings"}),
         "datasets": _named(platform.datasets, {"writers", "domino"}),
         "servers": {
             server.name: {

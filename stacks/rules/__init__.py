@@ -12,7 +12,7 @@ from policies.guardrails.rule import rules_about
 from ..definition import Header
 from ..problems import Problem
 from ..stack import Definition, Stack
-from . import (
+from . import (  # noqa: F401
     capacity,
     effect,
     exposure,
@@ -30,22 +30,6 @@ from . import (
 )
 from .rule import DefinitionRule
 
-MODULES = (
-    capacity,
-    effect,
-    exposure,
-    identity,
-    names,
-    openai,
-    policies,
-    promotion,
-    reach,
-    references,
-    safety,
-    sizes,
-    sleep,
-    storage,
-)
 HEADER_RULES = rules_about(Header, DefinitionRule)
 STACK_RULES = rules_about(Stack, DefinitionRule)
 DEFINITION_RULES = rules_about(Definition, DefinitionRule)

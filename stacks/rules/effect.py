@@ -79,7 +79,7 @@ def what_is_defined_is_used(definition: Definition) -> Iterator[Problem]:
             used |= {("images", server.image), ("datasets", getattr(server.repository, "dataset", ""))}
             if isinstance(pool.loading, OnDemand):
                 used |= {("evictionPolicies", pool.loading.policy), ("images", "eviction-policy")}
-        used |= {("images", policy.image) for policy in stack.platform.eviction_policies} | {("images", "proxy")}
+        used.add(("images", "proxy"))
     seen: set[tuple[str, str]] = set()
     for stack in definition.stacks:
         platform = stack.platform

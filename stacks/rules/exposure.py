@@ -14,7 +14,7 @@ _NGINX, _F5, _ALB = "nginx.ingress.kubernetes.io", "nginx.org", "alb.ingress.kub
 _AZURE, _OPENSHIFT = "appgw.ingress.kubernetes.io", "haproxy.router.openshift.io"
 _GOOGLE = ("networking.gke.io", "ingress.gcp.kubernetes.io", "cloud.google.com")
 _BACKEND_CONFIG = "cloud.google.com/backend-config"
-_APP_PROTOCOLS = "cloud.google.com/app-protocols"
+_APP_PROTOCOLS, _ITS_OLD_NAME = "cloud.google.com/app-protocols", "service.alpha.kubernetes.io/app-protocols"
 _CONTROLLERS = {
     _F5: r"(?!)",  # Its annotations alone tell it from ingress-nginx.
     _NGINX: r"nginx",
@@ -53,7 +53,8 @@ def an_ingress_lifts_its_controllers_limits(stack: Stack) -> Iterator[Problem]:
     of_ingress = {key: value for key, value in keys.items() if "/" in key and key not in of_service}
     do = f"Add to proxy.exposure.annotations: {_pairs(of_ingress)}." if of_ingress else ""
     if of_service:
-        do += f" Add to proxy.exposure.serviceAnnotations: {_pairs(of_service)}, and create that BackendConfig."
+        create = ", and create that BackendConfig" if _BACKEND_CONFIG in of_service else ""
+        do += f" Add to proxy.exposure.serviceAnnotations: {_pairs(of_service)}{create}."
     if "network.callers" in keys:
         do += f" Add to network.callers: {keys['network.callers']}."
     key = "className" if exposure.class_name else "kind"
@@ -107,8 +108,8 @@ def _lacking(stack: Stack, exposure: IngressExposure, prefix: str) -> Iterator[t
     if prefix in _GOOGLE and not is_configured:
         reason = "Its health check requests /, where the proxy has nothing: the BackendConfig says /healthz."
         yield _BACKEND_CONFIG, ("""'{"default": "inference-proxy"}'""", f"{reason} {waits.format(30)}")
-        if is_https:
-            yield _APP_PROTOCOLS, ("""'{"https": "HTTPS"}'""", https)
+    if prefix in _GOOGLE and is_https and not {_APP_PROTOCOLS, _ITS_OLD_NAME} & set(exposure.service_annotations):
+        yield _APP_PROTOCOLS, ("""'{"https": "HTTPS"}'""", https)
     if prefix in (_ALB, _AZURE, *_GOOGLE) and not any(each.cidr for each in stack.platform.network.callers):
         ranges = "130.211.0.0/22 and 35.191.0.0/16" if prefix in _GOOGLE else "the load balancer's subnets"
         reason = "It calls the proxy from addresses outside the cluster, and network.callers names no address range."

@@ -13,7 +13,7 @@ from .rule import stack_rule
 
 @stack_rule("Pools name eviction policies that exist")
 def policies_that_pools_name_exist(stack: Stack) -> Iterator[Problem]:
-    """A pool evicts by a policy that the eviction policy's image has, or that evictionPolicies names."""
+    """A pool evicts by one of Tidegate's own policies, or by one that evictionPolicies names."""
     known = {*SHIPPED, *(policy.name for policy in stack.platform.eviction_policies)}
     for path, name, loading in _loadings(stack):
         yield from unknown(

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from tidegate_contracts.object_url import parsed
 
 from ..definition.environment import Reach
+from ..definition.pools import OnDemand
 from ..definition.proxy import PROXY
 from ..definition.servers import AwsIdentity, Server
 from ..load import PathInTree
@@ -32,6 +33,24 @@ def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:
         what = f"{name} names a web proxy, by which pods would call Services of the cluster too"
         do = "Add NO_PROXY: .svc,.cluster.local"
         yield stack.source.problem(("pods", "environment", name), what, do=do)
+
+
+@stack_rule("Eviction policies can read the cluster's keys in production", "advisory")
+def eviction_policies_can_read_the_clusters_keys(stack: Stack) -> Iterator[Problem]:
+    """Without keys a policy serves every holder of leases, verified or not: then network policies alone protect it."""
+    on_demand = any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
+    if stack.environment.production and on_demand and stack.platform.network.api_server is None:
+        what = "network.apiServer is missing, so eviction policies may never get the keys that verify proxies"
+        why = (
+            "Where network policies are enforced, they keep an eviction policy from the API server. Without its keys a "
+            "policy serves everyone who reaches its lease port: the code of a model in its pod, or any pod if network "
+            "policies fail."
+        )
+        do = (
+            "Add apiServer: {addresses: [ADDRESS/32]} under network, with the addresses and ports that "
+            "`kubectl get endpointslices kubernetes -n default` shows."
+        )
+        yield stack.source.problem(("network",), what, why, do)
 
 
 def _web_proxy(stack: Stack, scheme: str, host: str) -> str:

@@ -80,18 +80,13 @@ def every_environment_lives_somewhere(definition: Definition) -> Iterator[Proble
 
 @stack_rule("Every image that is used is under `images`")
 def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
-    """The proxy, every eviction policy and every server have an image."""
+    """The proxy, the eviction policy and every server have an image."""
     known = {image.name for image in stack.platform.images}
     for index, server in enumerate(stack.platform.servers):
         what = f'server "{server.name}" uses an image that is not in images'
         yield from unknown(stack.source, ("servers", index, "image"), what, server.image, known)
-    own = {policy.name for policy in stack.platform.eviction_policies}
-    for index, policy in enumerate(stack.platform.eviction_policies):
-        what = f'eviction policy "{policy.name}" is in an image that is not in images'
-        yield from unknown(stack.source, ("evictionPolicies", index, "image"), what, policy.image, known)
-    loadings = [pool.loading for _, _, pool in stack.pools()]
-    shipped = any(isinstance(loading, OnDemand) and loading.policy not in own for loading in loadings)
-    for name in (PROXY_IMAGE, *([POLICY_IMAGE] if shipped else [])):
+    on_demand = any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
+    for name in (PROXY_IMAGE, *([POLICY_IMAGE] if on_demand else [])):
         if name not in known:
             yield stack.source.problem(("images",), f'images has no "{name}", which every environment runs')
 

@@ -200,7 +200,7 @@ def preloading_ends_before_the_startup_does(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(where, what, why, do)
 
 
-_TAG = re.compile(r"(?P<release>2[0-9]\.(0[1-9]|1[0-2]))(-|$)")
+_TAG = re.compile(r"(?P<release>[12][0-9]\.(0[1-9]|1[0-2]))(-|$)")
 
 
 @stack_rule("The image of a Triton is a server of a supported release", "advisory")

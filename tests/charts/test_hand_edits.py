@@ -95,11 +95,9 @@ EDITS = {
     "change the eviction policy's image": Edit({"images[eviction-policy].tag": "0.9.0"},
         {"evictionPolicyImage": "registry.example.com/tidegate/eviction-policy:0.9.0"}),
     "evict by a policy of one's own": Edit(
-        {"images": and_one({"name": "own", "repository": "registry.example.com/own", "tag": "1"}),
-         "evictionPolicies": [{"name": "own", "image": "own", "settings": [{"name": "first", "type": "integer"}]}],
+        {"evictionPolicies": [{"name": "own", "settings": [{"name": "first", "type": "integer"}]}],
          f"{POOL}.loading.policy": "own", f"{POOL}.loading.policySettings": {"first": 3}},
-        {f"{POOL}.loading.policy": "own", f"{POOL}.policySettings": {"first": "3"},
-         f"{POOL}.policyImage": "registry.example.com/own:1"}),
+        {f"{POOL}.loading.policy": "own", f"{POOL}.policySettings": {"first": "3"}}),
     "add a model": Edit(
         {"models": and_one({"name": "zebra", "server": "ondemand", "pool": "small", "pinned": True})},
         {f"{POOL}.models": and_one({"name": "zebra", "pinned": True})}),

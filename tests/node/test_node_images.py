@@ -37,7 +37,7 @@ def test_an_image_adds_its_package_to_its_base_and_nothing_of_how_it_was_built(
 
 @pytest.mark.parametrize(
     ("environment", "product", "prefix", "container"),
-    [("proxied", PROXY, "inference-proxy", "proxy"), ("kept", POLICY, "ondemand-main", "eviction-policy")],
+    [("proxied", PROXY, "inference-proxy", "proxy"), ("kept", OWN_POLICY, "ondemand-main", "eviction-policy")],
     indirect=["environment"],
     ids=["proxy", "eviction policy"],
 )

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from policies.guardrails import rules as guardrails
 from policies.guardrails.objects import Environment
-from policies.guardrails.rule import Breach
+from policies.guardrails.rule import Breach, Rule
 from stacks import rules
 from stacks.definition import Header
 from stacks.problems import Problem
@@ -61,9 +62,10 @@ def test_a_rule_has_a_title_and_a_reason() -> None:
 def test_every_function_that_looks_like_a_rule_is_registered(package: ModuleType, subjects: tuple[type, ...]) -> None:
     """A rule whose decorator, or whose module's import, is forgotten would never run."""
     files = {path.stem for path in Path(package.__file__ or "").parent.glob("*.py")} - {"__init__", "rule"}
-    assert {module.__name__.rpartition(".")[2] for module in package.MODULES} == files
-    for module in package.MODULES:
+    registered = [rule for value in vars(package).values() if isinstance(value, tuple) for rule in value]
+    for module in [import_module(f"{package.__name__}.{file}") for file in files]:
         for name, value in vars(module).items():
+            assert not isinstance(value, Rule) or value in registered, name
             if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
                 first, *_, returned = inspect.get_annotations(value, eval_str=True).values()
                 assert not (first in subjects and returned in (Iterator[Problem], Iterator[Breach])), name

@@ -64,12 +64,11 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     tree: Tree = {
         "images": [
             {"name": name, "repository": f"registry.example.com/{name}", "tag": "1.0"}
-            for name in ("triton", "engine", "proxy", "eviction-policy", "own-policy")
+            for name in ("triton", "engine", "proxy", "eviction-policy")
         ],
         "evictionPolicies": [
             {
                 "name": "own",
-                "image": "own-policy",
                 "settings": [{"name": "spare_seconds", "type": "integer"}, {"name": "word"}],
             }
         ],

@@ -53,7 +53,8 @@ def bring(
     registry, model, number = context.registry, version.model, version.number
     if not is_alias(of.name):
         cannot = f"no version can be recorded in {of.name}"
-        raise UsageError(cannot, why=ALIAS_RULE, do="have the platform admin rename the environment")
+        do = "have the platform admin give the environment another name, and `formerly` with this one"
+        raise UsageError(cannot, why=ALIAS_RULE, do=do)
     everywhere = targets(of, model, context.known)
     manifest = registry.manifest(version)
     if context.trust is not None:

@@ -4,8 +4,19 @@ from collections.abc import Mapping
 
 from ..objects import Environment
 from ..rule import Guardrail, rules_about
-from . import access, credentials, datasets, exposure, gpu, money, network, openness, pod_security, triton, workloads
+from . import (  # noqa: F401
+    access,
+    credentials,
+    datasets,
+    exposure,
+    gpu,
+    money,
+    network,
+    openness,
+    pod_security,
+    triton,
+    workloads,
+)
 
-MODULES = (access, credentials, datasets, exposure, gpu, money, network, openness, pod_security, triton, workloads)
 RULES = rules_about(Environment, Guardrail)
 BY_NAME: Mapping[str, Guardrail] = {rule.name: rule for rule in RULES}

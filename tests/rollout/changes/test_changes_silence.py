@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from components.args import NetworkBoundaryArgs, PoolArgs, ProxyArgs
@@ -24,7 +25,7 @@ from stacks.definition.proxy import Proxy
 from stacks.definition.triton import TritonServer
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
-from stacks.problems import DefinitionError
+from stacks.problems import DefinitionError, Problem
 from stacks.resolve import in_order, resolve
 from stacks.resolve.kinds import KINDS
 from stacks.stack import Definition, Stack
@@ -87,9 +88,8 @@ def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
     told, such as an image, how often metrics are read where nothing reads them, a claim that nothing uses, or how long
     callers wait for a first replica where there is always one.
     """
-    own = {policy.name: policy.image for policy in stack.platform.eviction_policies}
-    policies = {pool.loading.policy for _, _, pool in stack.pools() if isinstance(pool.loading, OnDemand)}
-    run = {PROXY_IMAGE, *(own.get(policy, POLICY_IMAGE) for policy in policies)}
+    run = {PROXY_IMAGE}
+    run |= {POLICY_IMAGE for _, _, pool in stack.pools() if isinstance(pool.loading, OnDemand)}
     run |= {server.image for server in stack.platform.servers}
     images = tuple(image for image in stack.platform.images if image.name in run)
     only = {server.name: server.pools[0].name for server in stack.platform.servers}
@@ -129,6 +129,23 @@ def _without_waking(server: Any) -> Any:
     return server.model_copy(update={"pools": tuple(pools)})
 
 
+def findings(tree: Any) -> tuple[list[Any] | None, list[Problem]]:
+    """Return what the stacks of a definition mean, None where it is refused, and all that is said about it."""
+    try:
+        read_one = read(tree)
+    except DefinitionError as error:
+        return None, error.problems
+    return [meant(stack, read_one) for stack in read_one.stacks], list(read_one.advisories)
+
+
+def contradictions(found: Sequence[Problem]) -> set[str]:
+    """Return the keys that one finding wants and another one wants away, and findings that are there twice."""
+    wanted = {each.path for each in found if each.is_missing}
+    unwanted = {each.path for each in found if "unknown key" in each.what or each.do.startswith(("Remove", "Take"))}
+    twice = Counter((each.where, each.path, each.what) for each in found)
+    return wanted & unwanted | {what for (*_, what), count in twice.items() if count > 1}
+
+
 def test_resolving_keeps_every_key_of_what_becomes_arguments() -> None:
     server = KINDS["triton"].args
     for kind, args in ((Pool, PoolArgs), (TritonServer, server), (Proxy, ProxyArgs), (Network, NetworkBoundaryArgs)):
@@ -165,3 +182,27 @@ def test_no_key_of_the_schema_changes_in_silence() -> None:
                 found[change[2]][outcome] += 1
     assert keys() <= found.keys()
     assert len({key for key in keys() if found[key]["shown"]}) > len(keys()) * 0.8, "others cannot change alone"
+
+
+@examples(400)
+@given(st.data())
+def test_two_changes_at_once_are_refused_or_both_count_or_it_is_told_that_one_does_not(data: st.DataObject) -> None:
+    """No pair of keys ends in a traceback or in contradictory findings.
+
+    A change that counts alone, and not beside another one, is told of: nothing else says that it has no effect.
+    """
+    looked = data.draw(st.sampled_from([*rich().values()]))
+    keyed: dict[str, list[Change]] = {}
+    for change in looked.changes:
+        keyed.setdefault(change[2], []).append(change)
+    pair = [data.draw(st.sampled_from(keyed[data.draw(st.sampled_from([*keyed]))])) for _ in range(2)]
+    one, two = sorted(pair, key=lambda change: [str(step).zfill(3) for step in change[0]], reverse=True)
+    assume(one[0][: len(two[0])] != two[0][: len(one[0])])
+    alone = [findings(changed(looked.tree, *each[:2])) for each in (one, two)]
+    both, said = findings(changed(changed(looked.tree, *one[:2]), *two[:2]))
+    assert not contradictions(said), pair
+    before = [meant(stack, looked.definition) for stack in looked.stacks.values()]
+    known = {(each.path, each.what) for _, some in alone for each in some}
+    for (meaning, _), (other, _) in (alone, alone[::-1]):
+        has_lost_its_effect = meaning not in (before, None) and both is not None and both == other
+        assert not has_lost_its_effect or any((each.path, each.what) not in known for each in said), pair

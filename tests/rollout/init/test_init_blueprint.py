@@ -61,6 +61,18 @@ def values(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("namespace", "environment"), [("inference-v2", "inference-v2"), ("team-latest", "team-latest"), ("v2", "env-v2")]
+)
+def test_an_environment_is_named_as_the_registry_can_record_it(
+    call: Call, values: Path, tmp_path: Path, namespace: str, environment: str
+) -> None:
+    values.write_text(VALUES.replace("domino-inference-dev", namespace), "utf-8")
+    call("init", tmp_path / "platform", "--import", values, code=0)
+    (stack,) = read_definition(tmp_path / "platform" / DEFINITION).stacks
+    assert (stack.environment.name, stack.namespace) == (environment, namespace)
+
+
 @pytest.mark.parametrize("gpu", [None, "NVIDIA-A100-SXM4-80GB", "NVIDIA-L4"])
 def test_the_blueprints_values_become_a_definition_that_holds(
     call: Call, values: Path, tmp_path: Path, gpu: str | None

@@ -56,6 +56,7 @@ network:
   - {{name: ingress, cidr: 10.1.0.0/16}}
   reach:
   - {{name: identity, by: [proxy], cidr: 10.2.0.0/16}}
+  apiServer: {{addresses: [10.3.0.0/28]}}
 environments:
 - name: dev
 - name: prod

@@ -86,13 +86,23 @@ BUILT_IN: Final[Mapping[str, Policy]] = {
 
 
 def find(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Policy:
-    """Return a policy by its name; ValueError, in one sentence, if there is none or it cannot be used.
-
-    One that a package brings runs in this process: `isolated.find` has it run in one of its own.
-    """
-    if (known := known_here(name, settings)) is not None:
-        return known
-    entry = entry_point(name)
+    """Return a policy by its name; ValueError, in one sentence, if there is none or it cannot be used."""
+    entries = list(metadata.entry_points(group=GROUP, name=name))
+    if name in BUILT_IN:
+        if settings:
+            raise ValueError(f'policy "{name}" takes no settings, and has {", ".join(settings)}')
+        if entries:
+            other = ", ".join(each.value for each in entries)
+            raise ValueError(f'policy "{name}" is built in: {other} needs another name')
+        return BUILT_IN[name]
+    if not entries:
+        raise ValueError(
+            f'there is no policy "{name}": built in are {", ".join(BUILT_IN)}; others come as entry points of the '
+            f"group {GROUP}, from packages installed beside the policy"
+        )
+    if len(entries) > 1:
+        raise ValueError(f'there are {len(entries)} policies "{name}": uninstall all packages but one that bring it')
+    (entry,) = entries
     try:
         found = entry.load()
     except (Exception, SystemExit) as error:  # whatever a foreign module raises when it is imported
@@ -104,28 +114,6 @@ def find(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Polic
     if not isinstance(found, Policy) or found.name != name:
         raise ValueError(f'policy "{name}": {entry.value} is no Policy with this name, and no function that returns it')
     return guarded(found)
-
-
-def known_here(name: str, settings: Mapping[str, str]) -> Policy | None:
-    """Return a policy that is built in, which has no settings, by its name; ValueError where it has some."""
-    if name in BUILT_IN and settings:
-        raise ValueError(f'policy "{name}" takes no settings, and has {", ".join(settings)}')
-    if name in BUILT_IN and (other := [entry.value for entry in metadata.entry_points(group=GROUP, name=name)]):
-        raise ValueError(f'policy "{name}" is built in: {", ".join(other)} needs another name')
-    return BUILT_IN.get(name)
-
-
-def entry_point(name: str) -> metadata.EntryPoint:
-    """Return where a package has a policy of this name; nothing is imported. ValueError if not exactly one has."""
-    entries = [entry for entry in metadata.entry_points(group=GROUP) if entry.name == name]
-    if not entries:
-        raise ValueError(
-            f'there is no policy "{name}": built in are {", ".join(BUILT_IN)}; others come as entry points of the '
-            f"group {GROUP}, from packages installed beside the policy"
-        )
-    if len(entries) > 1:
-        raise ValueError(f'there are {len(entries)} policies "{name}": uninstall all packages but one that bring it')
-    return entries[0]
 
 
 def _with_settings(name: str, make: Callable[..., object], settings: Mapping[str, str]) -> object:

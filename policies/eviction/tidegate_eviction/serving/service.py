@@ -18,7 +18,7 @@ from tidegate_service.reasons import plain
 
 from ..core.messages import Answered, Command, Load, ModelSpec, PoolSettings, ServerInventory, Step, Ticket, WarmWindow
 from ..core.residency import Residency
-from ..policies import isolated
+from ..policies import registry
 from ..server import MemoryReading, ModelFiles, ModelRepository, ServerDriver
 from ..staging.copying import StagingError
 from ..staging.stager import Stager
@@ -379,7 +379,7 @@ class EvictionService:
     def _pool_settings(self, settings: EvictionSettings) -> PoolSettings:
         given = settings.model_dump(include={"capacity_bytes", "idle_seconds", "lease_seconds", "wait_seconds"})
         tuned = settings.tuning.model_dump(exclude_none=True)
-        policy = isolated.find(settings.policy, settings.policy_settings)
+        policy = registry.find(settings.policy, settings.policy_settings)
         return PoolSettings(policy=policy, measures=self._measures, **given, **tuned)
 
     def _windows(self, now: float) -> list[WarmWindow]:

@@ -14,7 +14,7 @@ from tidegate_contracts.eviction import EvictionSettings, WarmWindow
 from tidegate_contracts.message import first_error
 
 from ..kinds import KINDS
-from ..policies import isolated
+from ..policies import registry
 from .files import KeptFile
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def read(data: bytes) -> EvictionSettings:
     if settings.kind not in KINDS:
         raise SettingsError(f"kind: there is no {settings.kind!r}, only {', '.join(sorted(KINDS))}")
     try:
-        isolated.find(settings.policy, settings.policy_settings)
+        registry.find(settings.policy, settings.policy_settings)
     except ValueError as error:
         raise SettingsError(f"policy: {error}") from None
     counts = Counter(model.name for model in settings.models)

@@ -4,7 +4,6 @@ The entry points of a package below a folder make it one that is installed.
 """
 
 import itertools
-import os
 import random
 import sys
 import time
@@ -13,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_eviction.policies import Candidate, Policy, isolated, registry
+from tidegate_eviction.policies import Candidate, Policy, registry
 
 SLOW_SECONDS = 0.02
-PATIENT_SECONDS = 60.0  # For what comes on the busiest machine, where the test is not about what comes too late.
 
 
 class Unspeakable(Exception):
@@ -37,11 +35,6 @@ def _spoil(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _slow(candidates: Sequence[Candidate]) -> list[Candidate]:
     time.sleep(SLOW_SECONDS)
     return [*candidates]
-
-
-def _spin() -> Any:
-    while True:
-        pass
 
 
 WELL: dict[str, Callable[[Sequence[Candidate]], Any]] = {
@@ -66,19 +59,12 @@ BADLY: dict[str, Callable[[Sequence[Candidate]], Any]] = {
     "recurses": lambda candidates: BADLY["recurses"](candidates),
 }
 """What it says can be no answer."""
-ISOLATED: dict[str, Callable[[Sequence[Candidate]], Any]] = {
-    "hangs": lambda _candidates: time.sleep(60),
-    "spins": lambda _candidates: _spin(),
-    "ends": lambda _candidates: os._exit(1),
-    "counts": lambda _candidates: sum(1 for _ in itertools.count()),
-}
-"""What only a process of its own keeps from all others."""
 
 
 def choose(candidates: Sequence[Candidate], _needed_bytes: int, _now: float) -> Iterable[Candidate]:
     """Do what the first model's name says, or choose all."""
     how = candidates[0].name.partition(".")[0]
-    return (WELL | BADLY | ISOLATED).get(how, WELL["all"])(candidates)  # type: ignore[no-any-return]
+    return (WELL | BADLY).get(how, WELL["all"])(candidates)  # type: ignore[no-any-return]
 
 
 def _whim(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> Iterable[Candidate]:
@@ -94,16 +80,7 @@ unnamed = Policy("another name", "", choose)
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **named: str) -> None:
-    """Have a package be found by this process and by those that it starts, with these entry points of this module.
-
-    Answers have all the time that they need, but where a test says otherwise; those that tests before have killed are
-    gone.
-    """
-    isolated._started.cache_clear()
-    for name in ("START_SECONDS", "ANSWER_SECONDS", "REAP_SECONDS"):
-        monkeypatch.setattr(isolated, name, PATIENT_SECONDS)
-    for child in isolated._late:
-        child.wait(PATIENT_SECONDS)
+    """Have a package be found by this process and by those that it starts, with these entry points of this module."""
     about = folder / "bring-1.0.dist-info"
     about.mkdir(parents=True)
     lines = [f"{name} = {__name__}:{value}" for name, value in named.items()]
@@ -116,9 +93,3 @@ def picky(first: int = 1, share: float = 0.5, strictly: bool = False) -> Policy:
     if share > 1:
         raise ValueError("there is no more than all")
     return Policy("picky", f"{first} {share} {strictly}", lambda candidates, _needed, _now: candidates[:first])
-
-
-def child_of(policy: Policy) -> int:
-    """Return the process that a policy runs in."""
-    process: isolated.PolicyProcess = policy.choose.__self__  # type: ignore[attr-defined]
-    return process.pid

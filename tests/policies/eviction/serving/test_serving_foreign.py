@@ -1,20 +1,17 @@
-"""A policy of somebody else's in the service: whatever it does, what is leased stays, others load, nobody stalls."""
+"""A policy of somebody else's in the service: whatever it does, what is leased stays, and others load."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.policies import isolated
 
 from ..policies import hostile
-from ..policies.test_policies_isolated import ANSWER_SECONDS, MARGIN_SECONDS
 from ..rigs.running_policy import MIB, live
 from ..rigs.stand_in import StandIn
 
 pytestmark = pytest.mark.anyio
-LATE = ("hangs", "spins")
-TOLD = ("names", "endless", "leaves", "ends", *LATE)
+TOLD = ("names", "endless", "leaves")
 
 
 @pytest.mark.parametrize("how", ["none", "spoils", *TOLD])
@@ -22,9 +19,6 @@ async def test_no_leased_model_goes_the_next_one_is_loaded_and_renewals_are_answ
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hostile.install(tmp_path / "package", monkeypatch, hostile="policy")
-    monkeypatch.setattr(isolated, "REST_SECONDS", hostile.PATIENT_SECONDS)
-    if how in LATE:
-        monkeypatch.setattr(isolated, "ANSWER_SECONDS", ANSWER_SECONDS)
     stand_in = StandIn({how: 40 * MIB, "leased": 40 * MIB, "wanted": 40 * MIB})
     use = lease.Use(in_flight=1, idle_seconds=0)
     async with live(tmp_path, stand_in, policy="hostile", lease_seconds=20) as policy:
@@ -33,14 +27,10 @@ async def test_no_leased_model_goes_the_next_one_is_loaded_and_renewals_are_answ
         policy.release(how)
         renew = lease.Renew(holder="p", incarnation=policy.service.residency.incarnation, models={"leased": use})
         wanted = asyncio.create_task(policy.acquire("wanted"))
-        loop = asyncio.get_running_loop()
-        slowest, last = 0.0, loop.time()
         while not wanted.done():
             assert policy.service.renew(renew).lost == ()
             await asyncio.sleep(0.01)
-            slowest, last = max(slowest, loop.time() - last), loop.time()
         assert (await wanted).outcome == "granted"
-        assert slowest < ANSWER_SECONDS + MARGIN_SECONDS
         assert stand_in.did("unload") == [how]
         assert policy.state("leased") == "resident"
         assert policy.counted("policy_failures_total") == (how in TOLD)

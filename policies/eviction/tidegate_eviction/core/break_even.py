@@ -12,9 +12,7 @@ from ..policies.policy import Candidate
 from .pool import Model, Pool
 
 _TIMES = 2  # What victims would lose counts twice: they, too, come back for their room.
-
-
-_STEADY_GAPS = 4  # One that was not called for so many times the mean time between its uses is in use no more.
+_STEADY_GAPS = 4  # A model is in use until it has had no call for so many times the mean time between its calls.
 
 
 def pays(pool: Pool, wanted: Model, victims: Sequence[Candidate]) -> bool:
@@ -24,8 +22,8 @@ def pays(pool: Pool, wanted: Model, victims: Sequence[Candidate]) -> bool:
 
 
 def refused(pool: Pool, model: Model) -> float:
-    """Return how many callers were told busy since a model was last resident. They fade: one that was told so an idle
-    time of the pool ago counts as a third."""
+    """Return how many callers were refused since a model was last resident. A refusal fades: one that is as old as the
+    pool's `idle_seconds` counts as a third."""
     return model.refused * math.exp((model.refused_at - pool.now) / max(1.0, pool.settings.idle_seconds))
 
 
@@ -47,7 +45,7 @@ def _lost(pool: Pool, wanted: Model) -> float:
 
 
 def _loss_meanwhile(pool: Pool, wanted: Model, victims: Sequence[Candidate]) -> float:
-    """Return what callers of models in use lose while the load of another one takes their room: all are refused."""
+    """Return the seconds that callers of models in use lose while a load takes the models' room: all are refused."""
     in_use = [
         victim.gap_seconds
         for victim in victims

@@ -7,6 +7,7 @@ from tidegate_contracts import lease as wire
 from tidegate_contracts.lease import State
 
 from . import ahead, transitions
+from .break_even import refused
 from .forecast import retry_after
 from .messages import Answered, Ticket, Use
 from .pool import WANTS_ROOM, Lease, Model, Pool, Waiter
@@ -227,7 +228,7 @@ def _tell_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
     model.asked_until = max(model.asked_until, comes_back)
     if model.state is State.QUEUED:
         if is_asked_alone:
-            model.refused += 1
+            model.refused, model.refused_at = refused(pool, model) + 1, pool.now
             model.back_at = min(model.back_at, back_at) if model.back_at > pool.now else back_at
             pool.told[model.name] = None
         if model.room_made:

@@ -96,7 +96,8 @@ class Model:
     load_seconds: float | None = None
     operation: Operation = NO_OPERATION
     failures: Failures = field(default_factory=Failures)
-    refused: int = 0  # Callers that were told busy since it was last resident.
+    refused: float = 0.0  # Callers refused since it was last resident, faded as of `refused_at`.
+    refused_at: float = 0.0  # When the last of them was refused.
     busy_at: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_BUSY))  # When any were told so, lately.
     no_room: tuple[float, float] = (-math.inf, -math.inf)  # When the first and last were, without a load since.
     suspect: bool = False  # The server ended while several were being loaded: it is loaded alone next time.

@@ -16,7 +16,7 @@ FUZZ ?=
 DRY_RUN ?=
 RESUME ?=
 BACK ?=
-VALUES ?=
+MANIFESTS ?= -
 TRACE ?=
 PROMETHEUS ?=
 LOGS ?=
@@ -31,13 +31,13 @@ POLICY ?=
 
 # A misspelt setting would be a command for all that there is.
 SETTINGS := ADOPT ALLOW_NOT_RUN BACK BASE BENCH CLUSTER COUNT DEFINITION DIR DRY_RUN ENGINE ENV FROM FUZZ GPU HOURS IMPORT \
-  INSECURE JSON KEEP_GOING LOGS MATCH MUTATION OUT POLICY PRICES PROMETHEUS PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL \
-  RESUME ROOMS RUN SAMPLES STACK TARGET TIDEGATE TIDEGATE_CACHE TIDEGATE_REPOSITORY TRACE VALUES WORKERS YES
+  INSECURE JSON KEEP_GOING LOGS MANIFESTS MATCH MUTATION OUT POLICY PRICES PROMETHEUS PYTEST PYTHON REGISTRY_PLANE REQUIRE_ALL \
+  RESUME ROOMS RUN SAMPLES STACK TARGET TIDEGATE TIDEGATE_CACHE TIDEGATE_REPOSITORY TRACE WORKERS YES
 SAID := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 $(if $(filter-out $(SETTINGS),$(SAID)),$(error no setting is called $(filter-out $(SETTINGS),$(SAID)): there are $(SETTINGS)))
 # So would an empty one, such as a variable that CI did not set: a preview of nothing new, every stack taken down.
-NAMES := BASE CLUSTER DEFINITION DIR ENGINE ENV FROM HOURS IMPORT LOGS MATCH OUT POLICY PRICES PROMETHEUS REGISTRY_PLANE \
-  SAMPLES STACK TARGET TRACE VALUES
+NAMES := BASE CLUSTER DEFINITION DIR ENGINE ENV FROM HOURS IMPORT LOGS MANIFESTS MATCH OUT POLICY PRICES PROMETHEUS REGISTRY_PLANE \
+  SAMPLES STACK TARGET TRACE
 $(foreach name,$(filter $(NAMES),$(SAID)),$(if $(value $(name)),,$(error $(name)= is empty: say what it is, or leave it out)))
 
 # Where the program is: here, or where a platform of one's own has it, whose Makefile includes this one (`make init`).
@@ -86,7 +86,7 @@ override export ENGINE := $(value ENGINE)
 override export ENV := $(value ENV)
 override export FROM := $(value FROM)
 override export FUZZ := $(value FUZZ)
-override export VALUES := $(value VALUES)
+override export MANIFESTS := $(value MANIFESTS)
 override export POLICY := $(value POLICY)
 override export TRACE := $(value TRACE)
 override export PROMETHEUS := $(value PROMETHEUS)
@@ -179,9 +179,9 @@ chart: .run ## Write the Helm chart from the components
 values: .run ## Print the chart's values of STACK=<stack>
 	@$(RUN) -m charts values "$$DEFINITION" --stack "$$STACK"
 
-.PHONY: check-chart
-check-chart: .run ## Check VALUES=<file> against the chart's schema, the definition's rules and the guardrails
-	@$(RUN) -m charts check "$$VALUES"
+.PHONY: guardrails
+guardrails: .run ## Hold the Kubernetes objects of MANIFESTS=<file>, or of standard input, to the guardrails
+	@$(RUN) -m rollout guardrails "$$MANIFESTS"
 
 .PHONY: package
 package: .run ## Package the chart for an OCI registry, byte for byte the same each time

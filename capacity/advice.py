@@ -9,6 +9,7 @@ from tidegate_eviction.simulate.trace import Trace
 
 from stacks.definition.pools import OnDemand
 
+from .answers import longest_wait
 from .expected import expect, setting_of_pool
 from .pressures import Pressures
 from .remedies import FILES_NEAR, NEAR_BYTES_PER_SECOND, Remedy, Subject, remedies, staging
@@ -24,7 +25,6 @@ GPU_AIM: Final = 0.7  # Share of the time that a GPU is to work.
 QUEUE_SECONDS: Final = 0.01  # In the queue for each call; what is less nobody notices.
 ONE_MODELS: Final = 2 / 3  # Of what all wait in queues: then more replicas help no other model.
 COPIES: Final = 2  # Replicas at which a hot model can be.
-_MOST_WAIT_SECONDS: Final = 600
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,7 @@ def _longer_wait(subject: Subject, loading: OnDemand, trace: Trace | None) -> Ad
     slow: that is mended first."""
     found = subject.found
     longest = max((each.load_seconds / each.loads for each in found.models.values() if each.loads), default=0.0)
-    most = min(_MOST_WAIT_SECONDS, subject.stack.platform.proxy.timeouts.request_seconds - 1)
-    wait = min(most, math.ceil(2 * longest))
+    wait = longest_wait(longest, subject.stack.platform.proxy.timeouts.request_seconds)
     if wait <= loading.wait_seconds or staging(subject) is not None:
         return None
     why = (

@@ -1,9 +1,10 @@
 """Answers to the question how many slices of which size: pools, which models each has, and what they cost."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from tidegate_contracts.eviction import MODELS_SHARE
 from tidegate_eviction.simulate.trace import Trace, TracedModel
@@ -16,6 +17,18 @@ from .slices import Gpu, GpuSlice
 
 LOADING = OnDemand(mode="on-demand")
 """How planned pools load: as the definition does where it says no more."""
+MOST_WAIT_SECONDS: Final = 600
+
+
+def longest_wait(longest_load: float, request_seconds: float) -> int:
+    """Return the `waitSeconds` that covers loads of so many seconds, twice over, if a request may take so long."""
+    return int(min(MOST_WAIT_SECONDS, request_seconds - 1, math.ceil(2 * longest_load)))
+
+
+def loading_for(trace: Trace, request_seconds: float) -> OnDemand:
+    """Return how planned pools load the models of a trace: callers wait for the longest load."""
+    wait = longest_wait(max((model.load_seconds for model in trace.models), default=0.0), request_seconds)
+    return LOADING.model_copy(update={"wait_seconds": max(LOADING.wait_seconds, wait)})
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,7 @@ class Answer:
 
     gpu: Gpu = field(hash=False)
     pools: tuple[PlannedPool, ...]
+    loading: OnDemand = field(default=LOADING, hash=False)
 
     @property
     def share(self) -> Fraction:
@@ -82,7 +96,9 @@ class Answer:
     def simulated(self, faster: float = 1.0) -> list[SimulatedPool]:
         """Return what a simulation wants to know of its pools."""
         return [
-            SimulatedPool(LOADING, capacity_bytes(self.gpu, pool.on), pool.replicas, pool.models, pool.pinned, faster)
+            SimulatedPool(
+                self.loading, capacity_bytes(self.gpu, pool.on), pool.replicas, pool.models, pool.pinned, faster
+            )
             for pool in self.pools
         ]
 
@@ -101,7 +117,7 @@ class Row:
         return self.figures.share_warm >= target and self.figures.serves_every_model
 
 
-def pool_tree(gpu: Gpu, name: str, on: GpuSlice, replicas: int) -> dict[str, Any]:
+def pool_tree(gpu: Gpu, name: str, on: GpuSlice, replicas: int, planned: OnDemand = LOADING) -> dict[str, Any]:
     """Return a pool as a definition has it, and nothing that follows by itself."""
     product = {"product": gpu.label} if gpu.label else {}
     placement = {"kind": "mig", "profile": on.profile} if on.profile else {"kind": "gpu"}
@@ -109,11 +125,12 @@ def pool_tree(gpu: Gpu, name: str, on: GpuSlice, replicas: int) -> dict[str, Any
         placement["kind"] = "dra"
     elif on.profile and gpu.strategy == "single":
         placement["strategy"] = "single"
-    capacity = {}
+    capacity: dict[str, Any] = {}
     if not on.profile and not (gpu.label and gpu.product):  # of such a whole GPU nothing else tells the size
         part, whole = MODELS_SHARE
         capacity = {"capacity": f"{on.memory_bytes * part // whole // 10**6}M"}
-    loading = {"mode": "on-demand", **capacity}
+    wait = {"waitSeconds": planned.wait_seconds} if planned.wait_seconds != LOADING.wait_seconds else {}
+    loading = {"mode": "on-demand", **capacity, **wait}
     return {"name": name, "loading": loading, "placement": {**placement, **product}, "replicas": replicas}
 
 

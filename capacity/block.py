@@ -91,7 +91,7 @@ def block(definition: Definition, stack: Stack | None, answer: Answer, trace: Tr
     place = _Place(stack, frozenset(model.name for model in trace.models))
     gone = place.gone()
     named = _named(answer, [pool.name for pool in place.server.pools] if place.server else [])
-    trees = [pool_tree(answer.gpu, name, pool.on, pool.replicas) for name, pool in named]
+    trees = [pool_tree(answer.gpu, name, pool.on, pool.replicas, answer.loading) for name, pool in named]
     removed = [{"name": pool.name, "remove": True} for pool in gone]
     change: dict[str, Any] = {
         "servers": [{"name": place.name, "pools": [*removed, *trees]}],

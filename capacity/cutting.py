@@ -8,7 +8,7 @@ from stacks import devices
 from stacks.definition.mig_cuts import cuts, words
 from stacks.definition.placement import GpuNodes
 from stacks.definition.pools import Pool
-from stacks.mig_layouts import Layout, layout, left_over, more_nodes
+from stacks.mig_layouts import Layout, layout, more_nodes
 from stacks.problems import count_of
 
 from .answers import Answer
@@ -23,7 +23,7 @@ class Cutting:
     bought: tuple[GpuNodes, ...]
     """Nodes that are not there today."""
     layout: Layout | None
-    """None: no cut of all these gives it."""
+    """None: no cut of all these was found that gives it."""
 
     def inventory(self) -> list[dict[str, Any]]:
         """Return the inventory as a definition has it; nothing where it stays as it is."""
@@ -48,17 +48,15 @@ class Cutting:
             cut = ", ".join(f"{nodes} of {words(cut) or 'whole GPUs'}" for nodes, cut in every)
             yield f"It takes {count_of(each.nodes, 'node')} more of {each.product} with {each.per_node} each: {cut}."
         if one is None:
-            yield "No cut of its GPUs gives these slices."
+            yield "No cut of its GPUs was found that gives these slices."
             return
         again = [change for change in one.changes if change.group < len(self.gpus)]
         if again:
             drained, nodes = sum(change.nodes for change in again), sum(group.nodes for group in self.gpus)
-            most = "" if one.is_least else " at the most"
-            yield f"To be cut anew, and drained for it: {drained} of {count_of(nodes, 'node')}{most}."
+            yield f"To be cut anew, and drained for it: {drained} of {count_of(nodes, 'node')}."
             yield from (f"  {change}" for change in again)
         elif self.gpus:
             yield "No node is to be cut anew."
-        yield from left_over(one)
 
 
 def cutting(gpus: Sequence[GpuNodes], others: Sequence[Pool], answer: Answer, pools: Sequence[Pool]) -> Cutting:

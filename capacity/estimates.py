@@ -46,15 +46,25 @@ class Estimates:
         self._room = kept * self._bytes[:, None]
         """By model and time: bytes that it takes on average when it is kept for so long after each call."""
 
-    def cold(self, models: Iterable[str], room: int, replicas: int = 1, pinned: frozenset[str] = frozenset()) -> float:
-        """Return the calls that would meet a cold model, or one that is too large, where replicas have so much room."""
+    def cold(
+        self,
+        models: Iterable[str],
+        room: int,
+        replicas: int = 1,
+        pinned: frozenset[str] = frozenset(),
+        *,
+        started: bool = False,
+    ) -> float:
+        """Return the calls that would meet a cold model, or one that is too large, where replicas have so much room;
+        `started`: without those that wait for the first load of each model."""
         names = [str(number) for number in range(replicas)]
         parts: dict[str, list[int]] = {name: [] for name in names}
         for model in sorted(models):
             if model not in pinned:
                 parts[names[0] if replicas == 1 else ranked(model, names)[0]].append(self._places[model])
         left = room - sum(self._bytes[self._places[model]] for model in pinned)
-        return sum(self._on_one(np.array(part, int), left) for part in parts.values() if part)
+        found = (np.array(part, int) for part in parts.values() if part)
+        return sum(max(0.0, self._on_one(part, left) - started * float(self._first[part].sum())) for part in found)
 
     def _on_one(self, places: "np.ndarray[tuple[int], np.dtype[np.int64]]", room: float) -> float:
         fits = self._bytes[places] <= room

@@ -16,11 +16,13 @@ from policies.guardrails.money import money
 from stacks.command import FAILED, WRONG_INPUT, CommandError
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.placement import GpuNodes
+from stacks.definition.pools import OnDemand
+from stacks.definition.proxy import Timeouts
 from stacks.problems import count_of, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from .answers import Answer, Row, best, dedicated, front, with_footprints
+from .answers import LOADING, MOST_WAIT_SECONDS, Answer, Row, best, dedicated, front, loading_for, with_footprints
 from .block import block, fitting
 from .changed import place_of, refusals
 from .lines import Line, percent, table
@@ -63,6 +65,8 @@ class _Basis:
     prices: Prices
     stack: Stack | None
     """The stack that the answer is for; None where the definition has none."""
+    loading: OnDemand
+    """How planned pools load."""
     now: Today | None
     """What that stack has for the models today; None where it names none of them."""
 
@@ -92,7 +96,7 @@ def make_plan(request: PlanRequest) -> None:
     except OSError as error:
         raise CommandError(f"{request.out}: no pictures can be written there ({error.strerror}).") from None
     with Simulations(basis.trace) as simulations:
-        search = Search(simulations, basis.gpu, basis.target)
+        search = Search(simulations, basis.gpu, basis.target, basis.loading)
         plain = search.plain()
         mixed = search.mixed(plain)
         found = best([*plain, *mixed], basis.target)
@@ -158,7 +162,9 @@ def _basis(request: PlanRequest) -> _Basis:
     now = today(stack, trace) if stack and is_known else None
     trace = with_footprints(trace, footprints(stack) if stack else {})
     prices = prices_of(inventory) if given is None else given
-    return _Basis(definition, trace, renamed, gpu, target, prices, stack, now)
+    request_seconds = (stack.platform.proxy.timeouts if stack else Timeouts()).request_seconds
+    loading = loading_for(trace, request_seconds)
+    return _Basis(definition, trace, renamed, gpu, target, prices, stack, loading, now)
 
 
 def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
@@ -266,6 +272,12 @@ def _notes(basis: _Basis, request: PlanRequest) -> list[str]:
         if request.prices:
             where = f"{escaped(str(request.prices))}, which has {listed(basis.prices.prices) or 'none'}"
         said.append(f"There is no price of {basis.gpu.name} in {where}: GPU-hours, no money.")
+    said.append("The first load of each model is not counted: every simulation starts with empty slices.")
+    wait, longest = basis.loading.wait_seconds, max(model.load_seconds for model in basis.trace.models)
+    if wait != LOADING.wait_seconds:
+        said.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")
+    if wait < min(longest, MOST_WAIT_SECONDS):
+        said.append(f"It is no longer, because `proxy.timeouts.requestSeconds` is {wait + 1}: raise that first.")
     names = {model.name for model in basis.stack.platform.models} if basis.stack else set()
     strangers = sum(model.name not in names for model in basis.trace.models)
     count = f"{strangers} of {len(basis.trace.models)} models"

@@ -15,8 +15,9 @@ from math import ceil
 from tidegate_eviction.simulate.trace import Trace, TracedModel
 
 from stacks.definition.mig_cuts import fewest_gpus
+from stacks.definition.pools import OnDemand
 
-from .answers import Answer, PlannedPool, Row, best, capacity_bytes, dedicated
+from .answers import LOADING, Answer, PlannedPool, Row, best, capacity_bytes, dedicated
 from .estimates import Estimates
 from .simulations import Simulations
 from .slices import Gpu, GpuSlice
@@ -39,8 +40,8 @@ Order = tuple[str, ...]
 class Search:
     """One search, for one target."""
 
-    def __init__(self, simulations: Simulations, gpu: Gpu, target: float) -> None:
-        self._run, self._gpu, self._target = simulations, gpu, target
+    def __init__(self, simulations: Simulations, gpu: Gpu, target: float, loading: OnDemand = LOADING) -> None:
+        self._run, self._gpu, self._target, self._loading = simulations, gpu, target, loading
         self._trace: Trace = simulations.trace
         self._models = {model.name: model for model in self._trace.models}
         self._room = {one: capacity_bytes(gpu, one) for one in gpu.slices}
@@ -104,7 +105,10 @@ class Search:
         return max(1, min(self._gpu.most(one) * MOST_GPUS, int(self._dearest / one.share)))
 
     def _one_pool(self, one: GpuSlice, count: int) -> Answer:
-        return Answer(self._gpu, (PlannedPool(one, count, frozenset(self._models)),))
+        return self._answer(PlannedPool(one, count, frozenset(self._models)))
+
+    def _answer(self, *pools: PlannedPool) -> Answer:
+        return Answer(self._gpu, pools, self._loading)
 
     # ---- mixed answers ----
 
@@ -162,7 +166,7 @@ class Search:
         every = frozenset(self._models)
         if len(shape) == 1:
             [(one, count)] = shape
-            return self._with_pins(Answer(self._gpu, (self._pool(one, count, every),)), allowed)
+            return self._with_pins(self._answer(self._pool(one, count, every)), allowed)
         starts = {part for order in self._orders for part in self._parts(order, shape) if part and part != every}
         estimated = sorted((self._cold(self._of_two(shape, part)), sorted(part)) for part in starts)
         found = None
@@ -210,8 +214,10 @@ class Search:
                     yield replace(answer, pools=tuple(others))
 
     def _cold(self, answer: Answer) -> float:
+        """Return the calls that would meet a cold model, by estimate, without the first load of each."""
         return sum(
-            self._estimates.cold(pool.models, self._room[pool.on], pool.replicas, pool.pinned) for pool in answer.pools
+            self._estimates.cold(pool.models, self._room[pool.on], pool.replicas, pool.pinned, started=True)
+            for pool in answer.pools
         )
 
     def _parts(self, order: Order, shape: Shape) -> Iterator[frozenset[str]]:
@@ -228,8 +234,7 @@ class Search:
     def _of_two(self, shape: Shape, first: frozenset[str]) -> Answer:
         """Return two pools, of which the first has these models."""
         parts = first, frozenset(self._models) - first
-        pools = (self._pool(one, count, part) for (one, count), part in zip(shape, parts, strict=True))
-        return Answer(self._gpu, tuple(pools))
+        return self._answer(*(self._pool(one, count, part) for (one, count), part in zip(shape, parts, strict=True)))
 
     def _pool(self, one: GpuSlice, count: int, models: frozenset[str]) -> PlannedPool:
         """Return a pool; where all its models have room on one slice, all are pinned."""

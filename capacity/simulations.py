@@ -3,6 +3,7 @@
 What comes of a pool depends on its own models and requests alone, so that of several pools is the sum.
 """
 
+import math
 import os
 import sys
 from array import array
@@ -23,6 +24,7 @@ from stacks.command import WRONG_INPUT, CommandError
 from stacks.definition.pools import OnDemand
 
 MOST_REFUSED = 0.1  # Share of the calls of any one model.
+_ROUNDING = 1e-6  # Seconds.
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,10 @@ def _begin(trace: Trace) -> None:
 
 def _simulated(pool: SimulatedPool) -> Figures:
     trace = part_of(_TRACES[0], pool.models, pool.faster)
-    return figures(trace, pool.loading.wait_seconds, simulate(trace, pool.setting())) if trace.seconds else Figures()
+    if not trace.seconds:
+        return Figures()
+    outcome = simulate(trace, pool.setting())
+    return figures(trace, pool.loading.wait_seconds, outcome, first_loads(trace, outcome))
 
 
 def part_of(trace: Trace, models: frozenset[str], faster: float = 1.0) -> Trace:
@@ -201,23 +206,39 @@ def part_of(trace: Trace, models: frozenset[str], faster: float = 1.0) -> Trace:
     return replace(part, seconds=array("d", (seconds / faster for seconds in part.seconds)))
 
 
-def figures(trace: Trace, wait_seconds: float, outcome: Outcome) -> Figures:
-    """Return what callers met, of what came of a simulation."""
-    lost, calls, answered = [0.0] * len(trace.models), Counter(trace.which), Counter[int]()
-    for which in trace.which:
-        lost[which] += wait_seconds
+def first_loads(trace: Trace, outcome: Outcome) -> frozenset[int]:
+    """Return the positions of the calls that came while their model was loaded for the first time: the simulation
+    starts with empty slices, and the pools that it stands for do not."""
+    ends: dict[int, float] = {}
+    for now, which, size in outcome.memory:
+        if size > 0:
+            ends.setdefault(which, now)
+    first = {which: (end - trace.models[which].load_seconds - _ROUNDING, end) for which, end in ends.items()}
+    none = math.inf, -math.inf
+    spans = ((position, seconds, *first.get(which, none)) for position, (seconds, which) in enumerate(trace.requests()))
+    return frozenset(position for position, seconds, begin, end in spans if begin <= seconds < end)
+
+
+def figures(trace: Trace, wait_seconds: float, outcome: Outcome, skipped: Collection[int] = ()) -> Figures:
+    """Return what callers met, of what came of a simulation, without the calls at some positions, none a hit."""
+    counted = [which for position, which in enumerate(trace.which) if position not in skipped]
+    calls, answered = Counter(counted), Counter[int]()
+    lost = {which: count * wait_seconds for which, count in calls.items()}
+    waits = []
     for position, wait in zip(outcome.positions, outcome.waits, strict=True):
-        lost[trace.which[position]] += wait - wait_seconds
-        answered[trace.which[position]] += 1
-    cold = outcome.answered - outcome.hits
+        if position not in skipped:
+            lost[trace.which[position]] += wait - wait_seconds
+            answered[trace.which[position]] += 1
+            waits.append(wait)
+    cold = len(waits) - outcome.hits
     return Figures(
-        requests=len(trace),
+        requests=len(counted),
         warm=outcome.hits,
-        answered=outcome.answered,
+        answered=len(waits),
         loads=len(outcome.loads),
         evictions=outcome.evictions,
-        waits=tuple(sorted(outcome.waits)[outcome.answered - cold :]),
-        lost={model.name: max(0.0, lost[place]) for place, model in enumerate(trace.models)},
+        waits=tuple(sorted(waits)[len(waits) - cold :]),
+        lost={model.name: max(0.0, lost.get(place, 0.0)) for place, model in enumerate(trace.models)},
         refusals={trace.models[place].name: (count - answered[place], count) for place, count in calls.items()},
     )
 

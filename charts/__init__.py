@@ -6,7 +6,6 @@
 | `recording`, `writers` | what they ask of these is recorded, and written as text with Helm's actions |
 | `arguments` | what the values are: keys, types and defaults, as the components' arguments say them |
 | `values_schema`, `values_file`, `readme` | the values as a JSON schema, as YAML for people, as a table |
-| `check`, `read_back`, `schema_problems` | whether values may be installed, by the definition's rules; if not, why |
 | `smoke_test`, `smoke_test_program` | what `helm test` installs, and what runs in its pod |
 | `folder`, `packaging` | the chart as a folder, and as one file |
 """

@@ -1,6 +1,5 @@
 """`python -m charts`: what the Makefile calls. What a command needs is imported when it runs."""
 
-import datetime
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -68,22 +67,9 @@ def values(
         heading = (
             f"Values of the Tidegate chart: stack {one.name} of {escaped(read.file)}, by `make values`.\n"
             f"helm upgrade --install {one.name} charts/tidegate --namespace {one.namespace} \\\n"
-            "  --create-namespace --take-ownership -f <this file>\n"
-            "`make check-chart VALUES=<this file>` checks it after an edit by hand."
+            "  --create-namespace --take-ownership -f <this file>"
         )
         print(values_text(values_of(resolve(one, read.lock)), heading), end="")
-
-
-@app.command()
-def check(file: Annotated[Path, typer.Argument(metavar="VALUES", help="A values file of the chart.")]) -> None:
-    """Check a values file against the chart's schema, its templates and the guardrails."""
-    with answering():
-        from . import CHART
-        from .check import check_values
-
-        if file == Path():  # an empty text
-            raise CommandError("Say which file, as in VALUES=prod-east.yaml.", WRONG_INPUT)
-        check_values(file, CHART, datetime.datetime.now(datetime.UTC).date())
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """The arguments of the components, as the chart's values know them: keys, types, defaults and what is said of each."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -131,11 +131,3 @@ def sentence(owner: type[Section]) -> str:
 def title(owner: type[Section]) -> str:
     """Return what a class of arguments is called in the schema and the README."""
     return owner.__name__.removesuffix("Args")
-
-
-def all_sections(owner: type[Section]) -> Iterator[type[Section]]:
-    """Yield a class of arguments and all below it; one that stands in several places comes several times."""
-    yield owner
-    for argument in arguments(owner):
-        for kind in argument.classes:
-            yield from all_sections(kind)

@@ -120,6 +120,17 @@ def check(definition: Definition, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def guardrails(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="YAML of Kubernetes objects; - is standard input.")],
+) -> None:
+    """Hold the Kubernetes objects in a file, or on standard input, to the guardrails."""
+    with answering():
+        from .manifests import check_manifests
+
+        check_manifests(file)
+
+
+@app.command()
 def preflight(
     definition: Definition,
     cluster: Annotated[str, typer.Option("--cluster", metavar="CONTEXT", help="Where; `local` is the one here.")] = "",

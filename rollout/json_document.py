@@ -91,9 +91,6 @@ class RestartedWorkload(_Json):
     """How they are renewed, in words."""
     because: tuple[str, ...]
     """Fields that changed."""
-    without_replica_seconds: int | None
-    """At most; null where nothing bounds it, as below."""
-    whole_seconds: int | None
     models: tuple[str, ...]
 
 
@@ -107,9 +104,6 @@ class Month(_Json):
     currency: str
     device_hours_before: int
     device_hours_after: int
-    one_endpoint_a_model: float | None = None
-    """What a device for each model would cost instead, the cheapest that holds it; null where it is not known."""
-    device_hours_of_endpoints: int | None = None
 
 
 class SeenStack(_Place):
@@ -237,13 +231,12 @@ def _stacks(seen: Seen) -> Iterator[SeenStack]:
             said |= {"objects": map(_object, change.objects), "restarts": map(_restart, change.restarts)}
             said |= {key: getattr(change, key) for key in ("state", "stays", "down", "notices", "devices")}
             said |= {key: getattr(change.permissions, key) for key in ("weaker", "lost", "stricter", "grants")}
-            said |= {"month": _month(change), "pools": change.room.pools if change.room else ()}
+            said |= {"month": _month(change), "pools": change.room}
         yield SeenStack(name=name, **said)
 
 
 def _month(change: StackChange) -> Month:
     before, after = change.costs
-    endpoints = change.room.endpoints if change.room else None
     return Month(
         before=_cents(before.month),
         after=_cents(after.month),
@@ -251,8 +244,6 @@ def _month(change: StackChange) -> Month:
         currency=after.currency,
         device_hours_before=before.devices * HOURS_A_MONTH,
         device_hours_after=after.devices * HOURS_A_MONTH,
-        one_endpoint_a_model=_cents(endpoints.month) if endpoints else None,
-        device_hours_of_endpoints=endpoints.devices * HOURS_A_MONTH if endpoints else None,
     )
 
 
@@ -277,9 +268,7 @@ def _restart(restart: Restart) -> RestartedWorkload:
         name=restart.workload.name,
         pods=restarts.how(restart),
         because=restart.causes,
-        without_replica_seconds=restart.without_replica,
-        whole_seconds=restart.whole,
-        models=tuple(model.name for model in restart.models),
+        models=restart.models,
     )
 
 

@@ -136,7 +136,7 @@ def _stack_changes(
             findings=found.get(name, ()),
             known=known.get(name, ()),
             definition=definition.file,
-            room=rooms.get(name),
+            room=rooms.get(name, ()),
         )
         # A stack that nobody asked for is said where one of those that are asked for breaks something in it.
         for name in {**comparison.changes, **found}

@@ -1,16 +1,12 @@
-"""What a stack costs beside one endpoint a model, and the room that its pools have left; by its definition."""
+"""The room that the pools of a stack have left, by its definition, and how costs are said."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tidegate_contracts.eviction import MODELS_SHARE
-
-from policies.guardrails.money import HOURS_A_MONTH, Cost, cost, money, price_of
+from policies.guardrails.money import HOURS_A_MONTH, Cost, money
 from stacks import devices
 from stacks.definition.base import byte_count
-from stacks.definition.gpu_products import gpu_product
-from stacks.definition.mig_cuts import part_of_gpu
 from stacks.definition.pools import OnDemand, Pool
 from stacks.definition.servers import Server
 from stacks.devices import Device, gb
@@ -52,19 +48,8 @@ class PoolRoom:
         return f"{self.pool}: {'; '.join(parts)}"
 
 
-@dataclass(frozen=True)
-class Room:
-    """What one endpoint a model would take, and what the pools of a stack have left."""
-
-    models: int
-    endpoints: Cost
-    """Of one device for each model, the cheapest that holds it of those that the data plane's GPUs can be cut into; the
-    devices of a replica where it has a pool alone."""
-    pools: tuple[PoolRoom, ...]
-
-
-def room_of(stack: Stack, definition: Definition) -> Room:
-    """Return the room of a stack."""
+def room_of(stack: Stack, definition: Definition) -> tuple[PoolRoom, ...]:
+    """Return the room of each pool of a stack."""
     gpus = stack.data_plane.gpus
     there: Counter[Device] = Counter()
     for (device, _), count in devices.inventory(gpus).items():
@@ -74,8 +59,7 @@ def room_of(stack: Stack, definition: Definition) -> Room:
             for _, _, pool in other.pools():
                 if asked := devices.device(pool.placement):
                     there[asked] -= devices.most_replicas(pool) * devices.devices_per_replica(pool.placement)
-    pools = tuple(_pool_room(stack, server, pool, there if gpus else None) for _, server, pool in stack.pools())
-    return Room(len(stack.platform.models), sum(_endpoints(stack), Cost()), pools)
+    return tuple(_pool_room(stack, server, pool, there if gpus else None) for _, server, pool in stack.pools())
 
 
 def _pool_room(stack: Stack, server: Server, pool: Pool, free: Counter[Device] | None) -> PoolRoom:
@@ -98,64 +82,6 @@ def _pool_room(stack: Stack, server: Server, pool: Pool, free: Counter[Device] |
     )
 
 
-def _endpoints(stack: Stack) -> Iterator[Cost]:
-    """Yield the cost of an endpoint for each model, with as many replicas as the model has now.
-
-    Where a pool has one model alone, an endpoint is a replica of it. Of others it is the cheapest device that holds the
-    model, any where its footprint is not known. Replicas that load on demand share their models among them.
-    """
-    copies = {
-        model.name: -(-devices.most_replicas(pool) // (len(models) if isinstance(pool.loading, OnDemand) else 1)) or 1
-        for _, server, pool in reversed([*stack.pools()])
-        for models in [stack.models_of(server, pool)]
-        for model in models
-    }
-    alone = {
-        model.name: pool.placement
-        for _, server, pool in reversed([*stack.pools()])
-        if not server.loads_whole_repository and not isinstance(pool.loading, OnDemand)
-        for model in stack.models_of(server, pool)
-    }
-    gpus = stack.data_plane.gpus
-    for model in stack.platform.models:
-        if placement := alone.get(model.name):
-            kind, product = devices.device(placement), getattr(placement, "product", None) or ""
-            price = price_of(devices.prices(gpus), kind.profile or kind.kind, product) if kind else None
-            count = copies.get(model.name, 1) * devices.devices_per_replica(placement)
-            yield cost(count, price, devices.currency(gpus))
-        else:
-            yield _endpoint(stack, byte_count(model.footprint) if model.footprint else 0, copies.get(model.name, 1))
-
-
-def _endpoint(stack: Stack, footprint: int, copies: int) -> Cost:
-    """Return the cost of devices for so many replicas of one model alone."""
-    gpus = stack.data_plane.gpus
-    part, whole = MODELS_SHARE
-    found: list[float] = []
-    for group in gpus:
-        if (product := gpu_product(group.product)) is None:
-            continue
-        sizes = [(product.slice_bytes(each), part_of_gpu(product, each)) for each in product.plain]
-        fitting = [share for size, share in [*sizes, (product.bytes, 1.0)] if size * part // whole >= footprint]
-        if group.price and fitting:
-            found.append(group.price.per_hour * min(fitting))
-    return cost(copies, min(found, default=None), devices.currency(gpus))
-
-
-def saving(now: Cost, room: Room) -> str:
-    """Return what one endpoint a model would cost instead, in a sentence without a subject.
-
-    None without models; nor where a price is missing, for an hour of a slice is not worth one of a whole GPU.
-    """
-    if not room.models or room.endpoints.month is None or now.month is None:
-        return ""
-    instead = f"one endpoint for each of {count_of(room.models, 'model')}: {room.endpoints}"
-    if not room.endpoints.month:
-        return instead
-    part = 1 - now.month / room.endpoints.month
-    return f"{instead}, {part:.0%} saved" if part >= 0 else f"{instead}; the slices cost {-part:.0%} more"
-
-
 def difference(before: Cost, after: Cost) -> str:
     """Return how much more or less a month is: money, or device hours where a price is missing.
 
@@ -170,16 +96,14 @@ def difference(before: Cost, after: Cost) -> str:
     return money(after.month - before.month, after.currency, signed=True)
 
 
-def lines(stacks: Iterable[tuple[str, str, Cost, Room | None]]) -> list[str]:
+def lines(stacks: Iterable[tuple[str, str, Sequence[PoolRoom]]]) -> list[str]:
     """Return what stacks cost and the room that they have left, for people; what is alike is said once.
 
-    Of each stack its name, words about its cost, the cost, and its room where it is described.
+    Of each stack its name, words about its cost, and the room of its pools where it is described.
     """
     found: dict[tuple[str, ...], list[str]] = {}
-    for name, words, now, room in stacks:
-        beside = saving(now, room) if room else ""
-        body = (words + (f"; {beside}" if beside else ""), *map(str, room.pools if room else ()))
-        found.setdefault(body, []).append(name)
+    for name, words, pools in stacks:
+        found.setdefault((words, *map(str, pools)), []).append(name)
     return [
         line
         for (head, *pools), names in found.items()

@@ -44,9 +44,9 @@ def table(stacks: Sequence[Stack], rendering: Sequence[Rendered]) -> Table:
 
 
 def money_and_room(definition: Definition, stacks: Sequence[Stack], rendering: Sequence[Rendered]) -> str:
-    """Return what each stack costs beside one endpoint a model, and the room that is left in its pools."""
+    """Return what each stack costs, and the room that is left in its pools."""
     costs = [(stack, cost_of(rendered.objects)) for stack, rendered in zip(stacks, rendering, strict=True)]
-    told = lines((stack.name, str(cost), cost, room_of(stack, definition)) for stack, cost in costs[:MOST_STACKS])
+    told = lines((stack.name, str(cost), room_of(stack, definition)) for stack, cost in costs[:MOST_STACKS])
     more = [f"  … and {len(costs) - MOST_STACKS} more stacks"] if len(costs) > MOST_STACKS else []
     return "\n".join(["GPUs a month (730 hours), and room, autoscalers at their most:", *told, *more])
 

@@ -16,11 +16,10 @@ from .changes.report import left_behind, report, total
 from .changes.workloads import mapping
 from .changes.workloads import text as text_at
 from .guardrails import enforce, findings
+from .manifests import documents
 from .render import Rendered, render
 from .terminal import console, note, progress
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DEEPEST = 100
 MOST_OBJECTS = 12
 MOST_FIELDS = 8
 
@@ -102,13 +101,8 @@ def parsed(texts: Mapping[str, str]) -> list[dict[str, object]]:
     objects = []
     for text in texts.values():
         try:
-            depth = 0
-            for event in yaml.parse(text, Loader=_LOADER):
-                depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-                if depth > _DEEPEST:  # the loader, which is written in C, would crash
-                    raise RecursionError
-            item = yaml.load(text, Loader=_LOADER)
-        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date that there is not
+            (item,) = documents(text)
+        except (yaml.YAMLError, ValueError, RecursionError):
             continue
         namespace = mapping(item, "metadata").get("namespace", "")
         if text_at(item, "kind") and text_at(item, "metadata", "name") and isinstance(namespace, str):

@@ -1,7 +1,7 @@
-"""Which cuts of a data plane's GPUs give the slices that are asked for, with the fewest nodes cut anew, and so drained.
+"""One way to cut a data plane's GPUs so that they give the slices that are asked for.
 
     layout(gpus, asked) → Layout | None
-    advice(gpus, asked, together) → sentences for people, about both
+    advice(gpus, asked, together) → sentences for people
     more_nodes(gpus, asked) → {place in `gpus`: how many more nodes like those there would do, by themselves}
 
 `gpus` is an inventory (`gpus:` of a data plane). `asked` counts devices by kind and product, None for those of any
@@ -16,16 +16,15 @@ How many GPUs hold given slices, with no inventory at hand: `fewest_gpus` and `c
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Literal
 
 from .definition.gpu_products import gpu_product
-from .definition.mig_cuts import Cut, cuts, fewest, filled, stand_on, unused, words
+from .definition.mig_cuts import Cut, cuts, fewest, filled, stand_on, words
 from .definition.placement import GpuNodes, MigLayout
 from .devices import Device, inventory
 
 Asked = Mapping[tuple[Device, str | None], int]
-_MOST_TRIED = 5_000  # Ways to choose nodes, or to share devices among kinds of nodes: seconds at the most.
 _WHOLE = Device("gpu")
 _Devices = Counter[tuple[Device, str | None]]
 
@@ -47,53 +46,38 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Unused:
-    """What of a GPU belongs to no slice: compute slices and memory slices."""
-
-    product: str
-    cut: Cut
-    gpus: int
-    compute: int
-    memory: int
-
-
-@dataclass(frozen=True)
 class Layout:
     """An inventory that gives what is asked for, and what it takes to come there."""
 
     gpus: tuple[GpuNodes, ...]
     """The inventory afterwards; a group of which some nodes are cut anew stands in several parts."""
     changes: tuple[Change, ...]
-    free: Counter[tuple[Device, str]]
-    """Devices of each product that nobody asks for."""
-    is_least: bool = True
-    """False where so many ways were tried that fewer nodes may do."""
 
     @property
     def drained(self) -> int:
         """How many nodes are cut anew."""
         return sum(change.nodes for change in self.changes)
 
-    @cached_property
-    def unused(self) -> tuple[Unused, ...]:
-        """What no slice can be cut from any more, by the products and cuts that have such."""
-        found: Counter[tuple[str, tuple[tuple[str, int], ...]]] = Counter()
-        for group in self.gpus:
-            for gpus, each in group.layouts:
-                found[group.product, tuple(each.slices.items())] += group.nodes * gpus
-        cut = ((product, dict(cut), gpus, gpu_product(product)) for (product, cut), gpus in found.items() if cut)
-        every = (Unused(product, cut, gpus, *unused(known, cut)) for product, cut, gpus, known in cut if known)
-        return tuple(one for one in every if one.compute or one.memory)
-
 
 def layout(gpus: Sequence[GpuNodes], asked: Asked, together: int = 1) -> Layout | None:
-    """Return the layout with the fewest nodes cut anew; None where no cut of these GPUs gives what is asked for."""
-    search = _Search(gpus, asked, together)
-    most = sum(search.limits)
-    if search.first(most) is None:
-        return None
-    total = fewest(most, lambda nodes: search.first(nodes) is not None)
-    return min(search.layouts(total), key=_waste)
+    """Return a layout that gives what is asked for, or None.
+
+    It leaves all nodes as they are, else cuts as few as possible of the first group that suffices, else cuts all.
+    """
+    limits = [group.nodes if _kind(group, asked, together) else 0 for group in gpus]
+
+    def of_group(place: int, nodes: int) -> Layout | None:
+        return _recut(gpus, asked, together, [nodes if at == place else 0 for at in range(len(gpus))])
+
+    def suffices(place: int, nodes: int) -> bool:
+        return of_group(place, nodes) is not None
+
+    if as_it_is := of_group(0, 0):
+        return as_it_is
+    for place, most in enumerate(limits):
+        if suffices(place, most):
+            return of_group(place, fewest(most, partial(suffices, place)))
+    return _recut(gpus, asked, together, limits)
 
 
 def more_nodes(gpus: Sequence[GpuNodes], asked: Asked, together: int = 1) -> dict[int, int]:
@@ -104,8 +88,8 @@ def more_nodes(gpus: Sequence[GpuNodes], asked: Asked, together: int = 1) -> dic
 
     def would_do(place: int, more: int) -> bool:
         per_node = max(together, gpus[place].per_node)
-        search = _Search([*gpus, gpus[place].model_copy(update={"nodes": more, "per_node": per_node})], asked, together)
-        return search.first(sum(search.limits)) is not None
+        nodes = gpus[place].model_copy(update={"nodes": more, "per_node": per_node})
+        return layout([*gpus, nodes], asked, together) is not None
 
     found = {}
     for place in range(len(gpus)):
@@ -118,37 +102,17 @@ def more_nodes(gpus: Sequence[GpuNodes], asked: Asked, together: int = 1) -> dic
 def advice(gpus: Sequence[GpuNodes], asked: Asked, together: int) -> Iterator[str]:
     """Yield sentences: how to cut these GPUs anew so that they give what is asked for, or how many more would."""
     fitting = layout(gpus, asked, together)
-    if one := fitting or layout(gpus, asked):  # not every pod takes so many together
-        if one.changes:
-            most = "" if one.is_least else " at the most"
-            yield f"Or cut {one.drained} of {sum(group.nodes for group in gpus)} nodes anew{most}, and say so there:"
-            yield from map(str, one.changes)
-            if not fitting:
-                yield f"That is by number: see that each replica of several GPUs, {together} at the most, has one node."
-        yield from left_over(one)
+    if (one := fitting or layout(gpus, asked)) and one.changes:  # not every pod takes so many together
+        yield f"Or cut {one.drained} of {sum(group.nodes for group in gpus)} nodes anew, and say so there:"
+        yield from map(str, one.changes)
+        if not fitting:
+            yield f"That is by number: see that each replica of several GPUs, {together} at the most, has one node."
     if not fitting and (more := more_nodes(gpus, asked, together)):
         each_way = (
             f"{count} of {gpus[place].product} with {max(together, gpus[place].per_node)} each"
             for place, count in more.items()
         )
-        begins = "More nodes would do, too" if one else "No cut of these GPUs gives it. More nodes would"
-        yield f"{begins}, cut as serves best: {' or '.join(each_way)}."
-
-
-def left_over(one: Layout) -> Iterator[str]:
-    """Yield sentences about what of a layout nobody asks for, and what is in no slice."""
-    if one.free:
-        yield f"Free then: {', '.join(f'{count} × {device}' for (device, _), count in one.free.items())}."
-    for each in one.unused:
-        known = gpu_product(each.product)
-        compute, memory = known.slices if known else (0, 0)
-        lost = [(each.compute, f"of {compute} compute"), (each.memory, f"of {memory} memory")]
-        told = " and ".join(f"{count} {of}" for count, of in lost if count)
-        yield f"In no slice then: {told} slices of each {each.product} that is cut into {words(each.cut)}."
-
-
-def _waste(one: Layout) -> tuple[int, int]:
-    return sum(each.gpus * (each.compute + each.memory) for each in one.unused), len(one.changes)
+        yield f"More nodes would do, cut as serves best: {' or '.join(each_way)}."
 
 
 def _today(group: GpuNodes) -> Cut:
@@ -187,6 +151,10 @@ class _Kind:
             return nodes >= 0 and stand_on(known, slices, nodes)
         return sum(-(-count // filled(known, {}, [profile])[profile]) for profile, count in slices.items()) <= nodes
 
+    def most(self, nodes: int, taken: Counter[Device], device: Device, count: int) -> int:
+        """Return how many of a device, up to a count, so many nodes can give beside what is taken of them."""
+        return count - fewest(count, lambda less: self.hold(nodes, taken + Counter({device: count - less})))
+
     def cut(self, nodes: int, taken: Mapping[Device, int], asked: Sequence[Device]) -> list[Cut]:
         """Return a cut for each of so many nodes that together give these devices, and more of those asked for."""
         known, each = gpu_product(self.product), self._of_each(taken)
@@ -210,116 +178,58 @@ class _Kind:
         return {device: -(-count // (whole if device == _WHOLE else self.per_node)) for device, count in taken.items()}
 
 
-_Row = tuple[Device, list[_Kind], int]
-_Loads = dict[_Kind, Counter[Device]]
-
-
-class _Search:
-    """Which nodes to cut anew, for a given number of them."""
-
-    def __init__(self, gpus: Sequence[GpuNodes], asked: Asked, together: int) -> None:
-        self._gpus, self._asked, self._together = gpus, Counter(asked), together
-        self._kinds = [self._kind(group) for group in gpus]
-        self.limits = [group.nodes if kind else 0 for group, kind in zip(gpus, self._kinds, strict=True)]
-        self._tried, self._gave_up = 0, False
-
-    def _kind(self, group: GpuNodes) -> _Kind | None:
-        """Return what a group's nodes can become; GPUs that are whole get the strategy that is asked for."""
-        known = gpu_product(group.product)
-        is_cut_in_several_ways = len(group.layouts) + bool(group.whole) > 1
-        if group.sharing or is_cut_in_several_ways or known is None or not known.profiles:
-            return None
-        hows = [device.strategy or device.kind for device, _ in self._asked if device.kind in ("mig", "dra")]
-        asked: Literal["mixed", "single", "dra"] = (
-            "mixed" if "mixed" in hows else "single" if "single" in hows else "dra"
-        )
-        return _Kind(group.product, group.per_node, group.strategy or asked, self._together)
-
-    def first(self, total: int) -> tuple[int, ...] | None:
-        """Return how many nodes of each group to cut anew, so many in all; None where that gives too little."""
-        return next((some for some, _ in self._ways(total)), None)
-
-    def layouts(self, total: int) -> Iterator[Layout]:
-        """Yield every layout that cuts so many nodes anew."""
-        for some, loads in self._ways(total):
-            yield self._layout(some, loads)
-
-    def _ways(self, total: int) -> Iterator[tuple[tuple[int, ...], _Loads]]:
-        """Yield numbers of nodes of each group, with what these have to give when they are cut anew."""
-        self._tried = 0
-        for some in _parts(total, self.limits):
-            kept = [_some(group, group.nodes - count) for group, count in zip(self._gpus, some, strict=True)]
-            lacking, _ = self._balance(kept)
-            nodes: Counter[_Kind] = Counter()
-            for one, count in zip(self._kinds, some, strict=True):
-                nodes.update({one: count} if one and count else {})
-            rows = [
-                (device, [kind for kind in nodes if kind.gives(device, made)], count)
-                for (device, made), count in lacking.items()
-            ]
-            loads = self._shared(sorted(rows, key=lambda row: len(row[1])), nodes, {kind: Counter() for kind in nodes})
-            if loads is not None:
-                yield some, loads
-            if self._tried > _MOST_TRIED:
-                self._gave_up = True
-                return
-
-    def _shared(self, rows: Sequence[_Row], nodes: Mapping[_Kind, int], loads: _Loads) -> _Loads | None:
-        """Return what each kind of nodes gives of what is lacking; None where they cannot."""
-        self._tried += 1
-        if not rows or self._tried > _MOST_TRIED:
-            return None if rows else loads
-        (device, kinds, count), *others = rows
-        if not kinds:
-            return None
-        first, *rest = kinds
-
-        def with_(amount: int) -> Counter[Device]:
-            return loads[first] + Counter({device: amount})
-
-        most = fewest(count, lambda less: first.hold(nodes[first], with_(count - less)))
-        for amount in range(count - most, -1, -1) if rest else [count]:
-            more = {**loads, first: with_(amount)}
-            if most == 0 or rest:
-                left = [(device, rest, count - amount)] if amount < count else []
-                if (found := self._shared([*left, *others], nodes, more)) is not None:
-                    return found
+def _kind(group: GpuNodes, asked: Asked, together: int) -> _Kind | None:
+    """Return what a group's nodes can become; GPUs that are whole get the strategy that is asked for."""
+    known = gpu_product(group.product)
+    is_cut_in_several_ways = len(group.layouts) + bool(group.whole) > 1
+    if group.sharing or is_cut_in_several_ways or known is None or not known.profiles:
         return None
+    hows = [device.strategy or device.kind for device, _ in asked if device.kind in ("mig", "dra")]
+    how: Literal["mixed", "single", "dra"] = "mixed" if "mixed" in hows else "single" if "single" in hows else "dra"
+    return _Kind(group.product, group.per_node, group.strategy or how, together)
 
-    def _layout(self, some: Sequence[int], loads: _Loads) -> Layout:
-        """Return the layout where so many nodes of each group are cut anew, to give these loads."""
-        new: dict[_Kind, list[Cut]] = {}
-        for one, load in loads.items():
-            devices = [device for device, made in self._asked if one.gives(device, made)]
-            nodes = sum(count for kind, count in zip(self._kinds, some, strict=True) if kind == one)
-            new[one] = one.cut(nodes, load, devices)
-        after: list[GpuNodes] = []
-        changes: list[Change] = []
-        for place, (group, kind, count) in enumerate(zip(self._gpus, self._kinds, some, strict=True)):
-            after += [_some(group, group.nodes - count)] if count < group.nodes else []
-            if kind and count:
-                mine, new[kind] = new[kind][:count], new[kind][count:]
-                for cut in [cut for at, cut in enumerate(mine) if cut not in mine[:at]]:
-                    slices = MigLayout(strategy=kind.strategy, slices=cut) if cut else None
-                    after.append(group.model_copy(update={"nodes": mine.count(cut), "mig": slices}))
-                    changes.append(Change(place, group.product, mine.count(cut), _today(group), cut))
-        return Layout(tuple(after), tuple(changes), self._balance(after)[1], not self._gave_up)
 
-    def _balance(self, gpus: Sequence[GpuNodes]) -> tuple[_Devices, Counter[tuple[Device, str]]]:
-        """Return what is asked for and not there, and what is there and not asked for."""
-        usable = (
-            group
-            if group.mig or group.sharing
-            else group.model_copy(update={"per_node": _whole(group.per_node, self._together)})
-            for group in gpus
-        )
-        there, lacking = inventory(usable), Counter(self._asked)
-        for device, product in sorted(self._asked, key=lambda each: each[1] is None):  # of any: what is left
-            for key in [key for key in there if key[0] == device and product in (None, key[1])]:
-                met = min(lacking[device, product], there[key])
-                there[key] -= met
-                lacking[device, product] -= met
-        return +lacking, +there
+def _recut(gpus: Sequence[GpuNodes], asked: Asked, together: int, some: Sequence[int]) -> Layout | None:
+    """Return the layout where so many nodes of each group are cut for what the others lack; None if that is too few.
+
+    Each group in turn takes as much of it as its nodes hold.
+    """
+    kept = [_some(group, group.nodes - nodes) for group, nodes in zip(gpus, some, strict=True)]
+    lacking = _lacking(kept, asked, together)
+    after: list[GpuNodes] = []
+    changes: list[Change] = []
+    for place, (group, nodes) in enumerate(zip(gpus, some, strict=True)):
+        after += [_some(group, group.nodes - nodes)] if nodes < group.nodes else []
+        kind = _kind(group, asked, together) if nodes else None
+        if kind is None:
+            continue
+        taken = Counter[Device]()
+        for device, product in [key for key in lacking if kind.gives(*key)]:
+            most = kind.most(nodes, taken, device, lacking[device, product])
+            taken[device] += most
+            lacking[device, product] -= most
+        devices = [device for device, product in asked if kind.gives(device, product)]
+        new = kind.cut(nodes, taken, devices)
+        for cut in [cut for at, cut in enumerate(new) if cut not in new[:at]]:
+            slices = MigLayout(strategy=kind.strategy, slices=cut) if cut else None
+            after.append(group.model_copy(update={"nodes": new.count(cut), "mig": slices}))
+            changes.append(Change(place, group.product, new.count(cut), _today(group), cut))
+    return None if +lacking else Layout(tuple(after), tuple(changes))
+
+
+def _lacking(gpus: Sequence[GpuNodes], asked: Asked, together: int) -> _Devices:
+    """Return what is asked for and not there."""
+    usable = (
+        group if group.mig or group.sharing else group.model_copy(update={"per_node": _whole(group.per_node, together)})
+        for group in gpus
+    )
+    there, lacking = inventory(usable), Counter(asked)
+    for device, product in sorted(asked, key=lambda each: each[1] is None):  # of any: what is left
+        for key in [key for key in there if key[0] == device and product in (None, key[1])]:
+            met = min(lacking[device, product], there[key])
+            there[key] -= met
+            lacking[device, product] -= met
+    return +lacking
 
 
 def _some(group: GpuNodes, nodes: int) -> GpuNodes:
@@ -329,12 +239,3 @@ def _some(group: GpuNodes, nodes: int) -> GpuNodes:
 def _whole(per_node: int, together: int) -> int:
     """Return how many whole GPUs of a node pods can have that take so many together."""
     return per_node - per_node % together
-
-
-def _parts(total: int, limits: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield every way to write a number as a sum with a part for each limit, the first ones largest first."""
-    if not limits:
-        yield from [()] if total == 0 else []
-        return
-    for first in range(min(total, limits[0]), max(0, total - sum(limits[1:])) - 1, -1):
-        yield from ((first, *rest) for rest in _parts(total - first, limits[1:]))

@@ -1,4 +1,7 @@
-"""How many examples a property is asked: all in `make test-all`, an eighth in `make test`, FUZZ in `make fuzz`."""
+"""How many examples a property gets: all in `make test-all`, an eighth in `make test`, FUZZ in `make fuzz`.
+
+`make test` draws the same examples in every run, so that it fails only because of a change.
+"""
 
 import os
 
@@ -27,5 +30,6 @@ def examples(full: int) -> hypothesis.settings:
     return hypothesis.settings(
         max_examples=full if _thorough else max(LEAST, full // 8),
         deadline=None,
+        derandomize=not _thorough,
         suppress_health_check=[hypothesis.HealthCheck.too_slow],  # that is the machine, as a deadline would be
     )

@@ -24,10 +24,11 @@ What the words mean is in [concepts.md](concepts.md).
 |---|---|---|
 | `make up`, `make preview`, `make rollout` | all stacks of the definition, also those that nobody asked for | \
 exit code 1, nothing written or applied |
-| `make check-chart VALUES=<file>` | what the chart makes of one values file: one stack | exit code 1 |
+| `make guardrails MANIFESTS=<file>`, or `helm template … \\| make guardrails` | the objects in that YAML: one stack | \
+exit code 1 |
 | `pulumi preview --policy-pack policies/guardrails`, or `up` | what the program declares: one stack | Pulumi stops |
 
-The exit codes are those of the commands that make runs (`python -m rollout`, `python -m charts`). `make` itself ends
+The exit codes are those of the commands that make runs (`python -m rollout`). `make` itself ends
 with 2 whenever one of them fails, and prints its code: `make: *** [Makefile:…] Error 1`.
 
 ## With plain Pulumi
@@ -103,7 +104,7 @@ _PROFILE = (
     "to its checks, built as a program (lab/tools/pod-security)."
 )
 _ONE_STACK = (
-    "`make check-chart` has one values file and the policy pack one program: no other environment can be seen there, "
+    "`make guardrails` reads one file and the policy pack one program: no other environment can be seen there, "
     "so they compare only the environments within that one stack. `make up`, `make preview` and `make rollout` compare "
     "with every stack of the definition, though only one is brought up, and stop for what it breaks in another too."
 )

@@ -1,6 +1,6 @@
 """The preview as a page of Markdown, for a comment on a pull request or a job's summary.
 
-What does not fit a comment is cut where it stands and counted: the worst comes first, and details come last.
+The worst comes first, and details come last. A page that is too long for a comment is cut at its end.
 """
 
 import re
@@ -9,9 +9,9 @@ from functools import partial
 
 from policies.guardrails import Finding
 from policies.guardrails.checking import counted
-from stacks.problems import escaped, shortened
+from stacks.problems import escaped
 
-from ..room import difference, saving
+from ..room import difference
 from . import restarts
 from .compare import DATASETS, WORDS, ObjectChange, tally
 from .report import meaning, values
@@ -28,32 +28,10 @@ _NO_WIDTH = "&#8203;"
 _CALLS = frozenset("@#!~%$&")
 """Signs that make a mention or a reference of the word after them, even where they are written as entities."""
 _BLANKS = re.compile(r"\n{3,}")
-_RESERVE = 1_536  # Of a comment's length, for what its poster may want to put around it.
-_FRAME = 3_000  # Of a comment's length, for titles, heads of tables and assumptions.
-_NOTES = 16_000  # Bytes of foreign texts about the comparison.
-_LONGEST_MORE = 300  # Bytes of a line that counts what is left out.
-_LONGEST_SIGN = 6  # What one sign of a text can become in a page: an entity such as `&#124;`, or as many bytes.
+_RESERVE = 2_048  # Of a comment's length, for the end of the page and what its poster may want to put around it.
 _MOST_STACKS = 6  # Names of stacks that a line has.
 _DATASET_REPLACED = "- **DATASET REPLACED**"
 _FAILED = "**⛔ This preview failed"
-
-
-class _Room:
-    """How many bytes a page may still have, and whether something had to be left out."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-        self.is_short = False
-
-    def take(self, blocks: Sequence[str], more: Callable[[int], str]) -> list[str]:
-        """Return as many blocks of lines as there is room for, and one that counts the rest."""
-        for number, block in enumerate(blocks):
-            rest = len(blocks) - number
-            if self.left - size(block) - 1 < (_LONGEST_MORE if rest > 1 else 0):
-                self.is_short = True
-                return [*blocks[:number], more(rest)]
-            self.left -= size(block) + 1
-        return [*blocks]
 
 
 def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = (), refused: int = 0) -> str:
@@ -64,8 +42,8 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
     """
     lines = [f"**{_sign(changes, refused)} {verdict(changes, refused)}**", "", f"{subject}."]
     if notes:
-        lines += ["", message("\n".join(notes), _NOTES)]
-    sections: dict[str, Callable[[Sequence[StackChange], _Room], list[str]]] = {
+        lines += ["", message("\n".join(notes))]
+    sections: dict[str, Callable[[Sequence[StackChange]], list[str]]] = {
         "Weaker than before": partial(_permissions, "weaker"),
         "Who may newly call": _grants,
         "What callers and teams lose": partial(_permissions, "lost"),
@@ -78,30 +56,34 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
         "GPUs a month, and room": _money,
         "Changes": _stacks,
     }
-    room = _Room(LIMIT - _RESERVE - _FRAME - size("\n".join(lines)))
     for title, section in sections.items():
-        if body := section(changes, room):
+        if body := section(changes):
             lines += ["", f"#### {title}", "", *body]
-    if room.is_short:
-        takes = f"a comment on GitHub takes {LIMIT:,} characters"
-        left_out = "What is left out is counted above, and stands in the output of `make preview`."
-        lines += ["", f"*Shortened: {takes}. {left_out}*"]
-    if mandatory := broken(changes):
-        lines += ["", f"{_FAILED}: {mandatory}.**"]
-    return _BLANKS.sub("\n\n", "\n".join([*lines, ""]))
+    mandatory = broken(changes)
+    return _BLANKS.sub("\n\n", _fitting(lines, f"{_FAILED}: {mandatory}.**" if mandatory else ""))
 
 
 def failed_page(subject: str, why: str) -> str:
     """Return the page of a preview that could not be made; `why` is a foreign text, and stands there in full."""
-    lines = ["**⛔ There is no preview**", "", f"{subject}:", "", message(why, LIMIT - 2 * _RESERVE)]
-    return "\n".join([*lines, "", f"{_FAILED}: nothing was compared.**", ""])
+    lines = ["**⛔ There is no preview**", "", f"{subject}:", "", message(why)]
+    return _fitting(lines, f"{_FAILED}: nothing was compared.**")
 
 
-def message(text: str, room: int) -> str:
-    """Return the lines of a foreign text as they are, as many as there is room for, in bytes; never a secret."""
-    longest = (room - 2 * _LONGEST_MORE) // _LONGEST_SIGN
-    lines = [_entities(shortened(line, longest)) for line in hidden_text(text).splitlines()]
-    return "\n".join(["<pre>", *_Room(room).take(lines, "… and {} more lines".format), "</pre>"])
+def message(text: str) -> str:
+    """Return the lines of a foreign text as they are; never a secret."""
+    return "\n".join(["<pre>", *map(_entities, hidden_text(text)[:LIMIT].splitlines()), "</pre>"])
+
+
+def _fitting(lines: Sequence[str], end: str) -> str:
+    """Return the text of a page with its last line; one that is too long is cut, and says where all of it is."""
+    text = "\n".join(lines)
+    if size(text) > LIMIT - _RESERVE:
+        cut = text.encode("utf-8", "replace")[: LIMIT - _RESERVE].decode("utf-8", "ignore")
+        text = cut[: cut.rfind("\n")] if "\n" in cut[LIMIT // 2 :] else cut[: cut.rfind("&")]
+        for tag in ("code", "pre", "details"):
+            text += f"\n</{tag}>" * (text.count(f"<{tag}>") - text.count(f"</{tag}>"))
+        text += f"\n\n*Cut: GitHub takes {LIMIT:,} characters. The output of `make preview` has all of it.*"
+    return "\n".join([text, "", *([end, ""] if end else [])])
 
 
 def _sign(changes: Sequence[StackChange], refused: int) -> str:
@@ -120,14 +102,13 @@ def _places(stacks: Sequence[str]) -> str:
     return ", ".join(map(code, stacks[:_MOST_STACKS])) + more
 
 
-def _permissions(about: str, changes: Sequence[StackChange], room: _Room) -> list[str]:
+def _permissions(about: str, changes: Sequence[StackChange]) -> list[str]:
     ways = alike((change.name, way) for change in changes for way in getattr(change.permissions, about))
     mark = "" if about == "stricter" else "**"
-    lines = [f"- {_places(stacks)} {mark}{prose(way)}{mark}" for way, stacks in ways.items()]
-    return room.take(lines, lambda rest: f"- {mark}and {rest} more{mark}")
+    return [f"- {_places(stacks)} {mark}{prose(way)}{mark}" for way, stacks in ways.items()]
 
 
-def _grants(changes: Sequence[StackChange], room: _Room) -> list[str]:
+def _grants(changes: Sequence[StackChange]) -> list[str]:
     found = alike((change.name, grant) for change in changes for grant in change.permissions.grants)
     if not found:
         return []
@@ -135,11 +116,10 @@ def _grants(changes: Sequence[StackChange], room: _Room) -> list[str]:
         (_places(stacks), code(each.who), code(each.action), code(each.models))
         for each, stacks in sorted(found.items(), key=lambda item: not item[0].wider)
     ]
-    titles, rule, *lines = table(("Stack", "Who", "May newly", "Models"), rows)
-    return [titles, rule, *room.take(lines, "\n**and {} more**".format)]
+    return table(("Stack", "Who", "May newly", "Models"), rows)
 
 
-def _dangerous(changes: Sequence[StackChange], room: _Room) -> list[str]:
+def _dangerous(changes: Sequence[StackChange]) -> list[str]:
     """Return what is worst first: stacks that are not described, then datasets, models, and all other objects."""
     removed = [
         f"- **{change.state.upper()}** {code(change.name)} {prose(change.stays)}"
@@ -153,7 +133,7 @@ def _dangerous(changes: Sequence[StackChange], room: _Room) -> list[str]:
     datasets = [line for line in lines if line.startswith(_DATASET_REPLACED)]
     others = [line for line in lines if not line.startswith(_DATASET_REPLACED)]
     notices = [_notice(notice, stacks, "**") for notice, stacks in notices_of(changes, grave=True).items()]
-    return room.take([*removed, *datasets, *notices, *others], "- **and {} MORE as bad as these**".format)
+    return [*removed, *datasets, *notices, *others]
 
 
 def _dangerous_object(item: ObjectChange) -> tuple[str, str]:
@@ -164,7 +144,7 @@ def _dangerous_object(item: ObjectChange) -> tuple[str, str]:
     return _DATASET_REPLACED, "\n".join([_named(item) + why, *_fields(item)])
 
 
-def _findings(changes: Sequence[StackChange], room: _Room) -> list[str]:
+def _findings(changes: Sequence[StackChange]) -> list[str]:
     """Return what is new, then what else stops the change; all that stood there before is a count to open."""
     found = findings_of(changes)
     loud = [
@@ -177,27 +157,24 @@ def _findings(changes: Sequence[StackChange], room: _Room) -> list[str]:
     mended = alike((change.name, each) for change in changes for each in change.fixed)
     lines = [f"- gone: {_finding(each, stacks)}" for each, stacks in mended.items()]
     lines += [f"- {_finding(each, stacks)}" for each, stacks in quiet.items()]
-    shown = room.take(loud, "- **and {} more**".format)
     if not lines:
-        return shown
+        return loud
     counts = [f"as before: {counted(quiet)}" if quiet else "", f"{len(mended)} gone" if mended else ""]
-    return [*shown, "", *folded(", ".join(filter(None, counts)), room.take(lines, "- and {} more".format))]
+    return [*loud, "", *folded(", ".join(filter(None, counts)), lines)]
 
 
 def _finding(each: Finding, stacks: Sequence[str]) -> str:
     return f"**{each.severity}** {_places(stacks)} {code(each.object)}: {prose(each.what)} {code(each.rule)}"
 
 
-def _restarts(changes: Sequence[StackChange], room: _Room) -> list[str]:
+def _restarts(changes: Sequence[StackChange]) -> list[str]:
     everything = [(change.name, restart) for change in changes for restart in change.restarts]
     if not everything:
         return ["Nothing: no pod template changes."] if any(change.state == "changed" for change in changes) else []
     rows = alike((stack, _cells(restart)) for stack, restart in everything)
-    head = ("Stack", "Workload", "Pods", "Without a replica", "Whole update", "Models cold", "Because of")
-    titles, rule, *lines = table(head, [(_places(stacks), *row) for row, stacks in rows.items()])
-    whole = restarts.restarting(restart for _, restart in everything)
-    shown = room.take(lines, lambda rest: f"\n**and {rest} more: {whole} in all**")
-    return [titles, rule, *shown, f"\n<sub>{restarts.ASSUMPTIONS}</sub>"]
+    return table(
+        ("Stack", "Workload", "Pods", "Models", "Because of"), [(_places(stacks), *row) for row, stacks in rows.items()]
+    )
 
 
 def _cells(restart: restarts.Restart) -> tuple[str, ...]:
@@ -205,23 +182,20 @@ def _cells(restart: restarts.Restart) -> tuple[str, ...]:
     return (
         f"**REPLACED** {workload}" if restart.replaced else workload,
         restarts.how(restart),
-        restarts.without_replica(restart),
-        restarts.whole(restart),
-        restarts.cold(restart, code) if restart.loading else "",
+        code(restarts.models(restart)),
         code(restarts.because(restart)),
     )
 
 
-def _notices(changes: Sequence[StackChange], room: _Room) -> list[str]:
-    lines = [_notice(notice, stacks) for notice, stacks in notices_of(changes, grave=False).items()]
-    return room.take(lines, "- and {} more".format)
+def _notices(changes: Sequence[StackChange]) -> list[str]:
+    return [_notice(notice, stacks) for notice, stacks in notices_of(changes, grave=False).items()]
 
 
 def _notice(notice: Notice, stacks: Sequence[str], mark: str = "") -> str:
     return f"- {_places(stacks)} {code(f'{notice.kind} {notice.name}')}: {mark}{prose(notice.what)}{mark}"
 
 
-def _devices(changes: Sequence[StackChange], room: _Room) -> list[str]:
+def _devices(changes: Sequence[StackChange]) -> list[str]:
     """Return a table of the devices that change, and one to open of those that do not."""
     devices = alike((change.name, one) for change in changes for one in change.devices)
     rows: dict[bool, list[tuple[str, ...]]] = {True: [], False: []}
@@ -233,52 +207,40 @@ def _devices(changes: Sequence[StackChange], room: _Room) -> list[str]:
     out: list[str] = []
     for changed, of_these in rows.items():
         if of_these:
-            head, rule, *lines = table(("Stack", "Device", "Before", "After", "On its data plane"), of_these)
-            lines = [head, rule, *room.take(lines, "\nand {} more".format)]
+            lines = table(("Stack", "Device", "Before", "After", "On its data plane"), of_these)
             taken = sum(one.after * len(stacks) for one, stacks in devices.items() if one.before == one.after)
             out += lines if changed else ["", *folded(f"unchanged: {taken}", lines)]
     return [*out, "\n<sub>Autoscalers count with their most replicas.</sub>"] if devices else []
 
 
-def _money(changes: Sequence[StackChange], room: _Room) -> list[str]:
+def _money(changes: Sequence[StackChange]) -> list[str]:
     """Return a table of what stacks cost that change, and the room of their pools to open."""
     costing = [change for change in changes if change.state != "unchanged" and any(one.devices for one in change.costs)]
     rows = []
     for change in costing:
         before, after = (prose(str(cost)) for cost in change.costs)
-        beside = prose(saving(change.costs[1], change.room)) if change.room else ""
         more = prose(difference(*change.costs))
-        rows.append((code(change.name), before, f"**{after}**" if before != after else after, more, beside))
+        rows.append((code(change.name), before, f"**{after}**" if before != after else after, more))
     if not rows:
         return []
-    head, rule, *lines = table(("Stack", "Before", "After", "Difference", "Instead"), rows)
-    out = [head, rule, *room.take(lines, "\nand {} more".format)]
-    pools = [
-        f"- {code(change.name)} {prose(str(each))}" for change in costing if change.room for each in change.room.pools
-    ]
-    return [*out, *(["", *folded("room in pools", room.take(pools, "- and {} more".format))] if pools else [])]
+    pools = [f"- {code(change.name)} {prose(str(each))}" for change in costing for each in change.room]
+    out = table(("Stack", "Before", "After", "Difference"), rows)
+    return [*out, *(["", *folded("room in pools", pools)] if pools else [])]
 
 
-def _stacks(changes: Sequence[StackChange], room: _Room) -> list[str]:
-    """Return the objects of each stack; the stacks share the room that is left."""
+def _stacks(changes: Sequence[StackChange]) -> list[str]:
+    """Return the objects of each stack."""
     seen: dict[tuple[str, ...], str] = {}
-    differing = [change for change in changes if change.objects]
-    blocks = []
-    left = room.left
-    for number, change in enumerate(differing):
+    out = []
+    for change in (change for change in changes if change.objects):
         what = f"<b>{code(change.name)}</b>: {tally(change.objects)}"
         lines = tuple(_objects(change))
         if lines in seen:
-            block = f"- {what} – the same as {code(seen[lines])}"
+            out.append(f"- {what} – the same as {code(seen[lines])}")
         else:
             seen[lines] = change.name
-            share = _Room(left // (len(differing) - number) - size("\n".join(folded(what, []))))
-            body = share.take(lines, "- and {} more lines".format)
-            room.is_short |= share.is_short
-            block = "\n".join(["", *folded(what, body), ""])
-        left -= size(block)
-        blocks.append(block)
-    return room.take(blocks, "- and {} more stacks".format)
+            out += ["", *folded(what, lines), ""]
+    return out
 
 
 def _objects(change: StackChange) -> Iterator[str]:

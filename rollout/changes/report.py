@@ -160,7 +160,7 @@ def _apart(text: str, other: str, longest: int) -> str:
 
 
 def terminal_summary(changes: Sequence[StackChange]) -> Text:
-    """Return what restarts and for how long, what GPU devices are taken, and what guardrails say.
+    """Return what restarts, what GPU devices are taken, and what guardrails say.
 
     What is as bad as a deletion stands last, where nobody misses it.
     """
@@ -188,7 +188,7 @@ def _money(changes: Sequence[StackChange]) -> list[str]:
     costing = [
         change for change in changes if change.state != "unchanged" and any(cost.devices for cost in change.costs)
     ]
-    return lines((change.name, _cost_words(change), change.costs[1], change.room) for change in costing)
+    return lines((change.name, _cost_words(change), change.room) for change in costing)
 
 
 def _cost_words(change: StackChange) -> str:
@@ -237,15 +237,13 @@ def _restarts(changes: Iterable[StackChange]) -> list[tuple[str, str]]:
     for change in changes:
         for restart in change.restarts:
             place = escaped(f"{change.name} {restart.workload.kind} {restart.workload.name}")
-            gone, whole = restarts.without_replica(restart), restarts.whole(restart)
             lines += [
                 (f"  {place}: {restarts.how(restart)}", "bold red" if restart.replaced else "yellow"),
                 (f"      because of {escaped(restarts.because(restart))}", ""),
-                (f"      without a replica: {gone}; whole update: {whole}", ""),
             ]
             if restart.models:
-                lines.append((f"      models cold: {restarts.cold(restart, escaped)}", ""))
-    return [*lines, (restarts.ASSUMPTIONS, "dim")] if lines else []
+                lines.append((f"      models: {escaped(restarts.models(restart))}", ""))
+    return lines
 
 
 def _findings(changes: Sequence[StackChange]) -> list[tuple[str, str]]:

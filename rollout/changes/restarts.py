@@ -1,11 +1,8 @@
-"""Which pods a change starts anew, how long something is missing meanwhile, and what happens without a restart.
-
-Here stands also how that is said: what happens to the pods, for how long a pool or a model is missing, and why.
-"""
+"""Which pods a change starts anew, how and why, and what happens without a restart."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -16,7 +13,6 @@ from tidegate_contracts.proxy_process import ACCESS_FILE, ROUTING_FILE
 from .compare import MISSING, Identity, compare, field_changes, json_tree
 from .permissions import definition_in, definitions
 from .workloads import (
-    Model,
     Pool,
     Replacing,
     Serving,
@@ -34,18 +30,10 @@ from .workloads import (
     workloads,
 )
 
-BYTES_PER_SECOND = 250_000_000  # At which a load is estimated: an assumption, which every text with an estimate states.
 MODEL = "model"  # What a notice about a model has for a kind.
 MOST_CAUSES = 3
 MOST_MODELS = 6
 
-ASSUMPTIONS = (
-    "Times are bounds from what the pods declare: the grace period to stop, then start-up probes and the first look of "
-    "readiness; a pod that takes longer counts as stuck. Scheduling, image pulling and mounting come on top: nothing "
-    "declares them. A preloaded model is cold until its replica is ready. On a new on-demand replica nothing is "
-    "resident: pinned models load at start, the others when they are called first; loads are estimated at "
-    f"{BYTES_PER_SECOND // 10**6} MB/s, which is an assumption."
-)
 _RECUT = "NODES ARE RE-CUT FIRST, which ends every pod on their GPUs; pods wait until slices of the new kind are there"
 _QUANTITY = re.compile(r"(?P<number>[0-9]*\.?[0-9]+)(?P<unit>m|[kMGTPE]|[KMGTPE]i)?")
 _UNITS = {"m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -73,39 +61,12 @@ class Restart:
     workload: Workload
     replaced: bool  # Whether the object is made anew: then all its pods go at once.
     causes: tuple[str, ...]  # Fields of the pod template that changed, or the immutable ones.
-    loading: str  # `preload` or `on-demand`; empty where no models are served.
-    models: tuple[Model, ...]  # Models that it served before and serves after.
-    wait_seconds: int | None  # How long a caller waits for a load, where it is declared.
-    new_versions: tuple[str, ...] = ()  # Versions that no replica of before serves, so calls of them fail meanwhile.
+    models: tuple[str, ...]  # Models that it served before and serves after.
 
     @property
     def replacing(self) -> Replacing:
         """How the update goes, at the least number of pods."""
         return self.workload.replacing(self.workload.least)
-
-    @property
-    def without_replica(self) -> int | None:
-        """Longest time without any replica, in seconds: 0 for never, None where nothing bounds it."""
-        pods, update = self.workload.least, self.replacing
-        never = not (self.replaced or self.new_versions) and (update.kept or update.unavailable < max(1, pods))
-        return 0 if never or self.workload.most == 0 else self._one_pod(update)
-
-    @property
-    def whole(self) -> int | None:
-        """Longest time that the whole update takes, at the most pods; None where nothing bounds it."""
-        pods = self.workload.most
-        update = self.workload.replacing(pods)
-        each = self._one_pod(update)
-        if each is None or self.replaced:
-            return each
-        rounds = -(-max(0, pods - update.kept) // max(1, update.unavailable + update.surge))
-        last = 0 if update.waits_for_end else self.workload.stop_seconds
-        return rounds * each + (last if rounds else 0)
-
-    def _one_pod(self, update: Replacing) -> int | None:
-        start = self.workload.start_seconds
-        stop = self.workload.stop_seconds if self.replaced or update.waits_for_end else 0
-        return None if start is None else stop + start
 
 
 def restarts(before: Sequence[Tree], after: Sequence[Tree]) -> list[Restart]:
@@ -121,13 +82,8 @@ def restarts(before: Sequence[Tree], after: Sequence[Tree]) -> list[Restart]:
         if not causes or (not immutable and new.replacing(new.most).by_hand):
             continue
         pool = new.pool or ("", "")  # of which no routing table tells
-        known = {model.name for model in was.models.get(pool, ())}
-        models = tuple(model for model in will.models.get(pool, ()) if model.name in known)
-        settings = (text(volume, "configMap", "name") for volume in items(new.pod, "volumes"))
-        waits = [will.wait_seconds[name] for name in settings if name in will.wait_seconds]
-        loading = will.loading.get(pool, "")
-        new_versions = _new_versions(was, will, pool)
-        found.append(Restart(new, bool(immutable), causes, loading, models, waits[0] if waits else None, new_versions))
+        models = tuple(name for name in will.models.get(pool, ()) if name in was.models.get(pool, ()))
+        found.append(Restart(new, bool(immutable), causes, models))
     return found
 
 
@@ -219,7 +175,7 @@ def _repositories(was: Tree, now: Tree, will: Serving) -> Iterator[Notice]:
     for name, server in mapping(now, "servers").items():
         old, new = (_place(mapping(tree, "servers", name, "repository")) for tree in (was, {"servers": {name: server}}))
         if old and old != new:
-            count = len({model.name for pool, models in will.models.items() if pool[0] == name for model in models})
+            count = len({model for pool, models in will.models.items() if pool[0] == name for model in models})
             what = (
                 f"READS ITS MODELS FROM {new}, no longer from {old}: copy the files first, or its {count} models fail"
             )
@@ -455,60 +411,13 @@ def how(restart: Restart) -> str:
     return f"{workload.pods}{kept}, {at_once}"
 
 
-def without_replica(restart: Restart) -> str:
-    """Return how long none of the pods is there."""
-    seconds = restart.without_replica
-    if seconds == 0:
-        return "never"
-    if restart.new_versions and not restart.replaced:
-        bound = "no bound declared" if seconds is None else f"up to {duration(seconds)}"
-        return f"{bound} without {', '.join(restart.new_versions)}"
-    least, most = restart.workload.least, restart.workload.most
-    scaled = f" (while there is {least})" if 0 < least < most else ""
-    return (f"up to {duration(seconds)}" if seconds is not None else "no bound declared") + scaled
-
-
-def whole(restart: Restart) -> str:
-    """Return how long the whole update takes."""
-    return "no bound declared" if restart.whole is None else f"up to {duration(restart.whole)}"
-
-
-def cold(restart: Restart, named: Callable[[str], str]) -> str:
-    """Return which models are cold, and until when; `named` writes a model's name as text or Markdown."""
-    models = restart.models
-    if not models or restart.workload.most == 0:
-        return "none"
-    count = f"{len(models)} model{'' if len(models) == 1 else 's'}"
-    missing = restart.without_replica != 0
-    if restart.loading == "preload" and not missing:
-        return f"none: other replicas serve the {count}"
-    more = f" and {len(models) - MOST_MODELS} more" if len(models) > MOST_MODELS else ""
-    names = ", ".join(named(model.name) for model in models[:MOST_MODELS]) + more
-    if restart.loading == "preload":
-        return f"{count} ({names}), until a replica is ready"
-    pinned = sum(model.pinned for model in models)
-    parts = [f"{count} ({names}{f'; {pinned} pinned' if pinned else ''})"]
-    parts.append("all cold, each until its first request is loaded" if missing else "cold on each new replica")
-    if known := [model.footprint for model in models if model.footprint is not None]:
-        unknown = len(models) - len(known)
-        load = f"{sum(known) / 2**30:.1f} GiB to load, ≈ {duration(-(-sum(known) // BYTES_PER_SECOND))}"
-        parts.append(load + (f" without {unknown} of unknown size" if unknown else ""))
-    if restart.wait_seconds is not None:
-        parts.append(f"a caller waits up to {restart.wait_seconds} s for a load, then is told to try again")
-    return "; ".join(parts)
+def models(restart: Restart) -> str:
+    """Return which models its pods serve, before and after."""
+    more = len(restart.models) - MOST_MODELS
+    return ", ".join(restart.models[:MOST_MODELS]) + (f" and {more} more" if more > 0 else "")
 
 
 def because(restart: Restart) -> str:
     """Return which fields are the reason."""
     more = len(restart.causes) - MOST_CAUSES
     return ", ".join(restart.causes[:MOST_CAUSES]) + (f" and {more} more" if more > 0 else "")
-
-
-def duration(seconds: int) -> str:
-    """Return seconds in words that people compare: `50 s`, `16 min`, `1 h 20 min`; rounded up."""
-    if seconds < 120:
-        return f"{seconds} s"
-    hours, minutes = divmod(-(-seconds // 60), 60)
-    if not hours:
-        return f"{minutes} min"
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

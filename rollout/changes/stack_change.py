@@ -10,7 +10,7 @@ from policies.guardrails.money import Cost
 from policies.guardrails.rules.money import cost_of
 from stacks.problems import counted
 
-from ..room import Room, difference
+from ..room import PoolRoom, difference
 from ..terminal import make
 from .compare import DATASETS, KEPT, ObjectChange, tally
 from .names import unsaid
@@ -47,7 +47,7 @@ class StackChange:
     known: Sequence[Finding]  # Those of before the change.
     permissions: PermissionChange = field(default_factory=PermissionChange)
     costs: tuple[Cost, Cost] = (Cost(), Cost())  # Before and after, autoscalers at their most.
-    room: Room | None = None  # Of one that is described.
+    room: tuple[PoolRoom, ...] = ()  # Of each pool of one that is described.
     stays: str = ""  # Of one that is not described: what stays in its cluster; a sentence without a subject.
     down: str = ""  # The command that takes that down.
 
@@ -87,7 +87,7 @@ def stack_change(
     findings: Sequence[Finding] = (),
     known: Sequence[Finding] = (),
     definition: object = None,
-    room: Room | None = None,
+    room: tuple[PoolRoom, ...] = (),
 ) -> StackChange:
     """Return what changes for a stack; `before` or `after` is None where there is no such stack.
 

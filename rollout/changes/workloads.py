@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate_contracts import eviction_process, proxy_process
+from tidegate_contracts import proxy_process
 from tidegate_contracts.labels import POOL, ROLE, SERVER
 
 from components.place import STAGING
@@ -57,8 +57,8 @@ class Workload:
         self.pool = pool_of(item)
         role = text(self.template, "metadata", "labels", ROLE)
         self.role = "pool" if self.pool else "proxy" if role == "proxy" else self.kind.lower()
-        self.pods = f"{least} to {most} pods" if least != most else f"{most} pod{'' if most == 1 else 's'}"
         self.stop_seconds = number(self.pod, "terminationGracePeriodSeconds", default=_GRACE_SECONDS)
+        self.pods = f"{least} to {most} pods" if least != most else f"{most} pod{'' if most == 1 else 's'}"
 
     @property
     def start_seconds(self) -> int | None:
@@ -134,23 +134,12 @@ def _share(value: Any, pods: int, default: int, *, up: bool) -> int:
 # ---- the models that are served, from the proxy's routing table ----
 
 
-@dataclass(frozen=True, order=True)
-class Model:
-    """One model, as far as it matters to callers that wait for it."""
-
-    name: str
-    pinned: bool = False
-    footprint: int | None = None  # Bytes, where they are declared.
-
-
 @dataclass(frozen=True)
 class Serving:
     """What is served; nothing where there is no routing table that can be read."""
 
-    models: dict[Pool, list[Model]]
+    models: dict[Pool, list[str]]
     loading: dict[Pool, str]  # `preload` or `on-demand`.
-    wait_seconds: dict[str, int]
-    """How long a caller waits for a load, by the name of the ConfigMap with the pool's eviction settings."""
     called: dict[Pool, str]  # What callers call the server of a pool.
     traffic: dict[str, str]
     """Where the calls of each model go, in words."""
@@ -163,13 +152,13 @@ class Serving:
         found: dict[str, list[Pool]] = {}
         for pool, models in self.models.items():
             for model in models:
-                found.setdefault(model.name, []).append(pool)
+                found.setdefault(model, []).append(pool)
         return found
 
 
 def serving(objects: Sequence[Tree]) -> Serving:
     """Return what a stack's objects serve, by the names of these: the table may call a server or pool otherwise."""
-    found = Serving({}, {}, {}, {}, {}, {}, {})
+    found = Serving({}, {}, {}, {}, {}, {})
     services = {text(item, "metadata", "name"): pool_of(item) for item in objects if item.get("kind") == "Service"}
     there = {pool_of(item) for item in objects if item.get("kind") == "StatefulSet"}
     for item in objects:
@@ -190,17 +179,13 @@ def serving(objects: Sequence[Tree]) -> Serving:
                 found.called[made_as[called]] = called[0]
                 found.bound[made_as[called]] = kind.bound_to_image if kind else ""
         for model in sorted(items(table, "models"), key=lambda model: text(model, "name")):
-            footprint = number(model, "footprintBytes", default=0) or None
-            one = Model(text(model, "name"), model.get("pinned") is True, footprint)
+            name = text(model, "name")
             called = text(model, "server"), text(model, "pool")
             place = made_as.get(called, called)
-            found.models.setdefault(place, []).append(one)
+            found.models.setdefault(place, []).append(name)
             if called[0] in fixed:
-                versions = [f"{one.name} version {share.get('version')}" for share in items(model, "versions")]
-                found.fixed.setdefault(place, set()).update(versions or [one.name])
-        settings = json_tree(at(item, "data", eviction_process.SETTINGS_FILE))
-        if settings is not None:
-            found.wait_seconds[text(item, "metadata", "name")] = number(settings, "waitSeconds", default=0)
+                versions = [f"{name} version {share.get('version')}" for share in items(model, "versions")]
+                found.fixed.setdefault(place, set()).update(versions or [name])
     return found
 
 

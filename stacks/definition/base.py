@@ -140,7 +140,7 @@ class Without:
 def form(pattern: str, hint: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:
     """Return what stands beside the type of a text: the pattern that it matches, and in words what is expected.
 
-    Editors, and `make check-chart`, show `patternErrorMessage` when the pattern fails.
+    Editors show `patternErrorMessage` when the pattern fails.
     """
     expected = f"Expected {hint if ' ' in hint else 'a text such as ' + hint}."
     extra = {"hint": hint, "patternErrorMessage": expected}

@@ -21,12 +21,6 @@ class ServerKind(Protocol):
     def exit_seconds(self, server: Any) -> int:
         """Return how many seconds requests in flight may take to end when a replica stops."""
 
-    def read_back(self, server: dict[str, Any]) -> Mapping[tuple[str, ...], tuple[str, ...]]:
-        """Turn `settings` in the values of a server back, in place, into the keys that the definition has for them.
-
-        Returns the paths, below the server, of keys that stand elsewhere in the values: in the definition → there.
-        """
-
 
 KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind(), "openai": OpenaiKind()}
 """Kind, as the definition says it → what is known of it."""

@@ -1,7 +1,5 @@
 """What is resolved of servers of the kind `openai`: nothing, as components take settings as they are."""
 
-from typing import Any
-
 from components.args import ServerArgs
 from components.openai.server import OpenaiServerArgs
 
@@ -21,7 +19,3 @@ class OpenaiKind:
     def exit_seconds(self, server: OpenaiServer) -> int:
         """Return how long streams in flight may take to end when a replica stops."""
         return server.openai.exit_timeout_seconds
-
-    def read_back(self, _server: dict[str, Any]) -> dict[tuple[str, ...], tuple[str, ...]]:
-        """Leave the values as they are: they are what the definition says."""
-        return {}

@@ -1,13 +1,10 @@
 """What is resolved of servers of the kind `triton`: the settings of their process."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from components.args import ServerArgs
 from components.triton.server import TritonServerArgs, TritonSettingsArgs
 
 from ..definition.base import Section, extended
-from ..definition.triton import RESOLVED_ARGUMENTS, TritonServer, TritonSettings
+from ..definition.triton import TritonServer, TritonSettings
 
 
 class TritonKind:
@@ -29,17 +26,6 @@ class TritonKind:
     def exit_seconds(self, server: TritonServer) -> int:
         """Return how long requests in flight may take to end when a replica stops."""
         return server.triton.exit_timeout_seconds
-
-    def read_back(self, server: dict[str, Any]) -> Mapping[tuple[str, ...], tuple[str, ...]]:
-        """Turn the settings of the process back, but for arguments that stand for other keys in the definition."""
-        settings = server["triton"] = server.get("triton") or {}
-        settings["metrics"] = {"intervalMilliseconds": settings.pop("metricsIntervalMilliseconds", None)}
-        arguments = settings.pop("arguments", None) or []
-        settings["extraArguments"] = [one for one in arguments if one[2:].partition("=")[0] not in RESOLVED_ARGUMENTS]
-        return {
-            ("triton", "metrics", "intervalMilliseconds"): ("triton", "metricsIntervalMilliseconds"),
-            ("triton", "extraArguments"): ("triton", "arguments"),
-        }
 
 
 def _optional_arguments(settings: TritonSettings) -> list[str]:

@@ -45,7 +45,7 @@ def test_a_plan_is_a_table_a_sentence_a_block_and_pictures(folder: Path) -> None
     assert rows["today: dev-lab"].split()[-2:] == ["209", "1,460"]
     assert "dev-lab does not name 1 of 2 models" in said.stdout
     assert "at once for $730 a month; 2 dedicated endpoints would be $1,460 a month." in said.stdout
-    assert "With 20 % more traffic it answers 98" in said.stdout
+    assert "With 20 % more traffic it answers 100" in said.stdout
     assert "profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}, replicas: 1}" in said.stdout
     assert "It replaces ondemand/main." in said.stdout
     assert "To be cut anew, and drained for it: 1 of 1 node." in said.stdout
@@ -122,11 +122,19 @@ def test_a_target_that_nothing_meets_is_told_with_what_is_closest_and_exit_code_
 
 
 @pytest.mark.usefixtures("folder")
-def test_every_caller_is_answered_at_once_where_all_models_are_pinned() -> None:
+def test_every_caller_is_answered_at_once_where_all_models_fit_for_the_first_load_is_not_counted() -> None:
     said = plan("day.csv", "--target", "100%", "--gpu", "l4")
     assert said.exit_code == 0, said.stderr
-    assert "1 × whole GPU (all pinned) answers 100" in said.stdout
-    assert said.stdout.count("pinned: true") == 2
+    assert "1 × whole GPU answers 100" in said.stdout
+    assert "The first load of each model is not counted" in said.stdout
+
+
+def test_where_a_request_may_not_take_as_long_as_a_load_the_plan_says_what_to_raise(folder: Path) -> None:
+    write_trace(trace_of(1, one=(5, 90.0, 600.0), two=(1, 2.0, 600.0)), folder / "slow.csv")
+    said = plan("slow.csv", "--target", "90%")
+    assert "Planned pools have `waitSeconds: 59`, because the longest load takes 90 s." in said.stdout
+    assert "because `proxy.timeouts.requestSeconds` is 60: raise that first." in said.stdout
+    assert "waitSeconds: 59}" in said.stdout
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from tidegate_eviction.simulate.engine import simulate
 from tidegate_eviction.simulate.trace import Trace
 
-from capacity.answers import Answer, PlannedPool, best, capacity_bytes, dedicated, front
+from capacity.answers import LOADING, Answer, PlannedPool, best, capacity_bytes, dedicated, front, loading_for
 from capacity.search import Search
-from capacity.simulations import Simulations, figures, part_of
+from capacity.simulations import Simulations, figures, first_loads, part_of
 from capacity.slices import find_gpu
 
 from .traces import GB, LARGE_AND_SMALL, trace_of
@@ -46,12 +46,13 @@ def test_figures_of_pools_are_those_of_their_own_simulations_together() -> None:
     with Simulations(trace) as run:
         [together] = run.run([Answer(GPU, tuple(pools)).simulated()], "pools")
     each = [
-        figures(part, 20.0, simulate(part, pool.setting()))
+        figures(part, 20.0, outcome, first_loads(part, outcome))
         for pool in Answer(GPU, tuple(pools)).simulated()
         for part in [part_of(trace, pool.models)]
+        for outcome in [simulate(part, pool.setting())]
     ]
     assert together == each[0] + each[1]
-    assert together.requests == len(trace)
+    assert together.requests == len(trace) - len(trace.models), "the first load of each model has one caller"
     assert together.share_warm + together.share_waited + together.share_refused == pytest.approx(1)
     assert {*together.lost} == names(trace)
 
@@ -60,9 +61,33 @@ def test_callers_of_a_model_that_is_too_large_are_refused_and_lose_the_whole_wai
     trace = trace_of(1, huge=(15, 5.0, 600.0), small=(1, 2.0, 600.0))
     with Simulations(trace) as run:
         [found] = run.run([Answer(GPU, (PlannedPool(GPU.slices[0], 1, names(trace)),)).simulated()], "one pool")
-    assert (found.requests, found.answered, found.share_refused) == (12, 6, 0.5)
-    assert found.lost == {"huge": pytest.approx(6 * 20.0), "small": pytest.approx(2.0)}
-    assert found.waits == (2.0,)
+    assert (found.requests, found.answered, found.refused) == (11, 5, 6)
+    assert found.lost == {"huge": pytest.approx(6 * 20.0), "small": 0}, "the first load of the small one is not counted"
+
+
+def test_callers_of_a_first_load_are_not_counted_and_those_refused_before_it_are() -> None:
+    trace = trace_of(1, large=(8, 30.0, 600.0), other=(8, 30.0, 10.0))
+    setting = Answer(GPU, (PlannedPool(GPU.slices[0], 1, names(trace)),)).simulated()[0].setting()
+    outcome = simulate(trace, setting)
+    skipped = first_loads(trace, outcome)
+    loaded = {which: now for now, which, size in reversed(outcome.memory) if size > 0}
+    assert skipped == {
+        position
+        for position, (seconds, which) in enumerate(trace.requests())
+        if which in loaded and loaded[which] - 30 - 1e-6 <= seconds < loaded[which]
+    }
+    assert figures(trace, 20.0, outcome, skipped).requests == len(trace) - len(skipped)
+
+
+def test_a_plan_has_its_callers_wait_for_twice_the_longest_load_as_far_as_a_request_may_take() -> None:
+    trace = trace_of(1, slow=(1, 25.0, 600.0), fast=(1, 2.0, 600.0))
+    assert [loading_for(trace, seconds).wait_seconds for seconds in (60, 45, 10)] == [50, 44, 20]
+    assert loading_for(part_of(trace, frozenset({"fast"})), 60) == LOADING
+    with Simulations(trace) as run:
+        [row, *_] = Search(run, GPU, 0.99, loading_for(trace, 60)).plain()
+    assert row.answer is not None
+    assert [pool.loading.wait_seconds for pool in row.answer.simulated()] == [50]
+    assert row.figures.refused == 0
 
 
 def test_no_answer_is_recommended_that_locks_a_model_out() -> None:

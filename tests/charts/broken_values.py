@@ -1,4 +1,4 @@
-"""Values of the chart that break each rule of the definition, and what Helm alone stops at: `broken_values.yaml`."""
+"""Values of the chart that its schema refuses, and values at which Helm stops: `broken_values.yaml`."""
 
 import copy
 import re
@@ -12,9 +12,6 @@ _FILE = read_cases(Path(__file__).with_suffix(".yaml"))
 BASE: Values = _FILE["values"]
 REFUSED: dict[str, dict[str, Any]] = _FILE["refused"]
 STOPPED: dict[str, dict[str, Any]] = _FILE["stopped"]
-NEVER: dict[str, list[str]] = _FILE["never"]
-
-POOL = "servers[main].pools[cold]"
 
 
 def edited(edits: Values, of: Values = BASE) -> Values:

@@ -1,17 +1,20 @@
 """The same environment twice: as the components declare it, and as Helm renders the chart with its values."""
 
+import os
+import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from charts import CHART, values_of
-from charts.check import helm
 from charts.values_file import values_text
 from components import Environment, EnvironmentArgs
 from components.apply_order import apply_key
 from components.evaluate import KubernetesObject, evaluate
+from lab import tools
 
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definitions").glob("*.yaml"))]
@@ -20,6 +23,16 @@ HOOK = "helm.sh/hook"
 
 Objects = list[KubernetesObject]
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def helm(arguments: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    """Run Helm without a cluster, plug-ins, or the settings of whoever runs the tests."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELM_")}
+    environment |= {"KUBECONFIG": os.devnull, "HELM_PLUGINS": os.devnull, "HELM_REGISTRY_CONFIG": os.devnull}
+    command = [str(tools.path("helm")), *map(str, arguments)]
+    return subprocess.run(
+        command, env=environment, capture_output=True, encoding="utf-8", errors="replace", timeout=120
+    )
 
 
 def declared(args: EnvironmentArgs) -> Objects:

@@ -10,13 +10,14 @@ from tidegate_contracts import proxy_process
 
 from charts import CHART
 from charts.arguments import arguments, is_list
-from charts.check import helm
 from charts.folder import contents, default_values, scenarios
 from charts.packaging import ROOT, version
 from components import EnvironmentArgs
 from policies.guardrails.objects import pods
 from policies.guardrails.rules.pod_security import violations
 from rollout.needs import needs_of
+
+from .rendering import helm
 
 SCENARIOS = sorted(scenarios())
 

@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from charts import CHART
-from charts.check import helm as charts_helm
 from charts.packaging import changes, files, package, packaged, version
 from lab import tools
+
+from .rendering import helm as run_helm
 
 SECONDS = 60
 
@@ -54,7 +55,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def helm(*arguments: str | Path) -> str:
     """Run Helm; it must succeed."""
-    done = charts_helm(arguments)
+    done = run_helm(arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

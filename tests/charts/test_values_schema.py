@@ -9,15 +9,25 @@ import pytest
 import yaml
 
 from charts import CHART
-from charts.arguments import all_sections, arguments, title
-from charts.check import rendered
+from charts.arguments import arguments, title
 from charts.folder import scenarios
 from charts.values_schema import values_schema
 from components import EnvironmentArgs
-from stacks.problems import DefinitionError
+from stacks.definition.base import Section
+from stacks.problems import readable_path
 from tests.cases import GONE
 
-from .broken_values import edited
+from .broken_values import BASE, REFUSED, STOPPED, Values, edited
+from .rendering import helm
+
+
+def all_sections(owner: type[Section]) -> Iterator[type[Section]]:
+    """A class of arguments and all below it; one that stands in several places comes several times."""
+    yield owner
+    for argument in arguments(owner):
+        for kind in argument.classes:
+            yield from all_sections(kind)
+
 
 SCHEMA = values_schema()
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
@@ -27,73 +37,90 @@ SERVER, PRELOAD, ON_DEMAND = "servers[preload]", "servers[preload].pools[mixed]"
 ACCESS = {"name": "x", "groups": ["g"], "servers": ["*"], "models": ["*"]}
 
 
-# Where, what is put there, and what is said about it.
-WRONG: dict[str, tuple[str, Any, str]] = {
-    "an unknown key at the top": ("nonsense", 1, "no such key"),
-    "a key that is mistyped": ("proxy.replica", 3, "Did you mean replicas?"),
-    "a number that is text": ("proxy.replicas", "2", "whole number is wanted"),
-    "a text that is a number": ("name", 5, "text is wanted"),
-    "a mapping that is a list": ("proxy", [], "a mapping is wanted"),
-    "a truth value that is text": ("monitoring.rules", "yes", "true or false is wanted"),
-    "more replicas than anybody has": (f"{PRELOAD}.replicas", 1001, "at most 1,000"),
-    "no name": (f"{SERVER}.name", GONE, "name is missing"),
-    "an upper-case name": (f"{SERVER}.name", "Preload", "form"),
-    "an unknown kind of server": (f"{SERVER}.kind", "vllm", "triton"),
-    "an unknown loading mode": (f"{PRELOAD}.loading.mode", "sometimes", "preload"),
-    "a key of another loading mode": (f"{PRELOAD}.loading.leaseSeconds", 15, "no such key"),
-    "a capacity as a number of bytes": (f"{ON_DEMAND}.loading.capacity", 2**30, "text is wanted"),
-    "a capacity that is no quantity": (f"{ON_DEMAND}.loading.capacity", "8 GB", "such as 512Mi or 16Gi"),
-    "a toleration whose operator is none": ("proxy.tolerations", [{"key": "a", "operator": "Is"}], "Exists"),
-    "an affinity with an unknown key": ("proxy.affinity", {"nodes": {}}, "no such key"),
-    "a pull policy that is none": ("pods", {"imagePullPolicy": "Sometimes"}, "IfNotPresent"),
-    "cores that are no quantity": ("proxy.resources.cpu", "two", "Expected a Kubernetes quantity, such as 500m or 2."),
-    "a MIG profile that is none": (f"{PRELOAD}.placement.profile", "1gb.10g", "form"),
-    "a node label that is none": (f"{PRELOAD}.nodeSelector", {"a b": "c"}, "no such key"),
-    "a node label whose value is a number": (f"{PRELOAD}.nodeSelector", {"rack": 7}, "text is wanted"),
-    "a toleration of an unknown effect": ("proxy.tolerations", [{"key": "a", "effect": "Never"}], "NoSchedule"),
-    "an image with a space": ("proxy.image", "proxy :1", "form"),
-    "an Ingress without its host": ("proxy.exposure", {"kind": "ingress", "path": "/"}, "host is missing"),
-    "an action that there is not": ("proxy.access", [{**ACCESS, "actions": ["train"]}], "infer"),
+# Where, and what is put there.
+WRONG: dict[str, tuple[str, Any]] = {
+    "an unknown key at the top": ("nonsense", 1),
+    "a key that is mistyped": ("proxy.replica", 3),
+    "a number that is text": ("proxy.replicas", "2"),
+    "a text that is a number": ("name", 5),
+    "a mapping that is a list": ("proxy", []),
+    "a truth value that is text": ("monitoring.rules", "yes"),
+    "more replicas than anybody has": (f"{PRELOAD}.replicas", 1001),
+    "no name": (f"{SERVER}.name", GONE),
+    "an upper-case name": (f"{SERVER}.name", "Preload"),
+    "an unknown kind of server": (f"{SERVER}.kind", "vllm"),
+    "an unknown loading mode": (f"{PRELOAD}.loading.mode", "sometimes"),
+    "a key of another loading mode": (f"{PRELOAD}.loading.leaseSeconds", 15),
+    "a capacity as a number of bytes": (f"{ON_DEMAND}.loading.capacity", 2**30),
+    "a capacity that is no quantity": (f"{ON_DEMAND}.loading.capacity", "8 GB"),
+    "a toleration whose operator is none": ("proxy.tolerations", [{"key": "a", "operator": "Is"}]),
+    "an affinity with an unknown key": ("proxy.affinity", {"nodes": {}}),
+    "a pull policy that is none": ("pods", {"imagePullPolicy": "Sometimes"}),
+    "cores that are no quantity": ("proxy.resources.cpu", "two"),
+    "a MIG profile that is none": (f"{PRELOAD}.placement.profile", "1gb.10g"),
+    "a node label that is none": (f"{PRELOAD}.nodeSelector", {"a b": "c"}),
+    "a node label whose value is a number": (f"{PRELOAD}.nodeSelector", {"rack": 7}),
+    "a toleration of an unknown effect": ("proxy.tolerations", [{"key": "a", "effect": "Never"}]),
+    "an image with a space": ("proxy.image", "proxy :1"),
+    "an Ingress without its host": ("proxy.exposure", {"kind": "ingress", "path": "/"}),
+    "an action that there is not": ("proxy.access", [{**ACCESS, "actions": ["train"]}]),
     "a caller with an unknown key":
-        ("network.callers", [{"name": "a", "cidr": "10.0.0.0/8", "everybody": True}], "no such key"),
-    "a caller that is nobody": ("network.callers", [{"name": "a"}], "say who"),
-    "no pools": (f"{SERVER}.pools", [], "this has 0 items, and it must have at least 1"),
-    "a claim whose name is too long": ("claims[already-there].name", "c" * 254, "at most 253"),
+        ("network.callers", [{"name": "a", "cidr": "10.0.0.0/8", "everybody": True}]),
+    "a caller that is nobody": ("network.callers", [{"name": "a"}]),
+    "no pools": (f"{SERVER}.pools", []),
+    "a claim whose name is too long": ("claims[already-there].name", "c" * 254),
     "an argument that Tidegate sets":
-        (f"{SERVER}.triton.arguments", ["--http-restricted-api=model-repository:x=y"], "Tidegate sets itself"),
-    "a folder outside of its volume": (f"{SERVER}.repository.subPath", "../../etc", "below the volume's root"),
-    "an exported path with dots": ("datasets[export].source.path", "/srv/../etc", "without . and .."),
+        (f"{SERVER}.triton.arguments", ["--http-restricted-api=model-repository:x=y"]),
+    "a folder outside of its volume": (f"{SERVER}.repository.subPath", "../../etc"),
+    "an exported path with dots": ("datasets[export].source.path", "/srv/../etc"),
 }  # fmt: skip
 
 
-def problems_in(values: dict[str, Any], folder: Path) -> list[str]:
-    """What `make check-chart` says about values, by the real Helm."""
-    file = folder / "values.yaml"
-    file.write_text(yaml.safe_dump(values, sort_keys=False), "utf-8")
-    with pytest.raises(DefinitionError) as caught:
-        rendered(file.read_text("utf-8"), str(file), CHART)
-    return [str(problem) for problem in caught.value.problems]
-
-
 @pytest.mark.parametrize("what", WRONG)
-def test_what_the_definition_refuses_is_refused_where_it_stands(what: str, tmp_path: Path) -> None:
-    path, value, said = WRONG[what]
-    values = edited({path: value}, EVERYTHING)
-    assert not VALIDATOR.is_valid(values)
-    (problem,) = problems_in(values, tmp_path)
-    key = path.rpartition(".")[2]
-    line = int(problem.removeprefix(f"{tmp_path}/values.yaml:").partition(":")[0])
-    assert said in problem
-    # The field is named, and the line is its own, or its owner's where it is not there.
-    assert key in problem or key in (tmp_path / "values.yaml").read_text("utf-8").splitlines()[line - 1]
+def test_helm_refuses_where_it_stands_what_the_definition_refuses(what: str, tmp_path: Path) -> None:
+    path, value = WRONG[what]
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(edited({path: value}, EVERYTHING)), "utf-8")
+    done = helm(["template", "release", CHART, "--values", file])
+    assert done.returncode != 0
+    assert path.rpartition(".")[2] in done.stderr.partition("don't meet the specifications of the schema")[2]
 
 
-def test_several_mistakes_are_all_said_in_the_order_of_the_file(tmp_path: Path) -> None:
-    values = edited({"proxy.replicas": "many", f"{SERVER}.name": "UPPER", "more": 1}, EVERYTHING)
-    problems = problems_in(values, tmp_path)
-    lines = [int(problem.split(":")[1]) for problem in problems]
-    assert len(problems) == 3
-    assert lines == sorted(lines)
+def test_nothing_is_wrong_with_the_values_that_are_edited_here() -> None:
+    VALIDATOR.validate(EVERYTHING)
+    VALIDATOR.validate(BASE)
+
+
+@pytest.mark.parametrize("rule", REFUSED)
+def test_values_that_break_a_rule_of_the_definition_are_refused_where_they_stand(rule: str) -> None:
+    values = edited(REFUSED[rule]["change"])
+    assert any(REFUSED[rule]["at"] in readable_path(values, [*error.path]) for error in VALIDATOR.iter_errors(values))
+
+
+@pytest.mark.parametrize("what", STOPPED)
+def test_helm_alone_stops_at_what_would_do_harm_even_without_the_schema(what: str, tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(edited(STOPPED[what]["change"])), "utf-8")
+    done = helm(["template", "release", CHART, "--skip-schema-validation", "--values", file])
+    assert done.returncode != 0
+    assert STOPPED[what]["says"] in done.stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"servers": BASE["servers"] * 2},
+        {"servers[bucket].pools": BASE["servers"][1]["pools"] * 2},
+        {"datasets": BASE["datasets"] * 2},
+    ],
+    ids=["servers", "pools", "datasets"],
+)
+def test_helm_stops_at_two_objects_of_one_name(change: Values, tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(edited(change)), "utf-8")
+    done = helm(["template", "release", CHART, "--values", file])
+    assert done.returncode != 0
+    assert "twice: two servers, pools, datasets or models have names that give it the same name" in done.stderr
 
 
 def test_null_takes_away_what_need_not_be_there() -> None:

@@ -57,6 +57,11 @@ def tokens(cluster: LocalCluster, namespace: str, monkeypatch: pytest.MonkeyPatc
     return Tokens(cluster, namespace)
 
 
+async def started(callers: Callers) -> None:
+    callers.keys.start()
+    await callers.keys.tried()
+
+
 async def identified(callers: Callers, token: str) -> str | None:
     try:
         return (await callers.identify(f"Bearer {token}")).pod
@@ -77,7 +82,7 @@ def test_a_policy_takes_the_tokens_of_its_own_proxies_pods_and_no_others(tokens:
 
     async def work() -> None:
         callers = Callers(tokens.mount(tmp_path / "cluster"), tmp_path / "state")
-        await callers.start()
+        await started(callers)
         assert callers.keys.known
         assert await identified(callers, tokens.bound(PROXY)) == f"{PROXY}-a"
         assert {name: await identified(callers, token) for name, token in attackers.items()} == dict.fromkeys(
@@ -94,10 +99,10 @@ def test_a_restarted_policy_needs_no_api_server(
     folder = tokens.mount(tmp_path / "cluster")
 
     async def work() -> None:
-        await Callers(folder, tmp_path / "state").start()
+        await started(Callers(folder, tmp_path / "state"))
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
         again = Callers(folder, tmp_path / "state")
-        await again.start()
+        await started(again)
         assert await identified(again, tokens.bound(PROXY)) == f"{PROXY}-a"
         assert await identified(again, tokens.bound(PROXY, namespace=tokens.there)) == "401"
 

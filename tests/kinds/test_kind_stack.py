@@ -8,14 +8,11 @@ import pytest
 from tidegate_contracts.eviction import EvictionSettings
 from tidegate_contracts.routing import RoutingTable
 
-from charts import CHART, values_of
+from charts import values_of
 from charts.folder import contents, write
-from charts.read_back import rule_problems
-from charts.values_file import values_text
 from components.args import GRACE_SECONDS
 from components.evaluate import KubernetesObject
 from stacks.definition.triton import TritonServer
-from stacks.load import parse
 from stacks.problems import DefinitionError
 from stacks.resolve import resolve
 from stacks.resolve.servers import READY_MARGIN_SECONDS
@@ -100,9 +97,3 @@ def test_helm_renders_servers_of_both_kinds_as_the_components_declare_them(tmp_p
     definition = with_toys(toy={"greeting": 'say "hello"'})
     args = resolve(definition.stacks[0], definition.lock)
     assert object_differences(declared(args), rendered(values_of(args), chart=tmp_path)) == []
-
-
-def test_values_with_both_kinds_are_held_to_the_rules_of_the_definition() -> None:
-    definition = with_toys()
-    values = values_text(values_of(resolve(definition.stacks[0], definition.lock)), "Values.")
-    assert rule_problems(parse(values, "values.yaml"), (CHART / "values.yaml").read_text("utf-8")) == []

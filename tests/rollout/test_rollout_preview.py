@@ -197,7 +197,7 @@ def test_code_of_another_revision_gets_no_secret_of_this_environment(
 def test_the_page_for_reviewers_says_at_a_glance_what_changes_and_what_restarts(repo: Repository) -> None:
     repo.edit('proxy, tag: "1"', 'proxy, tag: "2"')
     repo.edit("path: /prod", "path: /elsewhere")
-    assert "without a replica: never" in repo.against("main").out
+    repo.against("main")
     text = repo.said()
     assert text.splitlines()[0] == (
         "**⚠️ 1 dataset REPLACED · 2 stacks: 2 changed · objects: 2 changed, 1 REPLACED · 2 proxies restart**"

@@ -1,13 +1,12 @@
-"""What a stack costs beside one endpoint a model, and the room that its pools have left."""
+"""The room that the pools of a stack have left, and how costs are said."""
 
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from policies.guardrails.money import Cost, cost
-from rollout.room import Room, _endpoints, difference, lines, room_of, saving
+from policies.guardrails.money import cost
+from rollout.room import PoolRoom, difference, lines, room_of
 from stacks.definition.base import byte_count
 from stacks.stack import Definition
 from tests.strategies.definitions import read_tree
@@ -25,12 +24,12 @@ def reference(price: Any = PRICE, **pools: Any) -> Definition:
     return read_tree(tree)
 
 
-def room(definition: Definition, name: str) -> Room:
+def room(definition: Definition, name: str) -> tuple[PoolRoom, ...]:
     return room_of(next(stack for stack in definition.stacks if stack.name == name), definition)
 
 
 def test_room_is_what_nobody_on_the_data_plane_asks_for_and_what_models_leave_of_the_memory() -> None:
-    preload, small, large = room(reference(), "prod-east").pools
+    preload, small, large = room(reference(), "prod-east")
     assert (preload.pool, preload.devices, preload.free) == ("preload/main", 2, 0)
     assert preload.left == 20 * GB - byte_count("5Gi")  # every replica has all of them
     assert (small.devices, small.free, small.unknown) == (3, 1, 0)
@@ -44,7 +43,7 @@ def test_room_is_what_nobody_on_the_data_plane_asks_for_and_what_models_leave_of
 
 def test_models_that_want_more_than_there_is_take_turns() -> None:
     small = {"loading": {"mode": "on-demand", "policy": "lru", "capacity": "2900Mi"}}
-    (_, pool, _) = room(reference(small=small), "dev-lab").pools
+    (_, pool, _) = room(reference(small=small), "dev-lab")
     assert "its models want 0.2 GB more than the 3.0 GB for them, and take turns" in str(pool)
 
 
@@ -54,40 +53,12 @@ def test_a_pool_that_may_have_no_replica_has_the_room_of_its_first_one() -> None
         "replicas": None,
         "autoscaling": {"kind": "queue", "min": 0, "max": 1, "prometheusAddress": "http://p"},
     }
-    (*_, pool) = room(reference(large=asleep), "prod-east").pools
+    (*_, pool) = room(reference(large=asleep), "prod-east")
     assert pool.memory == 36 * GB
     assert "none while nobody calls it, then 21.0 GB of 36.0 GB for models free" in str(pool)
 
 
-def test_an_endpoint_for_a_model_is_the_cheapest_slice_that_holds_it_in_nine_tenths() -> None:
-    found = room(reference(), "prod-east")
-    # Of 1g.10gb eight, at a seventh of a GPU: two replicas of four models, as many as they have now. The model of 14Gi
-    # needs a 2g.20gb (1g.20gb is cheaper, at a quarter).
-    assert found.endpoints == cost(8, 1.0, "USD") + cost(1, 7 * 0.25, "USD")
-    assert saving(cost(1, 4.875, "USD"), found) == "one endpoint for each of 5 models: $7,118, 50% saved"
-    assert saving(cost(1, 19.5, "USD"), found) == "one endpoint for each of 5 models: $7,118; the slices cost 100% more"
-
-
-def test_an_endpoint_for_a_model_that_has_a_pool_alone_is_a_replica_of_that() -> None:
-    tree = yaml.safe_load(Path("tests/definitions/two-kinds.yaml").read_text("utf-8"))
-    pools = [(server["name"], pool) for server in tree["servers"] for pool in server["pools"]]
-    (blue,) = (pool for name, pool in pools if name == "chat" and pool["name"] == "blue")
-    assert blue["placement"] == {"kind": "gpu", "count": 2}
-    for plane in tree["dataPlanes"]:
-        plane["gpus"] = [{**group, "price": PRICE} for group in plane["gpus"]]
-    stack = next(stack for stack in read_tree(tree).stacks if stack.name == "dev-lab")
-    found = dict(zip((model.name for model in stack.platform.models), _endpoints(stack), strict=True))
-    assert found["ranker"] == cost(1, 1.0, "USD")  # Triton's: on a seventh of a GPU
-    # Two replicas, each spread over two, whichever its versions are.
-    assert found["llama"] == cost(4, 7.0, "USD")
-    assert found["planner"] == cost(3, 7.0, "USD")  # at the most replicas of its autoscaler
-    assert found["phi"] == cost(0, None, "USD")  # on a processor
-
-
-def test_without_prices_there_are_device_hours_no_money_and_nothing_to_compare() -> None:
-    found = room(reference(price=None), "dev-lab")
-    assert found.endpoints.unpriced == 5
-    assert saving(cost(3, None, "USD"), found) == "", "an hour of a slice is not worth one of a whole GPU"
+def test_without_prices_there_are_device_hours_and_no_money() -> None:
     assert difference(cost(3, None, "USD"), cost(5, 1.0, "USD")) == "+1,460 device hours"
     assert difference(cost(3, 1.0, "EUR"), cost(1, 1.0, "EUR")) == "-1,460 EUR"
 
@@ -100,25 +71,12 @@ def test_device_hours_of_larger_slices_are_not_those_of_smaller_ones() -> None:
     assert small != large, "what changes is shown"
 
 
-@pytest.mark.parametrize("replicas", [1, 4])
-def test_replicas_are_compared_with_as_many_of_an_endpoint(replicas: int) -> None:
-    tree = yaml.safe_load(Path("stacks/inference.yaml").read_text("utf-8"))
-    tree["guardrails"] = {}
-    (dev,) = (each for each in tree["environments"] if each["name"] == "dev")
-    dev["servers"] = [{"name": "preload", "pools": [{"name": "main", "replicas": replicas}]}]
-    for plane in tree["dataPlanes"]:
-        plane["gpus"] = [{**group, "nodes": 9, "price": PRICE} for group in plane["gpus"]]
-    stack = next(stack for stack in read_tree(tree).stacks if stack.name == "dev-lab")
-    found = zip(stack.platform.models, _endpoints(stack), strict=True)
-    assert [each.devices for model, each in found if model.server == "preload"] == [replicas, replicas]
-
-
 def test_stacks_that_are_alike_are_said_once() -> None:
     definition = reference()
     east, west = (room(definition, name) for name in ("prod-east", "prod-west"))
-    told = lines([("prod-east", "$1", Cost(), east), ("prod-west", "$1", Cost(), west), ("gone", "$2", Cost(), None)])
+    told = lines([("prod-east", "$1", east), ("prod-west", "$1", west), ("gone", "$2", ())])
     assert [line for line in told if not line.startswith("    ")] == [
-        "  prod-east, prod-west: $1; one endpoint for each of 5 models: $7,118, 100% saved",
+        "  prod-east, prod-west: $1",
         "  gone: $2",
     ]
     assert len(told) == 5

@@ -1,6 +1,5 @@
-"""How a data plane's GPUs are cut anew: enough of each slice, and no node drained that could stay."""
+"""How a data plane's GPUs are cut anew: enough of each slice, and one group alone where that does."""
 
-import itertools
 from collections import Counter
 
 import pytest
@@ -8,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.definition.gpu_products import PRODUCTS, gpu_product
-from stacks.definition.mig_cuts import Cut, filled, stand_on
+from stacks.definition.mig_cuts import Cut, stand_on
 from stacks.definition.placement import GpuNodes, MigLayout
 from stacks.devices import Device, inventory
-from stacks.mig_layouts import Asked, Layout, Unused, advice, layout, more_nodes
+from stacks.mig_layouts import Asked, Layout, advice, layout, more_nodes
 from tests.counts import examples
 
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
@@ -49,7 +48,6 @@ def is_given(gpus: list[GpuNodes], asked: Asked) -> bool:
 def test_what_the_cuts_of_today_give_needs_no_node_drained() -> None:
     one = found([nodes(2, BALANCED)], {(mig("1g.10gb"), None): 4, (mig("3g.40gb"), A100): 1})
     assert (one.drained, one.gpus) == (0, (nodes(2, BALANCED),))
-    assert one.free == {(mig("3g.40gb"), A100): 1, (mig("2g.20gb"), A100): 2}
 
 
 def test_one_of_two_nodes_is_cut_anew_and_what_is_left_of_it_is_cut_into_more_of_what_is_asked_for() -> None:
@@ -58,9 +56,6 @@ def test_one_of_two_nodes_is_cut_anew_and_what_is_left_of_it_is_cut_into_more_of
         f"1 × {A100}: 1 × 3g.40gb + 1 × 2g.20gb + 2 × 1g.10gb → 7 × 1g.10gb"
     ]
     assert one.gpus == (nodes(1, BALANCED), nodes(1, {"1g.10gb": 7}))
-    assert one.unused == (Unused(A100, {"1g.10gb": 7}, 1, compute=0, memory=1),)
-    assert one.free == {(mig("2g.20gb"), A100): 1, (mig("1g.10gb"), A100): 1}
-    assert one.is_least
 
 
 def test_all_gpus_of_a_node_are_cut_alike() -> None:
@@ -119,12 +114,10 @@ def test_a_cut_that_gives_enough_where_not_every_pod_takes_so_many_together_is_t
     cut = ["Or cut 1 of 3 nodes anew, and say so there:", f"1 × {A100}: whole → 7 × 1g.10gb"]
     alone, several = list(advice(gpus, asked, 1)), list(advice(gpus, asked, 3))
     assert (alone[:2], several[:2]) == (cut, cut)
-    assert several[2:-1] == [
-        "That is by number: see that each replica of several GPUs, 3 at the most, has one node.",
-        *alone[2:],
-    ]
-    assert several[-1].startswith("More nodes would do, too, cut as serves best: ")
-    assert next(advice(gpus, {**asked, (WHOLE, None): 10}, 3)).startswith("No cut of these GPUs gives it.")
+    assert alone == cut
+    assert several[2] == "That is by number: see that each replica of several GPUs, 3 at the most, has one node."
+    assert several[3].startswith("More nodes would do, cut as serves best: ")
+    assert next(advice(gpus, {**asked, (WHOLE, None): 10}, 3)).startswith("More nodes would do")
 
 
 ASKED = st.dictionaries(
@@ -141,37 +134,34 @@ GROUPS = st.lists(
 )
 
 
-def every_cut() -> list[Cut | None]:
-    product = gpu_product(A100)
-    assert product is not None
-    every = (
-        {profile: count for profile, count in zip(PROFILES, counts, strict=True) if count}
-        for counts in itertools.product(range(8), range(5), range(4), range(3), range(2), range(2))
-    )
-    fit = [cut for cut in every if cut and stand_on(product, cut, 1)]
-    return [None, *(cut for cut in fit if Counter(filled(product, cut, PROFILES)) == Counter(cut))]
-
-
 @examples(120)
 @given(gpus=GROUPS, asked=ASKED)
-def test_no_node_is_drained_more_than_trying_every_cut_of_every_node_finds(gpus: list[GpuNodes], asked: Asked) -> None:
-    cuts = every_cut()
-    recut = [[each, *(nodes(1, cut, each.product, each.per_node) for cut in cuts)] for each in gpus]
-    tried = (
-        sum(new is not old for new, old in zip(some, gpus, strict=True))
-        for some in itertools.product(*recut)
-        if is_given(list(some), asked)
-    )
-    one, fewest = layout(gpus, asked), min(tried, default=None)
-    assert (one and one.drained) == fewest
-    if one is not None:
-        assert is_given(list(one.gpus), asked)
-        assert [each.product for each in one.gpus] == [each.product for each in gpus]
-    else:
+def test_what_is_found_gives_all_that_is_asked_for_and_cuts_no_more_nodes_of_a_group_than_it_must(
+    gpus: list[GpuNodes], asked: Asked
+) -> None:
+    one = layout(gpus, asked)
+    if one is None:
+        assert not is_given(gpus, asked)
         for place, more in more_nodes(gpus, asked).items():
-            for count, enough in ((more, True), (more - 1, False)):
-                wider = [each.model_copy(update={"nodes": 1 + count * (at == place)}) for at, each in enumerate(gpus)]
-                assert (layout(wider, asked) is not None) is enough
+            wider = [each.model_copy(update={"nodes": 1 + more * (at == place)}) for at, each in enumerate(gpus)]
+            assert layout(wider, asked) is not None
+        return
+    assert is_given(list(one.gpus), asked)
+    assert [each.product for each in one.gpus] == [each.product for each in gpus]
+    assert (one.drained == 0) == is_given(gpus, asked)
+
+
+@examples(60)
+@given(ASKED, st.integers(1, 4))
+def test_nodes_that_are_whole_are_cut_whenever_the_slices_stand_on_them(asked: Asked, count: int) -> None:
+    product = gpu_product(A100)
+    assert product is not None
+    slices: Counter[str] = Counter()
+    for (device, _), number in asked.items():
+        slices.update({device.profile: number} if device.profile else {})
+    whole = sum(number for (device, _), number in asked.items() if device == WHOLE)
+    fits = count >= whole and stand_on(product, slices, count - whole)
+    assert (layout([nodes(count)], asked) is not None) == fits
 
 
 @pytest.mark.parametrize("many", [100, 400])
@@ -179,5 +169,5 @@ def test_hundreds_of_nodes_are_cut_as_few_are(many: int) -> None:
     gpus = [nodes(many, BALANCED, per_node=8), nodes(many, {"1g.10gb": 7}, H100, per_node=8)]
     asked: Asked = {(mig("3g.40gb"), A100): many * 12, (mig("1g.10gb"), H100): many * 56}
     one = found(gpus, asked)
-    assert (one.drained, one.is_least) == (many // 2, True)
+    assert one.drained == many // 2
     assert one.gpus[1:] == (nodes(many // 2, {"3g.40gb": 2}, per_node=8), gpus[1])

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any
 
 from hypothesis import strategies as st
+from tidegate_contracts.environments import is_alias
 
 from policies.guardrails import BY_NAME
 from policies.guardrails.settings import SEVERITIES
@@ -84,7 +85,7 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     }
     if "domino" in tree and draw(st.booleans()):
         tree["proxy"] = {**tree["proxy"], "auth": {**tree["proxy"]["auth"], "dominoPrincipal": True}}
-    environment_names = draw(st.lists(names(6), min_size=1, max_size=3, unique=True))
+    environment_names = draw(st.lists(names(6).filter(is_alias), min_size=1, max_size=3, unique=True))
     tree["environments"] = [draw(environments(name, tree)) for name in environment_names]
     planes = draw(st.lists(names(6), min_size=1, max_size=3, unique=True))
     hosted = st.lists(st.sampled_from(environment_names), min_size=1, unique=True)

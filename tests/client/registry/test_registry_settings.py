@@ -5,10 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.registry.settings import settings
+from tidegate.registry.settings import Settings
 
 from .conftest import World
 from .entries import entry, registered
@@ -23,23 +22,19 @@ RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
     orders=st.randoms(),
 )
 def test_calls_that_overlap_in_any_order_leave_the_environment_as_it_was(mine: dict[str, str], orders: Random) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in (SET, TIMEOUT, RETRIES):
-            patch.delenv(name, raising=False)
-        for name, value in mine.items():
-            patch.setenv(name, value)
-        before = dict(os.environ)
-        calls = [settings(longer, hasty=longer == 30) for longer in (0, 30, 600, 0)]
-        ends: list[Callable[[], object]] = []
-        for call in calls:
-            call.__enter__()
-            ends.append(lambda call=call: call.__exit__(None, None, None))  # type: ignore[misc]
-            assert os.environ[SET] == mine.get(SET, "false")
-        assert int(os.environ[TIMEOUT]) == (900 if mine.get(TIMEOUT) == "900" else 720)
-        orders.shuffle(ends)
-        for end in ends:
-            end()
-        assert dict(os.environ) == before
+    environ = dict(mine)
+    settings = Settings(environ).during
+    calls = [settings(longer, hasty=longer == 30) for longer in (0, 30, 600, 0)]
+    ends: list[Callable[[], object]] = []
+    for call in calls:
+        call.__enter__()
+        ends.append(lambda call=call: call.__exit__(None, None, None))  # type: ignore[misc]
+        assert environ[SET] == mine.get(SET, "false")
+    assert int(environ[TIMEOUT]) == (900 if mine.get(TIMEOUT) == "900" else 720)
+    orders.shuffle(ends)
+    for end in ends:
+        end()
+    assert environ == mine
 
 
 def test_registering_and_fetching_leave_the_environment_as_it_was(world: World, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Servers of the kind `toy`, as a definition has them, and what is resolved of them."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from components.args import ServerArgs
 from stacks.definition.base import Section, Text
@@ -41,6 +41,3 @@ class ToyKind:
     def exit_seconds(self, server: ToyServer) -> int:
         assert server.kind == "toy"
         return EXIT_SECONDS
-
-    def read_back(self, _server: dict[str, Any]) -> dict[tuple[str, ...], tuple[str, ...]]:
-        return {}

@@ -1,4 +1,4 @@
-"""What restarts, in which way, for how long something is missing, and what happens without a restart."""
+"""What restarts, in which way, and what happens without a restart."""
 
 import json
 from itertools import pairwise
@@ -118,53 +118,44 @@ def test_a_replaced_workload_loses_all_pods_at_once() -> None:
     assert restart.replaced
     assert said.how(restart) == "3 pods, ALL AT ONCE: the object is deleted and made anew"
     assert said.because(restart) == "spec.serviceName"
-    # 50 s to stop, 60 s of start-up probes, 5 s to the first look of readiness.
-    assert (restart.without_replica, restart.whole) == (115, 115)
 
 
 @pytest.mark.parametrize(
-    ("replicas", "spec", "how", "missing", "whole"),
+    ("replicas", "spec", "how"),
     [
-        (0, {}, "no pods", 0, 0),
-        (1, {}, "1 pod: the old one ends first", 115, 115),
-        (3, {}, "3 pods, one after another", 0, 345),
-        (4, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}, "4 pods, 2 at a time", 0, 230),
-        (4, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "50%"}}}, "4 pods, 2 at a time", 0, 230),
-        (2, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 5}}}, "2 pods, all at once", 115, 115),
-        (3, {"updateStrategy": {"rollingUpdate": {"partition": 1}}}, "3 pods, without the first 1, one after", 0, 230),
-        (2, {"updateStrategy": {"rollingUpdate": {"partition": 1}}}, "2 pods, without the first 1, one after", 0, 115),
+        (0, {}, "no pods"),
+        (1, {}, "1 pod: the old one ends first"),
+        (3, {}, "3 pods, one after another"),
+        (4, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}, "4 pods, 2 at a time"),
+        (4, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "50%"}}}, "4 pods, 2 at a time"),
+        (2, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 5}}}, "2 pods, all at once"),
+        (3, {"updateStrategy": {"rollingUpdate": {"partition": 1}}}, "3 pods, without the first 1, one after"),
+        (2, {"updateStrategy": {"rollingUpdate": {"partition": 1}}}, "2 pods, without the first 1, one after"),
         (2, {"updateStrategy": {"rollingUpdate": {"partition": 1, "maxUnavailable": 2}}},
-         "2 pods, without the first 1, all at once", 0, 115),
-        (3, {"minReadySeconds": 10}, "3 pods, one after another", 0, 375),
+         "2 pods, without the first 1, all at once"),
     ],
 )  # fmt: skip
-def test_pods_of_a_stateful_set_go_before_new_ones_come(
-    replicas: int, spec: Object, how: str, missing: int, whole: int
-) -> None:
+def test_pods_of_a_stateful_set_go_before_new_ones_come(replicas: int, spec: Object, how: str) -> None:
     restart = only([pool(replicas, **spec)], [new_image(pool(replicas, **spec))])
     assert said.how(restart).startswith(how)
-    assert (restart.without_replica, restart.whole) == (missing, whole)
 
 
 @pytest.mark.parametrize(
-    ("replicas", "spec", "how", "missing", "whole"),
+    ("replicas", "spec", "how"),
     [
-        (1, {}, "1 pod: the new one is ready before the old one goes", 0, 65 + 80),
-        (2, {}, "2 pods, one at a time, the new before the old goes", 0, 2 * 65 + 80),
-        (8, {}, "8 pods, 2 at a time", 0, 2 * 65 + 80),
+        (1, {}, "1 pod: the new one is ready before the old one goes"),
+        (2, {}, "2 pods, one at a time, the new before the old goes"),
+        (8, {}, "8 pods, 2 at a time"),
         (3, {"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
-         "3 pods, one at a time, the new before the old goes", 0, 3 * 65 + 80),
-        (2, {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}, "2 pods, one after", 0, 2 * 65 + 80),
-        (1, {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}}, "1 pod", 65, 65 + 80),
-        (2, {"strategy": {"type": "Recreate"}}, "2 pods, all at once", 145, 145),
+         "3 pods, one at a time, the new before the old goes"),
+        (2, {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}, "2 pods, one after"),
+        (1, {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}}, "1 pod"),
+        (2, {"strategy": {"type": "Recreate"}}, "2 pods, all at once"),
     ],
 )  # fmt: skip
-def test_new_pods_of_a_deployment_come_beside_old_ones(
-    replicas: int, spec: Object, how: str, missing: int, whole: int
-) -> None:
+def test_new_pods_of_a_deployment_come_beside_old_ones(replicas: int, spec: Object, how: str) -> None:
     restart = only([proxy(replicas, **spec)], [proxy(replicas, "proxy:2", **spec)])
     assert said.how(restart).startswith(how)
-    assert (restart.without_replica, restart.whole) == (missing, whole)
     assert said.restarting([restart, restart]) == "2 proxies restart"
 
 
@@ -179,20 +170,6 @@ def test_an_autoscaler_says_between_how_many_pods_it_may_be(scaler: Object) -> N
     scaler["spec"]["scaleTargetRef"] = {"kind": "StatefulSet", "name": "big-main"}
     restart = only([pool(None), scaler], [new_image(pool(None)), scaler])
     assert said.how(restart) == "1 to 6 pods, one after another"
-    assert said.without_replica(restart) == "up to 115 s (while there is 1)"
-    assert restart.whole == 6 * 115
-
-
-def test_sidecars_start_first_and_one_after_another() -> None:
-    sidecar = {"restartPolicy": "Always", "startupProbe": {"periodSeconds": 1, "failureThreshold": 60}}
-    item = pool(inside={"initContainers": [sidecar]})
-    assert only([item], [new_image(item)]).without_replica == 115 + 60
-
-
-def test_without_a_start_up_probe_nothing_is_promised() -> None:
-    item = pool(inside={"containers": [{"name": "triton", "image": "triton:1"}]})
-    restart = only([item], [new_image(item)])
-    assert said.without_replica(restart) == said.whole(restart) == "no bound declared"
 
 
 def test_pods_that_only_a_hand_renews_are_told_and_do_not_restart() -> None:
@@ -206,29 +183,11 @@ def test_pods_that_only_a_hand_renews_are_told_and_do_not_restart() -> None:
 # ---- models ----
 
 
-def test_preloaded_models_are_cold_only_while_there_is_no_replica() -> None:
-    table = routing("preload", {"name": "a"}, {"name": "b"})
-    alone, several = (only([pool(n), table], [new_image(pool(n)), table]) for n in (1, 2))
-    assert said.cold(alone, str) == "2 models (a, b), until a replica is ready"
-    assert said.cold(several, str) == "none: other replicas serve the 2 models"
-
-
-def test_models_on_demand_are_cold_until_they_are_called_and_what_they_load_is_summed_up() -> None:
-    a, b = {"name": "a", "footprintBytes": 5 * 10**9}, {"name": "b", "pinned": True, "footprintBytes": 10**9}
-    table = routing("on-demand", a, b, {"name": "c"})
-    settings = made("ConfigMap", "big-eviction", data={"eviction.json": '{"waitSeconds": 20}'})
-    item = pool(1, inside={"volumes": [{"name": "x", "configMap": {"name": "big-eviction"}}]})
-    assert said.cold(only([item, table, settings], [new_image(item), table, settings]), str) == (
-        "3 models (a, b, c; 1 pinned); all cold, each until its first request is loaded; 5.6 GiB to load, ≈ 24 s "
-        "without 1 of unknown size; a caller waits up to 20 s for a load, then is told to try again"
-    )
-    several = only([pool(2), table], [new_image(pool(2)), table])
-    assert said.cold(several, str.upper).startswith("3 models (A, B, C; 1 pinned); cold on each new replica; 5.6 GiB")
-
-
-def test_a_model_that_is_new_there_does_not_count_as_made_cold() -> None:
+def test_a_restart_names_the_models_that_are_served_before_and_after() -> None:
     before, after = routing("preload", {"name": "a"}), routing("preload", {"name": "a"}, {"name": "b"})
-    assert [model.name for model in only([pool(), before], [new_image(pool()), after]).models] == ["a"]
+    assert said.models(only([pool(), before], [new_image(pool()), after])) == "a"
+    many = routing("preload", *({"name": f"m{n}"} for n in range(8)))
+    assert said.models(only([pool(), many], [new_image(pool()), many])) == "m0, m1, m2, m3, m4, m5 and 2 more"
 
 
 def test_models_that_move_or_go_are_told() -> None:
@@ -250,7 +209,7 @@ def test_models_behind_what_several_pools_share_are_those_of_their_pools() -> No
         made("Service", "big-frontends") | {"metadata": {"name": "big-frontends", "namespace": "ns", "labels": labels}},
     ]
     restart = only([pool(), *shared], [new_image(pool()), *shared])
-    assert [model.name for model in restart.models] == ["a"]
+    assert restart.models == ("a",)
 
 
 def test_a_model_moves_once_none_of_its_pools_is_one_that_it_had() -> None:
@@ -341,11 +300,6 @@ def test_where_models_are_staged_is_told_when_it_changes() -> None:
         "stages models on the node's disk, 4Gi → on a volume of nvme, 1Ti: what was evicted is loaded from there",
         "stages models on a volume of nvme, 1Ti → nowhere: every load reads the repository",
     ]
-
-
-def test_durations_are_rounded_up() -> None:
-    told = [said.duration(seconds) for seconds in (0, 119, 120, 3600, 3661)]
-    assert told == ["0 s", "119 s", "2 min", "1 h", "1 h 2 min"]
 
 
 # ---- GPUs that are to be cut anew ----

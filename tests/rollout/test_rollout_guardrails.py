@@ -1,0 +1,90 @@
+"""`guardrails`: the Kubernetes objects of a file, or of standard input, whoever wrote them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from rollout.cli import app
+from rollout.render import render
+from stacks.validate import read_definition
+
+from .conftest import ROOT
+
+REFERENCE = ROOT / "stacks" / "inference.yaml"
+ANNOTATION = "tidegate.dev/guardrails"
+Objects = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def objects() -> Objects:
+    """What dev-lab renders to."""
+    definition = read_definition(REFERENCE)
+    return [*render(definition.stacks[0], definition).objects]
+
+
+def guardrails(text: str | bytes, file: str | Path = "-") -> Result:
+    result = CliRunner().invoke(app, ["guardrails", str(file)], input=text)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def held_to(objects: Objects, settings: str | None) -> str:
+    """The objects as a stream of documents, with other settings on their Namespace."""
+    copy: list[dict[str, Any]] = json.loads(json.dumps(objects))
+    (namespace,) = (item for item in copy if item["kind"] == "Namespace")
+    annotations = namespace["metadata"]["annotations"]
+    del annotations[ANNOTATION]
+    if settings is not None:
+        annotations[ANNOTATION] = settings
+    return yaml.safe_dump_all(copy)
+
+
+def test_a_stack_passes_from_standard_input_from_a_file_and_as_a_list(objects: Objects, tmp_path: Path) -> None:
+    text = yaml.safe_dump_all(objects)
+    result = guardrails(text)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert f"ok – {len(objects)} objects" in result.stdout
+    assert "held to: inference-dev: shared; " in result.stdout
+    file = tmp_path / "objects.yaml"
+    file.write_text(text, "utf-8")
+    assert guardrails("", file).stdout == result.stdout.replace("standard input", str(file))
+    listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+    assert guardrails(yaml.safe_dump_all([None, listed])).stdout == result.stdout
+
+
+@pytest.mark.parametrize("settings", ['{"kind": "production"}', None, '{"kind": "home"}', '{"kind": "shared", "a": 1}'])
+def test_objects_that_break_a_mandatory_guardrail_are_refused_by_production_or_what_counts_as_it(
+    objects: Objects, settings: str | None
+) -> None:
+    result = guardrails(held_to(objects, settings))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "held to: inference-dev: production" in result.stderr
+    assert ", mandatory here." in result.stderr
+    assert ("its guardrails cannot be read" in result.stderr) == (settings not in (None, '{"kind": "production"}'))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: [", "standard input holds no Kubernetes objects"),
+        ("[" * 200, "nested too deeply"),
+        ("a: 2026-02-30", "day is out of range"),
+        ("--- text\n", "a document is no Kubernetes object"),
+        (b"\xff", "invalid start byte"),
+        ("", "holds no namespace of Tidegate"),
+        ("{apiVersion: v1, kind: Namespace, metadata: {name: a}}", "holds no namespace of Tidegate"),
+    ],
+)
+def test_what_is_no_stack_is_refused_with_a_reason(text: str | bytes, says: str) -> None:
+    result = guardrails(text)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    result = guardrails("", "/nowhere.yaml")
+    assert (result.exit_code, result.stderr) == (1, "/nowhere.yaml: No such file or directory\n")

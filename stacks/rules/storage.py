@@ -49,6 +49,22 @@ def preloaded_repositories_hold_nothing_else(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path[:2], "repository"), what, why, do)
 
 
+@definition_rule("No two environments read the same model repository")
+def no_two_environments_read_one_repository(definition: Definition) -> Iterator[Problem]:
+    """A version that you deploy to one environment would also serve in the other."""
+    seen: dict[tuple[tuple[str, ...], str, str], str] = {}
+    for stack in definition.stacks:
+        ours = stack.environment.name
+        for index, server in enumerate(stack.platform.servers):
+            for folder in stack.repository(server)[-1:]:  # The first name may be a volume's handle, which is any text.
+                other = seen.setdefault((folder.store, folder.path.strip("/"), folder.point), ours)
+                if other != ours:
+                    what = f'environments "{other}" and "{ours}" share the model repository of server "{server.name}"'
+                    why = f'A version that you deploy to "{other}" would also serve in "{ours}".'
+                    do = f'Give "{ours}" its own: set path, dataset or url of the repository in its overlay.'
+                    yield stack.source.problem(("servers", index, "repository"), what, why, do)
+
+
 @stack_rule("Bucket names follow the rules of their object store", "advisory")
 def buckets_have_names_that_their_store_gives(stack: Stack) -> Iterator[Problem]:
     """A bucket whose name Amazon gives no new one is mistyped, more often than old; an S3 of one's own has its rule."""

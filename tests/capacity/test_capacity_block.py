@@ -69,7 +69,8 @@ def trees(draw: st.DrawFn) -> Tree:
             models[-1]["pool"] = draw(st.sampled_from(pools))["name"]
         models[-1]["pinned"] = name == draw(st.sampled_from(["m0", "m1", "other"]))
     tree = tree_of(pools, models, [{"2g.20gb": 2, "1g.20gb": 2}])
-    tree["environments"].append({"name": "trial", "proxy": {"replicas": 1}})
+    datasets = [{"name": "models", "path": "/export/trial"}]
+    tree["environments"].append({"name": "trial", "proxy": {"replicas": 1}, "datasets": datasets})
     tree["dataPlanes"][0]["environments"].append("trial")
     return tree
 

@@ -40,6 +40,10 @@ def plane(of: Environments, environment: str, name: str) -> Plane:
     return next(item for item in found.planes if item.name == name)
 
 
+ALONE = {"environments/dev": GONE, "dataPlanes/lab": GONE, "environments/prod/datasets": GONE}
+"""prod alone, with the datasets of the common part."""
+
+
 def location(edits: dict[str, Any], environment: str = "prod", name: str = "east") -> DatasetLocation:
     """Where the models of the base definition's server lie."""
     found = plane(told(edits), environment, name).servers[0].location
@@ -127,7 +131,7 @@ def test_the_address_is_that_of_an_ingress_or_a_gateway_or_else_the_service(
     ],
 )
 def test_a_volume_is_named_by_what_it_is(dataset: dict[str, Any], volume: str) -> None:
-    found = location({"environments/prod/datasets": GONE, "datasets/models": dataset})
+    found = location({**ALONE, "datasets/models": dataset})
     assert found.volume == volume
     assert found.domino_dataset_id == dataset.get("domino", {}).get("datasetId")
 
@@ -137,7 +141,7 @@ def test_buckets_behind_one_driver_are_told_apart_though_their_handles_are_not()
         attributes = {"bucketName": bucket, "region": "eu"}
         dataset = {"kind": "csi", "driver": "s3.csi.aws.com", "volumeHandle": "any", "volumeAttributes": attributes}
         dataset["mountOptions"] = [*options]
-        return location({"environments/prod/datasets": GONE, "datasets/models": dataset}).volume
+        return location({**ALONE, "datasets/models": dataset}).volume
 
     assert of("one") == of("one")
     assert of("one") != of("two")

@@ -128,18 +128,15 @@ def reference_tree() -> Tree:
 
 
 def test_without_overlays_environments_differ_in_nothing_but_their_names() -> None:
-    tree = reference_tree()
-    tree["environments"] = [
-        {"name": "dev", "namespace": "inference-dev"},
-        {"name": "prod", "namespace": "inference-prod"},
-    ]
-    (plane,) = (plane for plane in tree["dataPlanes"] if plane["name"] == "east")
-    tree["dataPlanes"] = [{**plane, "environments": ["dev", "prod"]}]
-    definition = read_tree(tree)
-    dev, prod = definition.stacks
-    assert without_identity(objects_of(definition, dev.name), dev) == without_identity(
-        objects_of(definition, prod.name), prod
-    )
+    def alone(name: str) -> Any:
+        tree = reference_tree()
+        tree["environments"] = [{"name": name, "namespace": f"inference-{name}"}]
+        (plane,) = (plane for plane in tree["dataPlanes"] if plane["name"] == "east")
+        tree["dataPlanes"] = [{**plane, "environments": [name]}]
+        definition = read_tree(tree)
+        return without_identity(objects_of(definition, f"{name}-east"), definition.stacks[0])
+
+    assert alone("dev") == alone("prod")
 
 
 # What each value of the reference's overlays changes: kind and name of the objects, and the field.
@@ -275,7 +272,7 @@ def test_a_data_planes_principal_service_brings_the_way_to_it_and_takes_the_one_
 def test_only_pods_that_mount_a_volume_of_gcs_fuse_ask_for_its_sidecar() -> None:
     for driver, asked in (("gcsfuse.csi.storage.gke.io", "true"), ("s3.csi.aws.com", None)):
         dataset = {"name": "models", "kind": "csi", "driver": driver, "volumeHandle": "models"}
-        definition = valid(edited_at({"datasets": [dataset], "environments/prod/datasets": GONE}))
+        definition = valid(edited_at({"datasets": [dataset], "environments/prod": GONE, "dataPlanes/east": GONE}))
         pods = {
             item["kind"]: item["spec"]["template"]["metadata"].get("annotations", {})
             for item in objects_of(definition, "dev-lab")

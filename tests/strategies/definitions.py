@@ -95,6 +95,8 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     ]
     for environment in tree["environments"]:
         _expose_apart(environment, tree)
+    for environment in tree["environments"][1:]:
+        _read_apart(environment, tree)
     for number, environment in enumerate(tree["environments"]):
         if draw(st.booleans()):
             environment["promotion"] = draw(promotions(environment_names[:number]))
@@ -162,6 +164,16 @@ def _expose_apart(environment: Tree, common: Tree) -> None:
     if "host" in common["proxy"]["exposure"]:
         exposure = {"host": f"{environment['name']}.example.com"}
         environment["proxy"] = {**environment.get("proxy", {}), "exposure": exposure}
+
+
+def _read_apart(environment: Tree, common: Tree) -> None:
+    """Give an environment model repositories of its own."""
+    servers = {server["name"]: server for server in environment.get("servers", [])}
+    for server in common["servers"]:
+        key = "url" if "url" in server["repository"] else "path"
+        own = {key: f"{server['repository'].get(key, 'models')}/{environment['name']}"}
+        servers.setdefault(server["name"], {"name": server["name"]})["repository"] = own
+    environment["servers"] = [*servers.values()]
 
 
 def _stock_gpus(tree: Tree) -> None:

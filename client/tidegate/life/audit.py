@@ -146,7 +146,7 @@ def _config(
 
 
 def _alias(context: Context, of: Environment, repository: Repository, model: str) -> Iterator[Discrepancy]:
-    of_model = targets(of, model, context.known)
+    of_model = targets(of, model)
     target = next(target for target in of_model if context.repository(target.homes[0]).where == repository.where)
     text = repository.config(model)
     published = repository.configs.read_published(text) if text is not None else None
@@ -185,9 +185,9 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
     of = context.environment(environment)
     found = []
     for name in sorted({home.model.name for home in homes(of, model)}):
-        for target in targets(of, name, context.known):
+        for target in targets(of, name):
             repository = context.repository(target.homes[0])
-            for number in _unserved(context, target, repository, repository.versions(name)):
+            for number in _unserved(context, of, target, repository, repository.versions(name)):
                 size = sum(each.size for each in repository.files(name) if each.path.startswith(f"{number}/"))
                 found.append(Unserved(model=name, version=number, where=repository.where, bytes=size))
     return found
@@ -202,11 +202,11 @@ def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list
     removed = []
     for name in sorted({each.model for each in shown}):
         who = may(context, of, name).principal
-        for target in targets(of, name, context.known):
+        for target in targets(of, name):
             repository = context.repository(target.homes[0])
             with repository.lock(name, who):
                 here = [each for each in shown if (each.model, each.where) == (name, repository.where)]
-                still = _unserved(context, target, repository, {each.version for each in here})
+                still = _unserved(context, of, target, repository, {each.version for each in here})
                 if still and (age := repository.config_age(name)) < LOADED_SECONDS:
                     left = LOADED_SECONDS - age
                     what = f"{name} was changed {max(0, age):.0f} s ago: Triton may still be loading what is to go"
@@ -220,7 +220,9 @@ def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list
     return removed
 
 
-def _unserved(context: Context, target: Target, repository: Repository, among: Collection[int]) -> list[int]:
+def _unserved(
+    context: Context, of: Environment, target: Target, repository: Repository, among: Collection[int]
+) -> list[int]:
     model = target.model
     if (text := repository.config(model)) is None:
         return []
@@ -232,10 +234,9 @@ def _unserved(context: Context, target: Target, repository: Repository, among: C
         return []  # one of them may say that an environment has it
     served = {published.owner, *published.served} if published.served else set()  # what was withdrawn needs nothing
     kept = set(target.named)
-    for name in {home.environment.name for home in target.everybody}:
-        for number in (current(records, name), context.alias(model, name)):
-            if number is not None:
-                kept |= {number, before(records, name, number) or number}
+    for number in (current(records, of.name), context.alias(model, of.name)):
+        if number is not None:
+            kept |= {number, before(records, of.name, number) or number}
 
     def is_damaged(number: int) -> bool:
         manifest = context.registry.manifest(registered[number])

@@ -144,7 +144,7 @@ def _target(context: Context, of: Environment, model: str, records: Sequence[Rec
 
 def _serves(context: Context, of: Environment, model: str) -> int | None:
     """Return the version that is called now; None where the definition shares the calls out."""
-    target = targets(of, model, context.known)[0]
+    target = targets(of, model)[0]
     repository = context.repository(target.homes[0])
     if (text := repository.config(model)) is None:
         return None

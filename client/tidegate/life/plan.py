@@ -5,11 +5,11 @@ that need not: an alias stands in the configuration only where the definition ha
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tidegate_contracts.manifest import Manifest
 
-from ..errors import RefusedError, UsageError
+from ..errors import UsageError
 from ..registry import RegisteredVersion, Registry
 from ..repository import Published, Repository
 from .target import Target
@@ -21,9 +21,7 @@ class History:
 
     current: int | None = None  # the version that it has
     ever: frozenset[int] = frozenset()
-    """Versions that came to the end of their way, into this environment or another one that reads the repository."""
-    others: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Versions that other environments have, which read the repository: by environment and data plane."""
+    """Versions that came to the end of their way."""
     named: int | None = None
     """The version that the registry's alias names: it had been seen to be called before that was moved."""
 
@@ -81,8 +79,7 @@ def make_plan(
 ) -> Plan:
     """Return the plan for a version whose entry has this configuration; `alone`: the old one does not serve beside it.
 
-    Raises UsageError for a model that somebody else put there, and RefusedError where another environment that reads
-    the repository would get the version too.
+    Raises UsageError for a model that somebody else put there.
     """
     model, configs = target.model, repository.configs
     there = frozenset(repository.versions(model))
@@ -94,62 +91,34 @@ def make_plan(
         do = "register it; then, when nobody needs it for a minute, move its folder away and run the command again"
         raise UsageError(what, where=repository.where, why=why, do=do)
     aliases = published.aliases if published is not None else {}
-    others = {name: each for name, each in aliases.items() if name in {home.model.alias for home in target.shared}}
-    _check_shared(target, repository, number, {name: each for name, each in others.items() if each in there}, had)
     old = called(target, published, had.current)
-    named = (set(others.values()) | target.named) & there
+    named = set(target.named & there)
     served = set(published.served) if published is not None and not alone else set()
     # A version that is called already stays as it is, with what a rollback goes back to. A run that was killed after
     # its cut-over left the version that the records tell, which proxies may still call.
-    kept = named | (served & (had.ever if number == old == had.current else {old, had.current, *had.others.values()}))
+    kept = named | (served & (had.ever if number == old == had.current else {old, had.current}))
 
     def aliased(to: int | None) -> dict[str, int]:
-        return others if to is None else others | dict.fromkeys(target.aliases & aliases.keys(), to)
+        return {} if to is None else dict.fromkeys(target.aliases & aliases.keys(), to)
 
     def config(served: set[int], names: Mapping[str, int]) -> str:
         return configs.published_config(entry_config, model=model, owner=number, served=served, aliases=names)
 
     after = {each for each in named if each < number} if target.newest else kept
-    last = config(after | {number}, others | dict.fromkeys(target.aliases, number))
+    last = config(after | {number}, dict.fromkeys(target.aliases, number))
     first = last if alone else config(kept | {number}, aliased(old))
     fresh = published is None or number not in published.served or number not in had.ever
     back, before = old, None
     is_cut_over = number == old and number not in (had.current, had.named)
     if is_cut_over:
         back = had.current if had.current in there else None
-        left = kept & {*named, *had.others.values()} | ({back} if back is not None else set())
+        left = named | ({back} if back is not None else set())
         before = config_of(repository, model, left, back, aliased(back))
     elif published is not None:
         # Not the configuration of a run that stopped half way, but the one before.
         half = set(published.served) - had.ever - target.named - {old, *aliases.values()}
         before = text if not half else config_of(repository, model, set(published.served) - half, old, aliases)
     return Plan(target, repository, number, old, text, before, first, last, fresh, back, is_cut_over)
-
-
-def _check_shared(target: Target, repository: Repository, number: int, others: Mapping[str, int], had: History) -> None:
-    """Check that no environment that reads the repository too gets another version by this, or loses its own.
-
-    One that has none yet gets it, where it takes any.
-    """
-    for home in target.shared:
-        name, alias = home.environment.name, home.model.alias
-        has = had.others.get((name, home.plane.name))
-        takes_any = has is None and home.environment.promotion.source is None
-        if alias is not None:
-            gets = alias in target.aliases
-        else:
-            gets = home.follows == "newest" and (target.newest or has is None or number > has)
-        if gets and has != number and not takes_any:
-            calls, its = f"the alias {alias}" if alias else "the newest", "none" if has is None else f"version {has}"
-            why = f"it reads this repository, and calls {calls} as well; it has {its}"
-            do = "have the platform admin give each environment an alias of its own, or a repository of its own"
-            raise RefusedError(f"{name} would get version {number} too", where=repository.where, why=why, do=do)
-        needs = home.named | {version for each, version in others.items() if each == alias}
-        if target.newest and (newer := sorted(each for each in needs if each > number)):
-            what = f"version {number} cannot be the newest: {name} needs version {newer[0]}"
-            why = "calls go to the newest version that is served, and both environments read this repository"
-            do = "have the platform admin give the model an alias here too, or a repository of its own"
-            raise RefusedError(what, where=repository.where, why=why, do=do)
 
 
 def called(target: Target, published: Published | None, recorded: int | None) -> int | None:
@@ -161,8 +130,7 @@ def called(target: Target, published: Published | None, recorded: int | None) ->
         return found[0]
     if recorded in published.served:
         return recorded
-    newest = any(home.follows == "newest" for home in target.everybody)
-    return max(published.served, default=None) if newest else None
+    return max(published.served, default=None) if target.newest else None
 
 
 def config_of(
@@ -171,7 +139,6 @@ def config_of(
     """Return the configuration under which these versions serve; None where there are none."""
     if not served:
         return None
-    # Where other environments' versions are all that served before, it is one of them.
     owner = called if called is not None else max(served)
     text = published_entry_config(repository, model, owner)
     return repository.configs.published_config(text, model=model, owner=owner, served=served, aliases=aliases)

@@ -22,7 +22,7 @@ from .context import Context
 from .plan import History, Plan, make_plan, published_entry_config, registered_config
 from .ready import PRELOAD, answers, kept, lets_go, unseen, until_called, until_gone, until_served
 from .rules import BRINGS, Operation, before, current
-from .target import Home, Target, targets
+from .target import Home, targets
 
 _UNTIL_THEN: Final = "until its servers have looked at the repository again"
 
@@ -55,7 +55,7 @@ def bring(
         cannot = f"no version can be recorded in {of.name}"
         do = "have the platform admin give the environment another name, and `formerly` with this one"
         raise UsageError(cannot, why=ALIAS_RULE, do=do)
-    everywhere = targets(of, model, context.known)
+    everywhere = targets(of, model)
     manifest = registry.manifest(version)
     if context.trust is not None:
         registry.verify_signature(version, context.trust)
@@ -69,9 +69,10 @@ def bring(
             # The alias of its former name stays; under this name there is none yet.
             registry.set_alias(model, of.name, expected, expect=None)
         records = context.records(model)
+        ever = frozenset(each.version for each in records if each.what in BRINGS and each.environment == of.name)
         plans = []
         for target in everywhere:
-            had = _had(target, of, records, expected)
+            had = History(current(records, of.name, target.homes[0].plane.name), ever, expected)
             plans.append(make_plan(target, repositories[target.key], number, entry_config, had, alone=replace))
         run = _Run(context, version, manifest, of, plans)
         if expected not in (None, number, recorded := current(records, of.name)):
@@ -106,18 +107,6 @@ def bring(
         planes=tuple(home.plane.name for _, home in run.homes),
         notes=tuple(dict.fromkeys([*run.notes, *run.unserved()])),
     )  # fmt: skip
-
-
-def _had(target: Target, of: Environment, records: Sequence[Record], named: int | None) -> History:
-    """Return what the registry tells of the environment, where it reads this repository; its alias names a version."""
-    reading = {home.environment.name for home in target.everybody}
-    ever = frozenset(each.version for each in records if each.what in BRINGS and each.environment in reading)
-    others = {
-        (home.environment.name, home.plane.name): number
-        for home in target.shared
-        if (number := current(records, home.environment.name, home.plane.name)) is not None
-    }
-    return History(current(records, of.name, target.homes[0].plane.name), ever, others, named)
 
 
 @dataclass
@@ -274,8 +263,7 @@ class _Run:
 
     def _let_go(self, plan: Plan) -> None:
         """Wait until nothing serves a model that was withdrawn, and have Triton find it no more."""
-        # Of other environments that read the repository nobody has looked whether they have let go of it.
-        gone = not plan.target.shared and any(home.pool.loading == PRELOAD for home in plan.target.homes)
+        gone = any(home.pool.loading == PRELOAD for home in plan.target.homes)
         for home in plan.target.homes:
             try:
                 why = unseen(self.context, home) if lets_go(home) else kept(self.context, home)

@@ -52,8 +52,7 @@ class Target:
     """A repository that the model is published to, with the homes that read it, on however many data planes."""
 
     key: Key
-    homes: tuple[Home, ...]  # of the environment itself, in the order of its roll-out
-    shared: tuple[Home, ...]  # of other environments, whose versions must stay
+    homes: tuple[Home, ...]  # in the order of the roll-out
 
     @property
     def kind(self) -> ServerKind:
@@ -64,11 +63,6 @@ class Target:
     def model(self) -> str:
         """The model's name."""
         return self.homes[0].model.name
-
-    @property
-    def everybody(self) -> tuple[Home, ...]:
-        """All homes that read this repository, other environments' included."""
-        return self.homes + self.shared
 
     @property
     def aliases(self) -> frozenset[str]:
@@ -87,8 +81,8 @@ class Target:
 
     @property
     def named(self) -> frozenset[int]:
-        """Versions that a definition names."""
-        return frozenset(number for home in self.everybody for number in home.named)
+        """Versions that the definition names."""
+        return frozenset(number for home in self.homes for number in home.named)
 
 
 def command_into(of: contract.Environment, model: str) -> str:
@@ -124,14 +118,9 @@ def repositories(of: contract.Environment, model: str | None = None) -> dict[Key
     return found
 
 
-def targets(of: contract.Environment, model: str, known: contract.Environments) -> tuple[Target, ...]:
+def targets(of: contract.Environment, model: str) -> tuple[Target, ...]:
     """Return the repositories that the environment reads the model from, in the order of the roll-out, as `homes`."""
-    others = [home for other in known.environments if other.name != of.name for home in homes(other)]
-    read = [(_key(home.server.location), home) for home in others if home.model.name == model]
-    return tuple(
-        Target(key, tuple(mine), tuple(home for where, home in read if where == key))
-        for key, mine in repositories(of, model).items()
-    )
+    return tuple(Target(key, tuple(found)) for key, found in repositories(of, model).items())
 
 
 def _key(location: contract.Location) -> Key:

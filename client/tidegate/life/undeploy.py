@@ -1,7 +1,7 @@
 """Takes a model out of an environment; the registry keeps every version.
 
-Nothing serves it there when this has ended, but for what is told as unverified: another environment reads the
-repository, or that is an object store, of which a server on demand does not see what is written to it.
+Nothing serves it there when this has ended, but for what is told as unverified: the repository is an object store, of
+which a server on demand does not see what is written to it.
 
 It has the care of `publish`: the same permission, the same locks, everything looked at before anything is written, and
 every failure puts the configurations back. A run that is killed is ended by the next one.
@@ -18,31 +18,23 @@ from ..registry import Record
 from ..repository import Repository
 from .context import Context
 from .deploy import may
-from .plan import config_of
 from .publish import Outcome, attempted
 from .ready import PRELOAD, kept, lets_go, places_of, until_gone
 from .rules import current, of_environment
-from .target import Home, Target, homes, targets
+from .target import Target, homes, targets
 
 
 @dataclass(frozen=True)
 class _Leaving:
-    """One repository: what it has of the model now, and what is left there."""
+    """One repository, and what it has of the model now."""
 
     target: Target
     repository: Repository
     now: str | None
-    left: str | None  # None where nothing is left to serve: other environments may read the repository too
     served: tuple[int, ...] = ()  # Versions that are served before this.
 
-    def is_awaited(self, home: Home) -> bool:
-        """Whether nothing serves the model at a pool once this is written, however much it is used."""
-        return self.left is None and lets_go(home)
-
     def write(self) -> None:
-        if self.left is not None:
-            self.repository.write_config(self.target.model, self.left)
-        elif self.now is not None:
+        if self.now is not None:
             self.repository.withdraw(self.target.model)
 
     def put_back(self) -> None:
@@ -64,22 +56,22 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
         do = f"have the platform admin take {model} out of `models` of {of.name}"
         raise RefusedError(what, why="its engines look at no repository once they have started", do=do)
     who = may(context, of, model).principal
-    everywhere = targets(of, model, context.known)
+    everywhere = targets(of, model)
     repositories = {target.key: context.repository(target.homes[0]) for target in everywhere}
     with ExitStack() as locks:
         for key in sorted(repositories):
             locks.enter_context(repositories[key].lock(model, who))
         records, expected = context.records(model), context.alias(model, of.name)
-        leaving = [_leaving(context, each, repositories[each.key]) for each in everywhere]
+        leaving = [_leaving(each, repositories[each.key]) for each in everywhere]
         number = current(records, of.name) or expected
         if number is None:
             raise NotFoundError(f"{of.name} has no version of {model}", do=f"tidegate history {model}")
         version = context.registry.version(model, number)
         reading = [(each, home) for each in leaving for home in each.target.homes]
         unverified: list[str] = []
-        for each, home in ((each, home) for each, home in reading if each.left is None):
+        for _, home in reading:
             unseen = [place.replica for place in places_of(context, home) if place.state == "unseen"]
-            if unseen and each.is_awaited(home):
+            if unseen and lets_go(home):
                 what = f"whether {model} is still served could not be told, and nothing was done"
                 do = f"tidegate why {model} --environment {of.name} says why not"
                 raise UnreachableError(what, where=home.plane.name, why=f"unseen: {', '.join(unseen)}", do=do)
@@ -90,12 +82,12 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
             for each in leaving:
                 gone = True
                 for home in each.target.homes:
-                    if each.is_awaited(home):
+                    if lets_go(home):
                         gone = until_gone(context, home, {number, *each.served}) and gone
-                    elif why := _why_served(context, each, home):
+                    elif why := kept(context, home):
                         unverified.append(f"{home.plane.name}, {home.server.name}/{home.pool.name}: {why}")
                 polls = any(home.pool.loading == PRELOAD for home in each.target.homes)
-                if gone and polls and each.now is not None and each.left is None:
+                if gone and polls and each.now is not None:
                     each.repository.put_away(model, each.now)
             context.registry.remove_alias(model, of.name, expect=expected)
         when = max((each.when for each in records), default=None)
@@ -114,26 +106,18 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
     )  # fmt: skip
 
 
-def _leaving(context: Context, target: Target, repository: Repository) -> _Leaving:
+def _leaving(target: Target, repository: Repository) -> _Leaving:
     """Look at a repository; raises UsageError where it is not known what lies there."""
     model, configs = target.model, repository.configs
     text = repository.config(model)
     if text is None:
-        return _Leaving(target, repository, None, None)
+        return _Leaving(target, repository, None)
     published = configs.read_published(text)
     if published.owner is None:
         what = f"a model {model} lies in the repository that was not published by tidegate"
         do = "when nobody needs it, move its folder away"
         raise UsageError(what, where=repository.where, why="it could not be brought back", do=do)
-    records = context.records(model, aloud=False)
-    kept = {number for home in target.shared for number in home.named}
-    for home in target.shared:
-        if (number := current(records, home.environment.name, home.plane.name)) is not None:
-            kept.add(number)
-    kept &= {*published.served}
-    shared = {home.model.alias for home in target.shared}
-    aliases = {name: number for name, number in published.aliases.items() if name in shared and number in kept}
-    return _Leaving(target, repository, text, config_of(repository, model, kept, None, aliases), published.served)
+    return _Leaving(target, repository, text, published.served)
 
 
 @contextmanager
@@ -157,10 +141,3 @@ def _put_back_on_failure(context: Context, model: str, of: Environment, leaving:
             context.tell("\n    ".join([what, *more]))
             raise
         raise UnfinishedError(what, why="\n    ".join([str(error), *more]), do="run the same command again") from error
-
-
-def _why_served(context: Context, leaving: _Leaving, home: Home) -> str:
-    """Return why calls of the model may be answered where nothing is waited for, or nothing."""
-    if leaving.left is not None:
-        return "another environment reads the repository, and its versions are served"
-    return kept(context, home)

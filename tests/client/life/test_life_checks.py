@@ -37,8 +37,8 @@ def on(*backends: str, footprint: int | None = None, others: tuple[ModelFacts, .
     made = plane("east", dataset("a"), footprint_bytes=footprint)
     facts = PoolFacts.model_validate({"name": "main", "loading": "preload", "gpu": False} | pool)
     server = made.servers[0].model_copy(update={"pools": (facts,), "backends": backends})
-    of, everywhere = known(made.model_copy(update={"servers": (server,), "models": (*made.models, *others)}))
-    return targets(of, MODEL, everywhere)[0]
+    of, _ = known(made.model_copy(update={"servers": (server,), "models": (*made.models, *others)}))
+    return targets(of, MODEL)[0]
 
 
 @pytest.fixture
@@ -192,8 +192,8 @@ def test_packages_are_those_that_every_server_has_that_says_which() -> None:
             (at.servers[0].model_copy(update={"packages": packages}),) for at, packages in zip(made, said, strict=True)
         ]
         planes = [at.model_copy(update={"servers": servers_of}) for at, servers_of in zip(made, servers, strict=True)]
-        of, known_now = known(*planes)
-        return _packages(targets(of, MODEL, known_now)[0].homes)
+        of, _ = known(*planes)
+        return _packages(targets(of, MODEL)[0].homes)
 
     assert everywhere(None, None) is None
     assert everywhere(("numpy==1", "torch==2"), None) == ["numpy==1", "torch==2"]

@@ -7,6 +7,7 @@ import pytest
 from tidegate import Tidegate
 from tidegate.cli.app import app
 from tidegate.errors import ExitCode
+from tidegate_contracts.whereabouts import Place
 from typer.testing import CliRunner
 
 from .papers import Life
@@ -14,7 +15,7 @@ from .test_life_target import MODEL, dataset, known, plane
 
 
 class Commands:
-    """The command line, before papers: prod and dev read one repository."""
+    """The command line, before papers."""
 
     def __init__(self, life: Life) -> None:
         self.life = life
@@ -54,18 +55,19 @@ def test_they_say_what_became_of_it(commands: Commands) -> None:
     assert "promote" in commands.run("history", MODEL)
 
 
-def test_undeploy_says_where_calls_may_still_be_answered_and_ends_with_one_then(commands: Commands) -> None:
+def test_undeploy_says_where_calls_may_still_be_answered_and_ends_with_one_then(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commands.run("deploy", f"{MODEL}@1", "--to", "prod")
     assert commands.run("undeploy", MODEL, "--from", "prod", code=ExitCode.USAGE) == ""
     taken = f"prod has no version of {MODEL} any more (before: version 1)"
     assert commands.run("undeploy", MODEL, "--from", "prod", "--yes") == f"{taken}\n"
     commands.run("deploy", f"{MODEL}@1", "--to", "prod")
-    here = commands.life.here
-    lab = known(plane("west", dataset("a"), versions=({"version": 1, "weight": 100},)))[1].environments[0]
-    environments = (*here.known.environments, lab.model_copy(update={"name": "lab"}))
-    here.known = here.known.model_copy(update={"environments": environments})
+    monkeypatch.setattr("tidegate.life.undeploy.lets_go", lambda _home: False)  # as a bucket's servers on demand
+    commands.life.answers.places = (Place(replica="10.0.0.1:8000", state="resident"),)
     said = commands.run("undeploy", MODEL, "--from", "prod", "--yes", code=ExitCode.FOUND)
-    where = "  east, preload/main: another environment reads the repository, and its versions are served"
+    why = "10.0.0.1:8000 (resident) may serve what is in memory until nobody uses it for a while"
+    where = f"  east, preload/main: {why}"
     assert said == f"{taken}, but calls may still be answered\n{where}\n"
     commands.run("deploy", f"{MODEL}@1", "--to", "prod")
     assert len(commands.json("undeploy", MODEL, "--from", "prod", "--yes", code=ExitCode.FOUND)["unverified"]) == 1

@@ -3,14 +3,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.errors import RefusedError, UsageError
+from tidegate.errors import UsageError
 from tidegate.life.plan import History, make_plan
 from tidegate.life.target import Target, targets
 from tidegate.publishing.folder import FolderRepository
 from tidegate.registry.manifest import manifest_of
 from tidegate.triton.publishing import config
 from tidegate.triton.publishing.config import config_differences, read_published
-from tidegate_contracts.environments import Plane
 from tidegate_contracts.routing import Mirror, VersionShare
 
 from .test_life_target import MODEL, dataset, known, plane
@@ -26,9 +25,8 @@ def repository(tmp_path: Path) -> Iterator[FolderRepository]:
         yield made
 
 
-def target(*others: Plane, **model: Any) -> Target:
-    of, all_of_them = known(plane("east", dataset("a"), **model), lab=others)
-    return targets(of, MODEL, all_of_them)[0]
+def target(**model: Any) -> Target:
+    return targets(known(plane("east", dataset("a"), **model))[0], MODEL)[0]
 
 
 def had(*versions: int) -> History:
@@ -118,15 +116,6 @@ def test_versions_that_the_definition_names_stay_where_they_are_there(repository
     assert says(make_plan(where, repository, 4, CONFIG, had(1, 2, 3)).last) == ((1, 2, 3, 4), {})
 
 
-def test_what_another_environment_has_in_the_same_repository_stays_as_it_is(repository: FolderRepository) -> None:
-    where = target(plane("east", dataset("a"), alias="canary"), alias="champion")
-    bring(repository, target(alias="canary"), 1, had())
-    bring(repository, where, 2, had(1))
-    plan = make_plan(where, repository, 3, CONFIG, had(1, 2))
-    assert says(plan.first) == ((1, 2, 3), {"canary": 1, "champion": 2})
-    assert says(plan.last) == ((1, 2, 3), {"canary": 1, "champion": 3})
-
-
 def test_an_alias_that_no_definition_has_goes_with_its_version(repository: FolderRepository) -> None:
     bring(repository, target(alias="former"), 1, had())
     bring(repository, target(alias="champion"), 2, had(1))
@@ -171,35 +160,6 @@ def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: F
     assert (plan.old, says(plan.first), says(plan.last)) == (None, ((2,), {}), ((2,), {"champion": 2}))
 
 
-def test_a_version_is_not_made_the_newest_over_one_that_another_environment_names(repository: FolderRepository) -> None:
-    bring(repository, target(alias="canary"), 5, had())
-    where = target(plane("east", dataset("a"), alias="canary"))
-    with pytest.raises(RefusedError, match="version 3 cannot be the newest: lab needs version 5"):
-        make_plan(where, repository, 3, CONFIG, had())
-    assert says(make_plan(where, repository, 7, CONFIG, had()).last) == ((5, 7), {"canary": 5})
-
-
-@pytest.mark.parametrize("alias", ["champion", None])
-def test_another_environment_gets_no_version_by_the_way(repository: FolderRepository, alias: str | None) -> None:
-    where = target(plane("east", dataset("a"), alias=alias), alias=alias)
-    bring(repository, where, 1, had())
-    lab = History(1, frozenset({1}), {("lab", "east"): 1})
-    with pytest.raises(RefusedError, match="lab would get version 2 too"):
-        make_plan(where, repository, 2, CONFIG, lab)
-    assert make_plan(where, repository, 1, CONFIG, lab).last == repository.config(MODEL)
-    assert make_plan(where, repository, 2, CONFIG, had(1)).number == 2  # lab takes what comes
-
-
-def test_what_another_environment_has_stays_though_it_is_newer(repository: FolderRepository) -> None:
-    bring(repository, target(), 5, had())
-    where = target(plane("east", dataset("a")), alias="champion")
-    lab = {("lab", "east"): 5}
-    bring(repository, where, 2, History(None, frozenset({5}), lab))
-    plan = make_plan(where, repository, 3, CONFIG, History(2, frozenset({2, 5}), lab))
-    assert says(plan.first) == ((2, 3, 5), {"champion": 2})
-    assert says(plan.last) == ((2, 3, 5), {"champion": 3})
-
-
 def test_a_model_that_somebody_else_put_there_is_not_touched(repository: FolderRepository, tmp_path: Path) -> None:
     folder = tmp_path / "dataset" / "models" / MODEL
     (folder / "1").mkdir(parents=True)
@@ -209,13 +169,3 @@ def test_a_model_that_somebody_else_put_there_is_not_touched(repository: FolderR
     (folder / "config.pbtxt").write_text(CONFIG)
     with pytest.raises(UsageError, match="not published by tidegate"):
         make_plan(target(), repository, 2, CONFIG, had())
-
-
-def test_the_version_of_another_environment_is_gone_back_to(repository: FolderRepository) -> None:
-    bring(repository, target(alias="lab"), 1, had())
-    where = target(plane("west", dataset("a"), alias="lab"), alias="champion")
-    before = History(None, frozenset({1}))  # by the records of the other environment
-    bring(repository, where, 2, before, half=True)
-    assert says(repository.config(MODEL)) == ((1, 2), {"lab": 1})
-    plan = make_plan(where, repository, 2, CONFIG, before)
-    assert says(plan.before) == ((1,), {"lab": 1})

@@ -25,33 +25,28 @@ def known(*planes: facts.Plane, **others: tuple[facts.Plane, ...]) -> tuple[fact
 
 def test_data_planes_that_read_one_volume_are_one_place_and_others_are_others() -> None:
     efs, bucket = dataset("efs"), facts.ObjectStoreLocation(url="s3://b/models")
-    of, all_of_them = known(
+    of, _ = known(
         plane("late", efs, wave=2), plane("west", dataset("other")), plane("east", dataset("efs", "/models/")),
         plane("far", bucket), plane("near", facts.ObjectStoreLocation(url="s3://b/models/")),
     )  # fmt: skip
-    found = targets(of, MODEL, all_of_them)
+    found = targets(of, MODEL)
     homes = [[home.plane.name for home in target.homes] for target in found]
     assert homes == [["west"], ["east", "late"], ["far", "near"]]
     assert [[home.plane.name for home in each] for each in repositories(of).values()] == homes
 
 
 def test_an_alias_is_one_that_the_definition_says() -> None:
-    of, all_of_them = known(plane("east", dataset("a"), alias="champion"), plane("west", dataset("a")))
-    (target,) = targets(of, MODEL, all_of_them)
+    of, _ = known(plane("east", dataset("a"), alias="champion"), plane("west", dataset("a")))
+    (target,) = targets(of, MODEL)
     assert target.aliases == {"champion"}
     assert [home.follows for home in target.homes] == ["alias", "newest"]
     assert target.newest
 
 
-def test_versions_that_definitions_name_are_those_of_every_environment_that_reads_the_place() -> None:
+def test_versions_that_the_definition_names_are_those_of_shares_and_of_the_mirror() -> None:
     shares = (VersionShare(version=3, weight=80), VersionShare(version=4, weight=20))
-    of, all_of_them = known(
-        plane("east", dataset("a"), versions=shares),
-        lab=(plane("east", dataset("a"), alias="x", mirror=Mirror(version=9, percent=5)),),
-        far=(plane("east", dataset("b"), versions=(VersionShare(version=7, weight=100),)),),
-    )
-    (target,) = targets(of, MODEL, all_of_them)
+    of, _ = known(plane("east", dataset("a"), versions=shares, mirror=Mirror(version=9, percent=5)))
+    (target,) = targets(of, MODEL)
     assert target.named == {3, 4, 9}
-    assert [home.environment.name for home in target.shared] == ["lab"]
     assert target.homes[0].follows == "shares"
     assert not target.newest

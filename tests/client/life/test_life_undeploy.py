@@ -1,4 +1,4 @@
-"""A model is taken out of an environment: nothing serves it, others keep theirs, and a rollback brings it back."""
+"""A model is taken out of an environment: nothing serves it, and a rollback brings it back."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ STAYING = Place(replica="10.0.0.1:8000", state="resident")
 
 
 def home(life: Life) -> Home:
-    [target] = targets(life.of, MODEL, life.here.known)
+    [target] = targets(life.of, MODEL)
     return target.homes[0]
 
 
@@ -68,19 +68,6 @@ def test_a_folder_that_two_data_planes_read_is_taken_away_when_neither_is_loadin
     west.places = (STAYING.model_copy(update={"state": "loading"}),)
     assert undeploy(here, MODEL, "prod").planes == ("east", "west")
     assert not (life.models / MODEL).exists()
-
-
-def test_where_another_environment_reads_the_repository_its_versions_serve_on_and_that_is_told(life: Life) -> None:
-    one, two = (plane("east", dataset("a"), versions=({"version": number, "weight": 100},)) for number in (1, 2))
-    _, both = known(two, lab=(one,))
-    here = replace(life.here, known=both)
-    for number, of in ((1, both.environments[1]), (2, both.environments[0])):
-        bring(here, "deploy", life.papers.register(number), of, "anna")
-    outcome = undeploy(here, MODEL, "prod")
-    assert outcome.unverified == (
-        "east, preload/main: another environment reads the repository, and its versions are served",
-    )
-    assert (life.served(), life.papers.aliases) == ((1,), {"lab": 1})
 
 
 def test_what_was_never_there_cannot_be_taken_out(life: Life) -> None:
@@ -296,10 +283,3 @@ def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_of_what_was_taken_
     life.papers.request = golden(7)  # which nothing here answers
     life.answers.silent = iter([BusyError("it is rolled out")] * 2)
     assert "nothing serves under its name" in life.fails(1).what
-
-
-def test_a_first_version_that_other_environments_may_be_loading_stays_where_it_is(life: Life) -> None:
-    life.papers.request = golden(7)  # which nothing here answers
-    _, life.here.known = known(plane("east", dataset("a")), lab=(plane("east", dataset("a")),))
-    life.fails(1, "answers its golden request otherwise")
-    assert (life.served(), (life.models / MODEL).exists()) == ((), True)

@@ -31,7 +31,7 @@ def others_bound(environment: Environment, binding: Object) -> list[str]:
 
 def needs_token(environment: Environment, pod: Pod, volume: Mapping[str, Any]) -> bool:
     """Say whether a volume is a token that is good for that Role alone, and that only what runs Dynamo mounts."""
-    mounting = [one for one in pod.containers if volume.get("name") in mounted(one)]
+    mounting = [one for one in pod.containers if text(volume.get("name")) in mounted(one)]
     roles = [role for role in environment.of_kind("Role") if is_discovery(role)]
     bound = [
         (at(binding, "roleRef", "kind"), at(binding, "roleRef", "name"))
@@ -79,6 +79,6 @@ def _account(pod: Pod) -> str:
     return text(pod.spec.get("serviceAccountName"))
 
 
-def mounted(container: Mapping[str, Any]) -> set[Any]:
+def mounted(container: Mapping[str, Any]) -> set[str]:
     """Return the names of the volumes that a container mounts."""
-    return {mapping(one).get("name") for one in items(container.get("volumeMounts"))}
+    return {text(mapping(one).get("name")) for one in items(container.get("volumeMounts"))}

@@ -212,7 +212,8 @@ def test_where_no_prometheus_is_is_told(here: Definition) -> None:
 
 def test_a_stack_is_to_be_said_where_there_are_several(here: Definition, tmp_path: Path) -> None:
     text = Path(here.document.file).read_text("utf-8")
-    text = text.replace("[{name: demo}]", "[{name: demo}, {name: test}]").replace("[demo]", "[demo, test]")
+    other = "{name: test, servers: [{name: zoo, repository: {path: test}}]}"
+    text = text.replace("[{name: demo}]", f"[{{name: demo}}, {other}]").replace("[demo]", "[demo, test]")
     (tmp_path / "inference.yaml").write_text(text, "utf-8")
     names = [stack.name for stack in read_definition(tmp_path / "inference.yaml").stacks]
     file = str(tmp_path / "inference.yaml")

@@ -81,7 +81,7 @@ def _reads_keys(environment: Environment, pod: Pod, volume: Mapping[str, Any]) -
     """Say whether only an eviction policy mounts a volume, whose token no role makes good for anything."""
     command = ["python", "-m", eviction_process.MODULE, "serve"]
     account, is_policy = text(pod.spec.get("serviceAccountName")), volume == eviction_process.CLUSTER
-    mounting = [one for one in pod.containers if volume.get("name") in mounted(one)]
+    mounting = [one for one in pod.containers if text(volume.get("name")) in mounted(one)]
     bound = any(
         text(subject.get("name")) == account
         for binding in environment.of_kind("RoleBinding", "ClusterRoleBinding")

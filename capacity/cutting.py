@@ -53,7 +53,7 @@ class Cutting:
         again = [change for change in one.changes if change.group < len(self.gpus)]
         if again:
             drained, nodes = sum(change.nodes for change in again), sum(group.nodes for group in self.gpus)
-            yield f"To be cut anew, and drained for it: {drained} of {count_of(nodes, 'node')}."
+            yield f"To drain and cut again: {drained} of {count_of(nodes, 'node')}."
             yield from (f"  {change}" for change in again)
         elif self.gpus:
             yield "No node is to be cut anew."

@@ -10,7 +10,7 @@ import yaml
 
 from policies.guardrails.checking import check, judged, printable, report, summary
 from policies.guardrails.settings import held_to
-from stacks.command import WRONG_INPUT, CommandError
+from stacks.command import WRONG_INPUT, CommandError, reason
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 100
@@ -25,6 +25,8 @@ def check_manifests(file: str) -> None:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
         objects = [*_objects(documents(text))]
+    except OSError as error:
+        raise CommandError(reason(error), WRONG_INPUT) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CommandError(f"{name} holds no Kubernetes objects: {error}", WRONG_INPUT) from None
     environments = judged(objects)

@@ -103,7 +103,7 @@ def advice(gpus: Sequence[GpuNodes], asked: Asked, together: int) -> Iterator[st
     """Yield sentences: how to cut these GPUs anew so that they give what is asked for, or how many more would."""
     fitting = layout(gpus, asked, together)
     if (one := fitting or layout(gpus, asked)) and one.changes:  # not every pod takes so many together
-        yield f"Or cut {one.drained} of {sum(group.nodes for group in gpus)} nodes anew, and say so there:"
+        yield f"Or cut {one.drained} of {sum(group.nodes for group in gpus)} nodes again, and state it there:"
         yield from map(str, one.changes)
         if not fitting:
             yield f"That is by number: see that each replica of several GPUs, {together} at the most, has one node."

@@ -42,7 +42,7 @@ KNOWN: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
         ),
     ),
 )
-"""What tells by its look, wherever it stands; previews hide it too, or only its group `secret` where it has one."""
+"""Patterns of credentials. Previews mask a match, or only its group `secret` if it has one."""
 # A run without a host behind it is found as well, without the group: else each of its parts would read it again.
 _USERINFO = re.compile(r"(?<![^\s\"'=$])[^\s/:@'\"=$]+:[^\s/@$'\"]{3,}(?=(@(?!sha[0-9]+:))?)")
 
@@ -56,7 +56,7 @@ def has_userinfo(text: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """Return a text with dots in place of each credential that its look tells, in time linear to its length."""
+    """Return a text with dots in place of each credential that a pattern finds, in time linear to its length."""
     for _, pattern in KNOWN:
         text = pattern.sub(_mask, text)
     return _USERINFO.sub(lambda found: MASK if found[1] else found[0], text)

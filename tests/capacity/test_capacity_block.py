@@ -150,7 +150,7 @@ def test_the_shipped_definition_takes_the_block_of_its_own_models_on_both_of_its
         assert is_planned == (stack.environment.name == "prod")
     words = "\n".join(made.said)
     assert "It replaces ondemand/small, ondemand/large (with its warm window nightly-forecast)." in words
-    assert "GPUs of east, west:\n  To be cut anew, and drained for it: 1 of 2 nodes." in words
+    assert "GPUs of east, west:\n  To drain and cut again: 1 of 2 nodes." in words
     assert [plane["name"] for plane in yaml.safe_load(made.text)["dataPlanes"]] == ["east", "west"]
 
 
@@ -234,7 +234,7 @@ def test_slices_are_asked_for_as_the_inventory_hands_them_out(tmp_path: Path, st
     gpu = find_gpu("a100-80gb", [A100])
     answer = Answer(type(gpu)(gpu.name, gpu.label, gpu.product, gpu.slices, strategy), ON_TWO.pools)  # type: ignore[arg-type]
     said_now, gpus = cut_of(tree, answer, tmp_path)
-    assert "drained for it: 1 of 2 nodes" in said_now
+    assert "To drain and cut again: 1 of 2 nodes" in said_now
     assert {"3g.40gb": 2} in [group["mig"]["slices"] for group in gpus[0]]
 
 

@@ -48,7 +48,7 @@ def test_a_plan_is_a_table_a_sentence_a_block_and_pictures(folder: Path) -> None
     assert "With 20 % more traffic it answers 100" in said.stdout
     assert "profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}, replicas: 1}" in said.stdout
     assert "It replaces ondemand/main." in said.stdout
-    assert "To be cut anew, and drained for it: 1 of 1 node." in said.stdout
+    assert "To drain and cut again: 1 of 1 node." in said.stdout
     assert "make check takes it, and the pools that it makes are those that were simulated." in said.stdout
     assert {file.name for file in (folder / "build/plan").iterdir()} == {"plan.svg", "plan.png"}
 

@@ -85,6 +85,7 @@ def test_what_is_no_stack_is_refused_with_a_reason(text: str | bytes, says: str)
     assert says in result.stderr
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
-    result = guardrails("", "/nowhere.yaml")
-    assert (result.exit_code, result.stderr) == (1, "/nowhere.yaml: No such file or directory\n")
+@pytest.mark.parametrize(("file", "why"), [("/nowhere.yaml", "No such file or directory"), ("/", "Is a directory")])
+def test_a_file_that_cannot_be_read_is_named_as_wrong_input(file: str, why: str) -> None:
+    result = guardrails("", file)
+    assert (result.exit_code, result.stderr) == (2, f"{file}: {why}\n")

@@ -111,7 +111,7 @@ def test_whole_gpus_that_a_pod_takes_together_are_of_one_node() -> None:
 def test_a_cut_that_gives_enough_where_not_every_pod_takes_so_many_together_is_told_with_what_to_see_to() -> None:
     gpus = [nodes(1, per_node=8), nodes(1), nodes(1, {"1g.10gb": 7})]
     asked: Asked = {(WHOLE, None): 8, (mig("1g.10gb"), None): 14}
-    cut = ["Or cut 1 of 3 nodes anew, and say so there:", f"1 × {A100}: whole → 7 × 1g.10gb"]
+    cut = ["Or cut 1 of 3 nodes again, and state it there:", f"1 × {A100}: whole → 7 × 1g.10gb"]
     alone, several = list(advice(gpus, asked, 1)), list(advice(gpus, asked, 3))
     assert (alone[:2], several[:2]) == (cut, cut)
     assert alone == cut

@@ -39,14 +39,15 @@ _OF_ENGINES, _OF_OTHERS = ("waiting_requests",), ("queue_milliseconds", "busy_pe
 def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
     """An engine loads its model when it starts, and no other."""
     for path, server, pool in stack.pools():
-        if isinstance(server, OpenaiServer) and isinstance(pool.loading, OnDemand):
-            if server.sleep_in(pool) is None:
-                what = f"{server.name}/{pool.name} is of kind openai, whose engines load no model on demand"
-                do = "Write loading: {mode: preload}; or let models of engine vllm sleep by turns, by openai.sleep."
-                yield stack.source.problem((*path, "loading"), what, do=do)
-        elif isinstance(server, OpenaiServer) and pool.loading != Preload(mode="preload"):
-            what = f"{server.name}/{pool.name} is of kind openai, whose engines look at no repository again"
-            yield stack.source.problem((*path, "loading", "pollSeconds"), what, do="Leave pollSeconds out.")
+        if not isinstance(server, OpenaiServer):
+            continue
+        what = f"{server.name}/{pool.name} is of kind openai, whose engines"
+        if isinstance(pool.loading, OnDemand):
+            do = "Write loading: {mode: preload}, and give each model a pool of its own."
+            yield stack.source.problem((*path, "loading"), f"{what} load no model on demand", do=do)
+        elif pool.loading != Preload(mode="preload"):
+            where = (*path, "loading", "pollSeconds")
+            yield stack.source.problem(where, f"{what} look at no repository again", do="Leave pollSeconds out.")
 
 
 @stack_rule("A pool of kind openai serves exactly one model")
@@ -55,7 +56,7 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
     is_lost = any(models_name_servers_and_pools_that_exist(stack))  # it may be the one that seems to be lacking
     for path, server, pool in stack.pools():
         names = [model.name for model in stack.models_of(server, pool)]
-        if not isinstance(server, OpenaiServer) or isinstance(pool.loading, OnDemand) or (is_lost and not names):
+        if not isinstance(server, OpenaiServer) or (is_lost and not names):
             continue
         if len(names) != 1:
             served = f"has {len(names)} models, {', '.join(names)}" if names else "has no model"
@@ -72,7 +73,7 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
 def engines_serve_one_version_a_pool(stack: Stack) -> Iterator[Problem]:
     """A process of an engine serves one version of its model, so each version has a pool of its own."""
     for _, server, pool in stack.pools():
-        if not isinstance(server, OpenaiServer) or isinstance(pool.loading, OnDemand):
+        if not isinstance(server, OpenaiServer):
             continue
         for model in stack.models_of(server, pool):
             here = model.pools(server.pools[0].name)[pool.name]
@@ -151,14 +152,11 @@ def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[P
     for path, server, pool in stack.pools():
         if not isinstance(server, OpenaiServer):
             continue
-        is_asleep = server.sleep_in(pool) is not None  # on one device, or that is said
-        size = server.openai.tensor_parallel_size
-        there = 1 if is_asleep else max(1, devices.devices_per_replica(pool.placement))
+        size, there = server.openai.tensor_parallel_size, max(1, devices.devices_per_replica(pool.placement))
         if size != there:
             said = "tensor_parallel_size" in server.openai.model_fields_set
             where: PathInTree = (*path[:2], "openai", "tensorParallelSize") if said else (*path, "placement")
-            do = f"Write openai.tensorParallelSize: {there}"
-            do += "." if is_asleep else f", or placement: {{kind: gpu, count: {size}}}."
+            do = f"Write openai.tensorParallelSize: {there}, or placement: {{kind: gpu, count: {size}}}."
             what = f"tensorParallelSize {size} of {server.name} does not fit"
             found.setdefault((where, what, count_of(there, "device"), do), []).append(f"{server.name}/{pool.name}")
     for (where, what, there_are, do), pools in found.items():
@@ -186,9 +184,9 @@ def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
     for path, server, pool in stack.pools():
         scaling, name = pool.autoscaling, f"{server.name}/{pool.name}"
         engine = server.openai if isinstance(server, OpenaiServer) else None
-        if not isinstance(scaling, QueueScaling) or (engine and isinstance(pool.loading, OnDemand)):
-            continue  # of models that sleep by turns more is said: they scale by nothing
-        if not server.scales_by_queue(pool):
+        if not isinstance(scaling, QueueScaling):
+            continue
+        if not server.scales_by_queue:
             what = f"{name} scales by queue, and nothing is known of how many requests wait for its engine"
             why, do = "TensorRT-LLM's metrics have that under no name that is known here.", "Say replicas."
             if isinstance(engine, CustomSettings):
@@ -287,7 +285,7 @@ def sources_are_of_one_model(stack: Stack) -> Iterator[Problem]:
         models = [model for of, model in _models(stack) if of is server]
         names = [served_as(each.name, share.version) for each in models for share in each.versions]
         names += [each.name for each in models if not each.versions]
-        if len(names) > 1 and not any(map(server.sleep_in, server.pools)):
+        if len(names) > 1:
             what = f"{server.name} has source {server.openai.source}, which all of {', '.join(names)} would load"
             do = "Put each into its folder of the repository, and take source away; or give each a server of its own."
             yield stack.source.problem(("servers", index, "openai", "source"), what, do=do)

@@ -4,11 +4,9 @@ import re
 from collections.abc import Iterator
 
 from pydantic.alias_generators import to_camel
-from tidegate_contracts.object_url import parsed
 from tidegate_contracts.openai import served_as
 
 from .. import devices
-from ..definition.datasets import ObjectStoreRepository
 from ..definition.models import Model
 from ..definition.openai import COMMAND_VARIABLES, FRONTENDS, CustomSettings, DynamoSettings, NimSettings, OpenaiServer
 from ..definition.placement import CpuPlacement
@@ -20,15 +18,6 @@ from ..stack import Definition, Stack
 from .references import models_name_servers_and_pools_that_exist, servers_that_reach_something_exist, suggestion
 from .rule import definition_rule, stack_rule
 
-_VERSION = re.compile(r"v?[0-9]+(\.[0-9]+)+")
-_ENDS = "ends at once, with an option that it does not know"
-_LEAST: dict[str, tuple[tuple[int, ...], str]] = {
-    "vllm": ((0, 18), _ENDS),
-    "sglang": ((0, 4), _ENDS),
-    "nim": ((2, 0), _ENDS),
-    "dynamo": ((1, 2, 1), "ignores variables, and cuts streams short"),
-}
-"""Of engines: the least version, and what an older one does. What for: docs/openai.md, "Versions of engines"."""
 _PLACEHOLDER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")
 """Capitals alone: in words of a shell, $(date) is its own."""
 _OF_ENGINES, _OF_OTHERS = ("waiting_requests",), ("queue_milliseconds", "busy_percent")
@@ -163,21 +152,6 @@ def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[P
         yield stack.source.problem(where, f"{what}: replicas of {listed(pools)} have {there_are}", do=do)
 
 
-@stack_rule("The number of attention heads is a multiple of `tensorParallelSize`", "advisory")
-def attention_heads_are_spread_evenly(stack: Stack) -> Iterator[Problem]:
-    """Engines end at once where a model's attention heads cannot be divided among the devices."""
-    for index, server in enumerate(stack.platform.servers):
-        if not isinstance(server, OpenaiServer) or isinstance(server.openai, CustomSettings):
-            continue
-        size = server.openai.tensor_parallel_size
-        if size & (size - 1):
-            what = f"tensorParallelSize {size} of {server.name} divides the attention heads of few models"
-            why = "Most have a power of two of them, and an engine ends at once where they cannot be shared out evenly."
-            do = "Write 2, 4 or 8, unless num_attention_heads in the model's config.json is a multiple of it."
-            where = ("servers", index, "openai", "tensorParallelSize")
-            yield stack.source.problem(where, what, why, do)
-
-
 @stack_rule("A pool scales by a metric that its kind of server has")
 def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
     """The time in a queue is a series of Triton's; an engine tells how many requests wait for it, if anything."""
@@ -219,26 +193,6 @@ def engines_on_processors_are_built_for_them(stack: Stack) -> Iterator[Problem]:
             why = f"{engine} runs there by a build of its own for processors, and no other."
             do = f"{do} If image {server.image} is such a build, all is well."
             yield stack.source.problem(where, what, why, do, severity="advisory")
-
-
-@stack_rule("The engine's version has the options that Tidegate sets", "advisory")
-def engines_are_of_versions_that_know_their_options(stack: Stack) -> Iterator[Problem]:
-    """Tidegate sets options and variables that older versions do not know. A digest tells of no version."""
-    images = {image.name: (index, image) for index, image in enumerate(stack.platform.images)}
-    told: set[int] = set()
-    for server in stack.platform.servers:
-        if not isinstance(server, OpenaiServer) or server.image not in images:
-            continue
-        (index, image), engine = images[server.image], server.openai.engine
-        least, older = _LEAST.get(engine, ((), ""))
-        found = _VERSION.match(image.tag)
-        version = tuple(map(int, found[0].lstrip("v").split("."))) if found else ()
-        if index not in told and version < least[: len(version)]:
-            told.add(index)
-            what = f"the image of {server.name} is {image.tag}"
-            what = f"{what}, and engine {engine} has to be {'.'.join(map(str, least))} or later"
-            do = "Take a newer one. Where the image's tag tells no version of the engine, all is well."
-            yield stack.source.problem(("images", index, "tag"), what, f"An older one {older}.", do)
 
 
 @stack_rule("Every variable that a command uses is set")
@@ -315,35 +269,6 @@ def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:
             what = f"engine {server.openai.engine} of {server.name} reads no model straight from object storage"
             do = "Name a dataset (a csi driver mounts a bucket), or take engine vllm or nim."
             yield stack.source.problem(("servers", index, "repository"), what, do=do)
-
-
-@stack_rule("The engine accepts the URL of its repository")
-def engines_are_told_urls_that_they_read(stack: Stack) -> Iterator[Problem]:
-    """Triton has an account or a host within a URL, where engines want a variable. What one's own knows, it knows."""
-    for index, server in enumerate(stack.platform.servers):
-        if not isinstance(server, OpenaiServer) or isinstance(server.openai, CustomSettings):
-            continue
-        engine, source = server.openai.engine, server.openai.source
-        bucket = server.repository.url if isinstance(server.repository, ObjectStoreRepository) else ""
-        said = source or (bucket if server.openai.reads_object_storage else "")
-        try:
-            url = parsed(said)
-        except ValueError:  # there is no bucket in it
-            continue
-        if not url.endpoint and url.scheme != "as":
-            continue
-        path = "/".join((url.bucket, *url.folders))
-        what = f"engine {engine} of {server.name} does not know {said}, which is spelled for Triton"
-        do = f"Write s3://{path}, and AWS_ENDPOINT_URL: {url.endpoint} in openai.environment."
-        if url.scheme == "as":
-            do = "Name a dataset: blob.csi.azure.com mounts a container."
-        if url.scheme == "as" and engine in ("vllm", "sglang"):
-            account = f"environment: {{AZURE_STORAGE_ACCOUNT_NAME: {url.account}}}"
-            streamed = "extraArguments: [--load-format=runai_streamer]"
-            folder = "" if source else "/<folder of the model>"
-            do += f" Or say in openai source: az://{path}{folder}, {account} and {streamed}."
-        where = ("openai", "source") if source else ("repository", "url")
-        yield stack.source.problem(("servers", index, *where), what, do=do)
 
 
 @stack_rule("Shared frontends have an egress rule for the Kubernetes API")

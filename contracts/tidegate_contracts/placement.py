@@ -10,6 +10,7 @@ from typing import NamedTuple
 from .lease import State
 
 ALIKE_SECONDS = 1.0  # Seconds that make no difference between two replicas which are to be waited for.
+TOGETHER_SECONDS = 1.0  # Calls that a proxy gets within these ask for a lease together: one wait counts for all.
 
 
 class NotNow(NamedTuple):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from tidegate_contracts import lease as api
+from tidegate_contracts.placement import TOGETHER_SECONDS
 from tidegate_contracts.triton import model_ready_path
 
 from ..shared_tasks import SharedTasks
@@ -25,6 +26,7 @@ READY_AT_ONCE = 8  # Models that a server is asked about at once, while its poli
 LISTING_SECONDS = 1.0  # Seconds for which a listing is remembered.
 IN_FLIGHT_SECONDS = 0.02  # Seconds between two looks at whether requests are still in flight, when leaving.
 _NOT_USED = "its replica is not used any more"
+_Wanted = tuple[str, float | None, bool]  # Which model, how long to wait for room, and whether only spare room.
 log = logging.getLogger(__name__)
 
 
@@ -59,30 +61,40 @@ class ReplicaLeases:
         self.leases: dict[str, Lease] = {}
         self.came = monotonic()  # When it was first listed.
         self.asked_once = asyncio.Event()  # Set when the first renewal has ended, with an answer or without.
-        self._acquiring: SharedTasks[tuple[str, float | None, bool], api.Answer] = SharedTasks()
+        self._acquiring: SharedTasks[tuple[_Wanted, float], api.Answer] = SharedTasks()
+        self._asked: dict[_Wanted, float] = {}  # When each that is under way was asked for last.
         self._releases: set[asyncio.Task[None]] = set()
         self._hurry = asyncio.Event()
         self._renewing = asyncio.get_running_loop().create_task(self._run())
 
     # --- acquiring
     async def acquire(self, model: str, room_seconds: float | None = None, *, spare: bool = False) -> api.Answer:
-        """Ask for a lease, once for all callers that want the same; raises PolicyError.
+        """Ask for a lease, together with the callers that began to wait for the same within a second: each waits for as
+        long as the pool lets it, whoever came before; raises PolicyError.
 
         The request is cancelled when its last caller leaves. `room_seconds` is how long to wait for room: the pool's
         own bound where it is None. `spare`: only if that takes nothing from others.
         """
         if self._left:
             raise PolicyError(_NOT_USED)
-        wanted = (model, room_seconds, spare)
-        return await self._acquiring.join(wanted, lambda: self._ask_once(*wanted))
+        wanted, now = (model, room_seconds, spare), monotonic()
+        asked = self._asked.get(wanted, now)
+        if now - asked >= TOGETHER_SECONDS:
+            asked = now
+        self._asked[wanted] = asked
+        return await self._acquiring.join((wanted, asked), lambda: self._ask_once(wanted, asked))
 
-    async def _ask_once(self, model: str, room_seconds: float | None, spare: bool) -> api.Answer:
+    async def _ask_once(self, wanted: _Wanted, asked: float) -> api.Answer:
+        model, room_seconds, spare = wanted
         message = api.Acquire(holder=self._holder, model=model, room_seconds=room_seconds, spare=spare or None)
         try:
             answer = await self._ask(message)
         except PolicyError:
             self._count("unanswered")
             raise
+        finally:
+            if self._asked.get(wanted) == asked:
+                del self._asked[wanted]
         if not (spare and isinstance(answer, api.Busy)):
             self._count(answer.outcome)
         return answer

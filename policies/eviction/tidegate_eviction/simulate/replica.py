@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tidegate_contracts import lease
 from tidegate_contracts.lease import State
+from tidegate_contracts.placement import TOGETHER_SECONDS
 
 from ..core.messages import Answered, Evicted, Load, PolicyFailed, ServerInventory, Step, Ticket, Unload
 from ..core.pool import LOOK_SECONDS
@@ -55,8 +56,8 @@ class SimulatedReplica:
         self._setting, self._clock, self._outcome = setting, clock, outcome
         self._tier = SimulatedTier(setting.tier_bytes, setting.tier_speedup) if setting.tier_bytes else None
         self._loading = 0
-        self._asking: dict[_Ask, list[Told]] = {}
-        self._tickets: dict[int, _Ask] = {}
+        self._asked: dict[_Ask, tuple[float, int]] = {}  # When each was asked for last, and by which ticket.
+        self._tickets: dict[int, list[Told]] = {}
         self._leases: dict[str, dict[str, HeldLease]] = {holder: {} for holder in clock.holders}
         self._resident: dict[str, frozenset[str]] = dict.fromkeys(clock.holders, frozenset())
         """What is resident, as each proxy was told with its last renewal."""
@@ -105,17 +106,17 @@ class SimulatedReplica:
         self._do(self._core.tick(self._clock.now))
 
     def acquire(self, which: int, holder: str, room_seconds: float | None, told: Told) -> None:
-        """Ask for a lease, once for all requests of a proxy that want the same; `told` is called with the answer, and
-        whether it came at once."""
-        ask = which, holder, room_seconds
-        if ask in self._asking:
-            self._asking[ask].append(told)
+        """Ask for a lease, together with those of a proxy's requests that began to wait for the same within a second;
+        `told` is called with the answer, and whether it came at once."""
+        ask, now = (which, holder, room_seconds), self._clock.now
+        asked, number = self._asked.get(ask, (-FOR_EVER, 0))
+        if now - asked < TOGETHER_SECONDS and number in self._tickets:
+            self._tickets[number].append(told)
             return
         self._wake()
-        step, answer = self._core.acquire(self._models[which].name, holder, None, self._clock.now, room_seconds)
+        step, answer = self._core.acquire(self._models[which].name, holder, None, now, room_seconds)
         if isinstance(answer, Ticket):
-            self._asking[ask] = [told]
-            self._tickets[answer.number] = ask
+            self._asked[ask], self._tickets[answer.number] = (now, answer.number), [told]
         self._do(step)
         if not isinstance(answer, Ticket):
             told(answer, True)
@@ -319,7 +320,7 @@ class SimulatedReplica:
     def _do(self, *first: Step) -> None:
         """Carry out the commands of steps, and of the steps that follow from them; then pass the answers on."""
         steps = deque(step for step in first if step.events or step.commands)
-        answers: list[tuple[_Ask, Answer]] = []
+        answers: list[tuple[list[Told], Answer]] = []
         while steps:
             step = steps.popleft()
             for event in step.events:
@@ -337,8 +338,8 @@ class SimulatedReplica:
             self._told_at, self._pressed_until = self._renewal_after(self._clock.now), self._quiet.pressed_until
         due = self._quiet.until if self._is_quiet else self._core.next_deadline()
         self.deadline = FOR_EVER if due is None else due
-        for ask, answer in answers:
-            for told in self._asking.pop(ask):
+        for waiting, answer in answers:
+            for told in waiting:
                 told(answer, False)
 
     def _carry_out(self, command: object) -> list[Step]:

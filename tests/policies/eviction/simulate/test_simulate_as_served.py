@@ -43,3 +43,14 @@ def test_the_simulator_answers_each_request_as_proxies_and_policies_do(
         assert real[position] == pytest.approx(waited, abs=TICK_SECONDS), (position, trace.seconds[position])
     assert outcome.busy, "some are refused"
     assert sum(waited > 1 for waited in simulated.values()) > 20, "and some wait"
+
+
+def test_each_caller_waits_for_as_long_as_he_may_though_one_before_him_was_refused_while_the_same_load_went_on() -> (
+    None
+):
+    trace = trace_of([(1.0, 0), (1.5, 0), (7.0, 0), (15.0, 0)], (10, 25.0, 0.1))
+    setting = SimulationSetting(find("break-even"), 10, wait_seconds=20, lease_seconds=15)
+    real, _ = served(trace, setting)
+    assert real == {0: None, 1: None, 2: pytest.approx(19.0), 3: pytest.approx(11.0)}, "1 asked together with 0"
+    outcome = Simulation(trace, setting).run()
+    assert dict(zip(outcome.positions, outcome.waits, strict=True)) == pytest.approx({2: 19.0, 3: 11.0})

@@ -22,8 +22,8 @@ _JUST_AFTER = 1e-6  # Seconds added to a wait, so that rounding makes nobody com
 def retry_after(pool: Pool, model: Model) -> float:
     """Return after how many seconds a lease on a model may be had, or its load begin."""
     if model.state is State.LOADING:
-        wait = _load_ends_in(pool, model)
-    elif model.state is State.QUEUED:
+        return _load_ends_in(pool, model)
+    if model.state is State.QUEUED:
         wait = _begins_at(pool, model) - pool.now + _JUST_AFTER
     elif model.state is State.DRAINING:
         wait = max(0.0, model.leased_until - pool.now) + (pool.unloads_take() or _SOON)
@@ -33,12 +33,12 @@ def retry_after(pool: Pool, model: Model) -> float:
 
 
 def _load_seconds(pool: Pool, model: Model) -> float:
-    """Return what a load of it takes: if none was measured yet, as long as those under way have taken so far."""
+    """Return what a load of it takes: if none was measured yet, twice as long as those under way have taken so far."""
     known = pool.load_measured(model)
     if known is None:
         known = pool.loads_take()
     if known is None:
-        known = max([_SOON, *(pool.now - other.operation.since for other in pool.loads.values())])
+        known = max([_SOON, *(2 * (pool.now - other.operation.since) for other in pool.loads.values())])
     return known
 
 

@@ -10,9 +10,11 @@ from . import ahead, transitions
 from .break_even import refused
 from .forecast import retry_after
 from .messages import Answered, Ticket, Use
-from .pool import WANTS_ROOM, Lease, Model, Pool, Waiter
+from .pool import RETURNING, WANTS_ROOM, Lease, Model, Pool, Waiter
 
 _RECENT = 0.2  # How much the latest use counts in the mean time between uses; 0.05 to 0.5 choose much the same.
+JITTER = 0.1  # Share of `retry_after` that callers are told beside at most, so that not all come back at once.
+LATE_SECONDS = 3.0  # So much later than they are told callers may come back, and find what they were told.
 SPARE_SECONDS = 10.0  # After which who was refused what is spare may ask again.
 _LOADED = (State.RESIDENT, State.DRAINING)
 _REASONS: dict[State, wire.BusyReason] = {
@@ -156,7 +158,8 @@ def wait(pool: Pool, model: Model, holder: str, seconds: float | None, room: flo
     most = pool.settings.wait_seconds
     deadline = pool.now + (most if seconds is None else min(seconds, most))
     ticket = Ticket(next(pool.numbers), model.name, holder, pool.now, deadline)
-    waiter = Waiter(ticket, math.inf if room is None else pool.now + room)
+    is_back = any(begin <= pool.now <= end for begin, end in model.returns)
+    waiter = Waiter(ticket, math.inf if room is None else pool.now + room, is_back)
     model.waiters[ticket.number] = waiter
     pool.alarm(deadline, waiter)
     if waiter.room_by < deadline:
@@ -175,6 +178,9 @@ def grant_all(pool: Pool, model: Model, incarnation: str) -> None:
         ticket = waiter.ticket
         granted = grant(pool, model, ticket.holder, pool.now - ticket.asked, incarnation)
         pool.tell(Answered(ticket, granted))
+    if pool.now < model.kept_until:
+        hold(pool, model, RETURNING, model.kept_until - pool.now)
+        pool.refresh(model)
 
 
 def answer_all(pool: Pool, model: Model, answer: wire.Refusal) -> None:
@@ -219,20 +225,24 @@ def _tell_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
     del model.waiters[waiter.ticket.number]
     pool.tell(Answered(waiter.ticket, answer))
     back_at = pool.now + answer.retry_after
-    comes_back = back_at + pool.settings.overdue_seconds
+    until = back_at + JITTER * answer.retry_after + LATE_SECONDS
     is_asked_alone = waiter.room_by > waiter.ticket.asked  # else other replicas are asked: one of those has him wait
     if is_asked_alone:
         ahead.note(pool, model, waiter.ticket.asked)
     if waiter.ticket.asked > model.asked_until:
         model.asked_since = waiter.ticket.asked
-    model.asked_until = max(model.asked_until, comes_back)
+    near = [each for each in model.returns if each[0] <= until and back_at <= each[1]]
+    others = [each for each in model.returns if each not in near and pool.now <= each[1]]
+    model.returns = [*others, (min([back_at, *(begin for begin, _ in near)]), max([until, *(end for _, end in near)]))]
+    if model.state is State.LOADING:
+        model.kept_until = max(model.kept_until, until)
     if model.state is State.QUEUED:
         if is_asked_alone:
             model.refused, model.refused_at = refused(pool, model) + 1, pool.now
             model.back_at = min(model.back_at, back_at) if model.back_at > pool.now else back_at
             pool.told[model.name] = None
         if model.room_made:
-            model.room_kept_until = comes_back
+            model.room_kept_until = until
         elif not model.waiters:
             pool.dirty = True
 

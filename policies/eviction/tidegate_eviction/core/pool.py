@@ -20,6 +20,8 @@ _IDLE_LOADS = 4  # Idle for so many times what its load took, a model may go whe
 _TIMES = 32  # So many of the last loads and unloads say what they usually take.
 UNSURE = "an earlier start"
 """Holder of the lease that every model found at a start is given; no name on the wire can be this one."""
+RETURNING = "callers who were told when to come back"
+"""Holder of the lease that a model has after its load, until these callers should have come; nor can it be this one."""
 NO_ROOM = "there is no room: all that is resident is in use, or was too lately"
 LEAKED = "it does not fit beside what has leaked"
 BARRED = "another model has waited for room for longer"
@@ -45,6 +47,7 @@ class Waiter:
 
     ticket: Ticket
     room_by: float = math.inf
+    is_back: bool = False  # Whether its caller came when one who was told busy was to come back.
 
 
 @dataclass(slots=True, frozen=True)
@@ -106,9 +109,11 @@ class Model:
     room_kept_until: float = -math.inf  # But not for longer than this when no caller waits for it.
     due: float = 0.0  # Of a queued one: when there may be room for it at the earliest.
     asked_since: float = 0.0
-    """Since when it has been asked for; when who was told busy comes back, until when that keeps its place."""
+    """Since when it has been asked for; when the first caller who was told busy comes back."""
     back_at: float = -math.inf
-    asked_until: float = -math.inf
+    returns: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when callers who were told busy are to come back; times that overlap are one."""
+    kept_until: float = -math.inf  # Until when those come back who were told so while it was being loaded.
     burst_at: float = -math.inf  # When the last burst of calls began.
     gaps: tuple[float, ...] = ()  # Seconds between the last bursts, the latest last.
     expected_until: float = -math.inf  # Until when it is kept for a call that a timer is to make.
@@ -127,6 +132,11 @@ class Model:
         if self.spec is None or not self.spec.parts:
             return (self.name,)
         return tuple(dict.fromkeys((self.name, *self.spec.parts)))
+
+    @property
+    def asked_until(self) -> float:
+        """Until when a caller who was told busy may come back."""
+        return max((until for _, until in self.returns), default=-math.inf)
 
     @property
     def pinned(self) -> bool:
@@ -356,7 +366,7 @@ class Pool:
         likely = max(likely, self.warm.get(model.name, -math.inf))
         for lease in model.leases.values():
             late = self.now - (lease.ends - settings.lease_seconds) > 1.5 * settings.lease_seconds / RENEWALS_PER_LEASE
-            if lease.holder == UNSURE or late or (lease.in_flight and not lease.uses):
+            if lease.holder in (UNSURE, RETURNING) or late or (lease.in_flight and not lease.uses):
                 return at
             likely = max(likely, min(lease.ends, candidate.last_use + self.given_back_after(self.lease_limit(model))))
         return likely if likely > self.now else min(at, self.now + LOOK_SECONDS)

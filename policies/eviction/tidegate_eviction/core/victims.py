@@ -51,12 +51,14 @@ class VictimSelector:
 
     def choose_paying(self, needed: int, model: Model) -> list[Model]:
         """Return the models whose eviction for another frees so many bytes, and costs their own callers least: of those
-        that may be evicted, or of all without a lease, if those cost less still, or if it pays."""
+        that may be evicted, or of all without a lease, if those cost less still, if it pays, or if a caller waits who
+        has come back when he was told to."""
         pool, best, least = self._pool, list[Candidate](), math.inf
         ready, unleased = self._models(False)[0], self._models(True)[0]
+        is_back = any(waiter.is_back for waiter in model.waiters.values())
         for models in (ready, [each for each in unleased if pool.breaks_even(each) or each.evictable_at <= pool.now]):
             victims, lost = self._cheapest(models, needed, model)
-            if lost < least and (best or models is ready or pays(pool, model, victims)):
+            if lost < least and (best or models is ready or is_back or pays(pool, model, victims)):
                 best, least = victims, lost
         return self._taken(best)
 

@@ -16,6 +16,7 @@ from tidegate_contracts.eviction import EvictionSettings, Staging
 from tidegate_contracts.lease import State
 from tidegate_service.reasons import plain
 
+from ..core.leases import JITTER
 from ..core.messages import Answered, Command, Load, ModelSpec, PoolSettings, ServerInventory, Step, Ticket, WarmWindow
 from ..core.residency import Residency
 from ..policies import registry
@@ -29,8 +30,7 @@ from .footprints import Footprints
 from .metrics import NAMED_MODELS, Counts, tell
 from .settings import SettingsError, seconds_open
 
-JITTER, JITTER_LEAST_SECONDS = 0.1, 0.1
-"""What is added at random to `retry_after` at most, as a share of it and more, so that not all come back at once."""
+JITTER_LEAST_SECONDS = 0.1  # What is added at random to `retry_after` at most, beside a share of it.
 LOOK_SECONDS = 10.0  # Seconds between two looks at the repository; looks take a tenth of the time at most.
 LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
 """How long an acquire of a cold model waits for a look at it, at most and at least; then what was seen last counts."""

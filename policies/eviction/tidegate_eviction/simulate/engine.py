@@ -91,6 +91,10 @@ class Simulation:
                 break
         self._held[holder][which] = found
 
+    def refused(self, _position: int, _which: int, _why: NotNow) -> None:
+        """Count a request that is told to come again, and does not."""
+        self._outcome.busy += 1
+
     def _due(self) -> float:
         """Return when something happens next."""
         due = min(replica.deadline for replica in self._replicas)
@@ -126,7 +130,7 @@ class Simulation:
 
         def ask() -> None:
             if (found := next_ask(len(candidates), refusals)) is None:
-                outcome.busy += 1
+                self.refused(position, which, min(refusals))
                 return
             number, room_seconds = found
             replica = candidates[number]

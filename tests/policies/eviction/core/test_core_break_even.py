@@ -8,7 +8,7 @@ from tidegate_eviction.policies.registry import find
 
 from .books import RULES, specs
 from .world import World
-from .worlds import had, started, unloads
+from .worlds import had, started, unloads, used
 
 BREAKING_EVEN = replace(RULES, policy=find("break-even"), idle_seconds=300.0, wait_seconds=20.0, residency_factor=0.0)
 
@@ -18,9 +18,11 @@ def holding(sizes: dict[str, int], seconds: float, **more: object) -> World:
     world = started(specs(sizes, **more), BREAKING_EVEN)
     first = next(iter(sizes))
     world.ask("p1", first, None)
+    if seconds >= BREAKING_EVEN.wait_seconds:  # its caller leaves, and is not told to come back
+        world.take(world.residency.cancel(world.open.popitem()[1], world.now))
     world.jump(seconds)
     world.end_load(world.working)
-    if first not in world.proxies["p1"]:  # its caller has waited for as long as he may
+    if first not in world.proxies["p1"]:
         had(world, first)
     world.release("p1", first)
     return world
@@ -71,10 +73,9 @@ def test_refusals_before_a_model_was_there_count_no_more() -> None:
     world.advance(300.0)
     world.ask("p1", "a", None)
     world.until(lambda: world.states["a"] == "loading")
-    world.jump(20.0)
+    world.jump(19.0)
     world.end_load(world.working)
-    if "a" in world.proxies["p1"]:
-        world.release("p1", "a")
+    world.release("p1", "a")
     world.ask("p2", "b", 0.0)
     assert world.states["a"] == "resident", "one caller of b was refused since, and not six"
 
@@ -112,3 +113,43 @@ def test_of_several_those_go_whose_callers_lose_least_though_others_were_idle_fo
     world.release("p1", "b")
     world.ask("p1", "c", None)
     assert unloads(world) == ["b"], "a was idle for four loads of its own, and is dear to load again"
+
+
+@pytest.mark.parametrize(("late", "goes"), [(-0.1, False), (0.0, True), (3.0, True), (9.1, False)])
+def test_who_comes_back_when_he_was_told_to_has_the_room_of_whatever_is_not_leased(late: float, goes: bool) -> None:
+    """A tenth of the time that he was told, and three seconds, he may be late; what is dear goes for him, too."""
+    world = holding({"a": 60, "b": 60}, 200.0)
+    back = world.busy("p2", "b", 0.0)
+    assert back == 60.0
+    world.advance(50.0)
+    used(world, "a")
+    world.advance(10.0 + late)
+    world.ask("p2", "b", None)
+    assert unloads(world) == (["a"] if goes else [])
+
+
+def test_what_is_leased_stays_though_a_caller_has_come_back_who_is_told_a_new_time() -> None:
+    world = holding({"a": 60, "b": 60}, 200.0)
+    world.advance(world.busy("p2", "b", 0.0))
+    had(world, "a")
+    assert world.busy("p2", "b", 0.0)
+    assert not unloads(world)
+
+
+@pytest.mark.parametrize("load", [30.0, 170.0])
+def test_who_was_told_while_a_known_load_went_on_finds_his_model_when_he_comes_back(load: float) -> None:
+    """The load is longer than he waits, and another model's callers want its room."""
+    world = started(specs({"a": 60, "b": 60}, load_seconds=load), BREAKING_EVEN)
+    ticket = world.ask("p1", "a", None)
+    world.advance(20.0)
+    told = world.answered(ticket)
+    assert isinstance(told, lease.Busy)
+    assert told.retry_after == load - 20.0
+    world.advance(load - 20.0)
+    world.end_load(world.working)
+    for _ in range(6):
+        world.ask("p2", "b", 0.0)
+    world.advance(3.0)
+    assert isinstance(world.ask("p1", "a", 0.0), lease.Granted)
+    world.end_of_requests(0.1 * load)
+    assert not world.listed("a").leases, "once he is due no more"

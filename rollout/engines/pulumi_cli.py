@@ -40,7 +40,6 @@ UP = ("up", "--yes", "--skip-preview", "--refresh")
 DESTROY = ("destroy", "--yes", "--skip-preview", "--refresh", "--exclude-protected")
 """All but datasets and what holds them."""
 
-_VERSION_SECONDS = 20.0
 _PROGRESS = re.compile(
     r"@ |[ +~-]{4}(?:(?P<program>pulumi:pulumi:Stack \S+ )|\S+:\S+ \S+ )(?:\w+ing (?:\([\d.]+s\) )?|\*\*[^*]+\*\* )?"
 )
@@ -69,7 +68,7 @@ def find() -> PulumiCli | None:
     path = shutil.which("pulumi")
     if path is None:
         return None
-    code, said = _run(PulumiCli(path, ""), [path, "version"], _VERSION_SECONDS)
+    code, said = _run(PulumiCli(path, ""), [path, "version"], _SHORT_SECONDS)
     match = re.search(r"^v?(\d+)\.(\d+)\.(\d+)\S*$", said, re.MULTILINE)
     if code != 0 or match is None:
         raise CommandError(f"{path} does not work: `pulumi version`: {in_words(said)}. {GET_PULUMI}")

@@ -289,7 +289,7 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: StandIn, version: str) -
     ids=range(6),
 )
 def test_a_pulumi_that_will_not_do_is_refused(stand_in: StandIn, monkeypatch: Patch, script: bytes, says: str) -> None:
-    monkeypatch.setattr(pulumi_cli, "_VERSION_SECONDS", 2)
+    monkeypatch.setattr(pulumi_cli, "_SHORT_SECONDS", 2)
     stand_in(script)
     with pytest.raises(CommandError, match=re.escape(says)):
         pulumi_cli.find()

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import typer
-from tidegate.cli.app import app
 from tidegate_eviction.__main__ import app as eviction
 from typer.core import TyperGroup
+
+from cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", "proxy/README.md", "policies/eviction/README.md", "client/README.md"]
@@ -132,7 +133,7 @@ def test_every_other_line_is_of_a_program_that_is_known() -> None:
 
 
 def test_the_page_of_commands_is_what_typer_says_of_them() -> None:
-    command = [sys.executable, "-m", "typer", "tidegate.cli.app", "utils", "docs", "--name", "tidegate"]
+    command = [sys.executable, "-m", "typer", "cli.app", "utils", "docs", "--name", "tidegate"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     said = done.stdout.partition("\n")[2]
     assert (ROOT / "docs/cli.md").read_text("utf-8").rstrip("\n").endswith(said.rstrip("\n")), (

@@ -84,16 +84,16 @@ def test_a_name_that_does_not_say_what_it_was_is_told_and_the_stack_compared_wit
     edit("{name: lab, context: kind-lab", "{name: west, context: kind-lab")
     ended = preview(code=0)
     assert "In 1 of 2 stacks: 1 changed." in ended.out
-    assert "dev-west data plane west: DID NOT BRING THIS UP, lab did, so `make up` refuses" in ended.out
+    assert "dev-west data plane west: DID NOT BRING THIS UP, lab did, so `tidegate up` refuses" in ended.out
     assert "say formerly: [lab] in it" in ended.out
-    assert "make down" not in ended.text
+    assert "tidegate down" not in ended.text
     assert "formerly lab" not in ended.text
 
 
 def test_without_a_rendering_it_says_what_to_do(definition: Path, out: Path, preview: Call) -> None:
     ended = preview(code=1)
-    assert f"\n  make up DEFINITION={definition} OUT={out}\n" in ended.err
-    assert ended.err.endswith(f"\n  make preview BASE=main DEFINITION={definition}\n")
+    assert f"\n  tidegate render {definition} --out {out}\n" in ended.err
+    assert ended.err.endswith(f"\n  tidegate preview {definition} --base main\n")
     assert not out.parent.exists()
 
 

@@ -74,7 +74,7 @@ def test_an_answer_that_cannot_be_understood_is_one_message(up: Up, command: str
         ('services "a" is forbidden: exceeded quota: tight, requested: services=1, used: services=2',
          "services a was refused by the quota tight: requested: services=1"),
         ("The resource already exists in the cluster. This can happen when:",
-         "CLUSTER=kind-lab STACK=dev-lab ENGINE=pulumi ADOPT=1"),
+         "--cluster kind-lab --stack dev-lab --engine pulumi --adopt"),
     ],
     ids=["replaced", "deleted", "the API server", "unknown to its state"],
 )  # fmt: skip

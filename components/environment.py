@@ -57,9 +57,8 @@ class Environment(pulumi.ComponentResource):
             when(args.domino, lambda domino: [namespace_peer(domino.compute_namespace)]),
         )
         google = each(args.servers, lambda server: of_kind(server.identity, GcpIdentity, lambda _: server.name))
-        sharing = each(args.servers, lambda server: by_kind(server, lambda kind, it: kind.named_if_shared(it)))
         boundary = NetworkBoundary(
-            f"{name}-network", args.network, place, callers, args.domino, args.mesh, google, sharing, inside
+            f"{name}-network", args.network, place, callers, args.domino, args.mesh, google, inside
         )
         datasets = each(
             args.datasets, lambda dataset: DatasetVolume(f"{name}-dataset-{dataset.name}", dataset, place, inside)

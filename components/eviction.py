@@ -3,7 +3,6 @@
 The words of the settings are those of `tidegate_contracts.eviction`, as the policy reads them.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -39,18 +38,9 @@ _STATE, _DISK = "64Mi", "128Mi"
 """Disk for what it remembers over a restart, and for that and its log."""
 
 
-def _settings(
-    args: PoolArgs,
-    loading: OnDemand,
-    repository: Any,
-    grpc_tls: bool,
-    kind: str | None,
-    sleep: Tree | None,
-    command: Callable[[Model], list[str] | None],
-) -> Tree:
+def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool) -> Tree:
     return {
         "version": eviction.VERSION,
-        "kind": kind,
         "policy": loading.policy,
         "policySettings": args.policy_settings,
         "repository": repository,
@@ -60,8 +50,7 @@ def _settings(
         "idleSeconds": loading.idle_seconds,
         "leaseSeconds": loading.lease_seconds,
         "waitSeconds": loading.wait_seconds,
-        "sleep": sleep,
-        "models": listed(args.models, lambda model: _model(model, command(model))),
+        "models": listed(args.models, _model),
         "warmWindows": listed(
             loading.warm_windows,
             lambda window: picked(window, "name", "opens", "duration_seconds", "time_zone", "models"),
@@ -97,7 +86,7 @@ def _of_memory(args: PoolArgs, loading: OnDemand) -> int:
     )
 
 
-def _model(model: Model, command: list[str] | None) -> Tree:
+def _model(model: Model) -> Tree:
     return {
         "name": model.name,
         "idleSeconds": model.idle_seconds,
@@ -109,7 +98,6 @@ def _model(model: Model, command: list[str] | None) -> Tree:
             when(model.mirror, lambda mirror: [mirror.version]),
         ),
         "alias": model.alias,
-        "command": command,
     }
 
 
@@ -120,15 +108,10 @@ def settings_map(
     *,
     repository: str | None,
     grpc_tls: bool,
-    kind: str | None = None,
-    sleep: Tree | None = None,
-    command: Callable[[Model], list[str] | None] = lambda _: None,
 ) -> k8s.core.v1.ConfigMap | None:
     """Declare the ConfigMap of the policy's settings where the pool loads on demand.
 
-    `repository` is where the server finds its models, a folder or a URL; `kind` the server's, where it is not the one
-    that the policy expects when it is told none. `sleep` and `command`: how models sleep, and what starts the process
-    of one, where each has its own.
+    `repository` is where the server finds its models: a folder or a URL.
     """
     return of_kind(
         pool.args.loading,
@@ -136,11 +119,7 @@ def settings_map(
         lambda loading: k8s.core.v1.ConfigMap(
             f"{name}-eviction",
             metadata=pool.place.metadata(_settings_name(pool), pool.labels),
-            data={
-                eviction_process.SETTINGS_FILE: json_text(
-                    _settings(pool.args, loading, repository, grpc_tls, kind, sleep, command)
-                )
-            },
+            data={eviction_process.SETTINGS_FILE: json_text(_settings(pool.args, loading, repository, grpc_tls))},
             opts=child,
         ),
     )

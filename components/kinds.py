@@ -30,8 +30,6 @@ class ServerKind(Protocol):
     metrics_port: int  # Port that Prometheus reads; containers and PodMonitors call it `metrics`.
     metrics_path: str  # Path that Prometheus reads there.
 
-    model_ports: range  # Where single models answer that share a slice; none where all answer at the server's.
-
     @property
     def grpc_port(self) -> int | None:
         """Port of KServe v2 over gRPC, where it speaks that."""
@@ -49,9 +47,6 @@ class ServerKind(Protocol):
         self, name: str, server: Any, place: Place, every_pod: Pods, mesh: Mesh | None, opts: pulumi.ResourceOptions
     ) -> object:
         """Declare what the pools of a server share, under a component of that name."""
-
-    def named_if_shared(self, server: Any) -> str | None:
-        """Return the server's name where its models share slices, and answer at `model_ports`."""
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool, under a component of that name."""

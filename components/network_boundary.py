@@ -41,22 +41,15 @@ class NetworkBoundary(pulumi.ComponentResource):
         domino: Domino | None = None,
         mesh: MeshSettings | None = None,
         google: Sequence[str] | None = None,
-        sharing: Sequence[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Declare the boundary; `callers` may call the proxy as well, `google` are the servers that Google knows, and
-        `sharing` those whose models share slices."""
+        """Declare the boundary; `callers` may call the proxy as well, `google` are the servers that Google knows."""
         super().__init__("tidegate:components:NetworkBoundary", name, None, opts)
         proxies = _pods(place.proxy_selector)
         servers = _pods(place.server_selector)
         on_demand = _pods(place.on_demand_selector)
         inference = _ports(port for kind in KINDS.values() for port in (kind.http_port, kind.grpc_port) if port)
         lease = [_port(eviction_process.LEASE_PORT)]
-        models = [
-            _Port(port=ports[0], end_port=ports[-1], protocol="TCP")
-            for ports in (kind.model_ports for kind in KINDS.values())
-            if ports
-        ]
         prometheus = _pods_of(args.prometheus, namespace_peer(args.prometheus.namespace))
 
         labels = place.labels("network")
@@ -93,14 +86,6 @@ class NetworkBoundary(pulumi.ComponentResource):
                 on_demand,
                 egress=[_Egress(to=each(server.addresses, address_peer), ports=each(server.ports, _port))],
             ),
-        )
-        # Where models answer at ports of their own.
-        when(
-            sharing,
-            lambda names: [
-                policy("proxy-to-models", proxies, egress=[_to(_own(_on_demand(place, names)), models)]),
-                policy("models-from-proxy", _on_demand(place, names), ingress=[_from(_own(proxies), models)]),
-            ],
         )
         for suffix, pods, ports in (
             ("metrics-of-proxy", proxies, [proxy_process.ADMIN_PORT]),
@@ -199,12 +184,6 @@ def _reaching(reach: Reach, place: Place) -> k8s.meta.v1.LabelSelectorArgs:
 
 def _servers(place: Place, names: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
     return _labelled(place, SERVER, names)
-
-
-def _on_demand(place: Place, names: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
-    """Return the pods of these servers that load on demand."""
-    named = k8s.meta.v1.LabelSelectorRequirementArgs(key=SERVER, operator="In", values=names)
-    return k8s.meta.v1.LabelSelectorArgs(match_labels=place.on_demand_selector, match_expressions=[named])
 
 
 def _labelled(place: Place, key: str, values: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:

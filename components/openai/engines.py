@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol, TypeVar
 import pulumi_kubernetes as k8s
 from tidegate_contracts import dynamo, openai
 
-from stacks.definition.models import Model
 from stacks.definition.openai import (
     CustomSettings,
     DynamoSettings,
@@ -69,24 +68,19 @@ def of_model(
 ) -> list[Made]:
     """Return what `make` makes of the model of a pool: there is one, of one version at the most."""
 
-    return flat(pool.models, lambda model: of_one(model, server, settings, lambda served: [make(served)]))
-
-
-def of_one(
-    model: Model, server: ServerArgs, settings: EngineSettings, make: Callable[[Served], list[Made]]
-) -> list[Made]:
-    """Return what `make` makes of one model, as it is served."""
-
     def served(name: str, folder: str) -> list[Made]:
-        return make(Served(name, folder, server, settings))
+        return [make(Served(name, folder, server, settings))]
 
-    return either(
-        none_if_empty(model.versions),
-        lambda versions: flat(
-            versions,
-            lambda share: served(openai.served_as(model.name, share.version), f"{model.name}/{share.version}"),
+    return flat(
+        pool.models,
+        lambda model: either(
+            none_if_empty(model.versions),
+            lambda versions: flat(
+                versions,
+                lambda share: served(openai.served_as(model.name, share.version), f"{model.name}/{share.version}"),
+            ),
+            lambda: served(model.name, model.name),
         ),
-        lambda: served(model.name, model.name),
     )
 
 
@@ -143,19 +137,15 @@ class _Vllm(_Plain):
         return ["vllm", "serve"]
 
     def arguments(self, it: VllmSettings, served: Served) -> list[str]:
-        return joined(vllm_arguments(it, served), [f"--port={openai.HTTP_PORT}"])
-
-
-def vllm_arguments(it: VllmSettings, served: Served) -> list[str]:
-    """Return the arguments of vLLM, but for its port."""
-    return joined(
-        served.loaded(lambda model: [model]),
-        [f"--served-model-name={served.name}"],
-        [f"--tensor-parallel-size={it.tensor_parallel_size}", f"--shutdown-timeout={it.exit_timeout_seconds}"],
-        when(it.context_length, lambda tokens: [f"--max-model-len={tokens}"]),
-        served.streamed(lambda: ["--load-format=runai_streamer"]),
-        it.extra_arguments,
-    )
+        return joined(
+            served.loaded(lambda model: [model]),
+            [f"--served-model-name={served.name}"],
+            [f"--tensor-parallel-size={it.tensor_parallel_size}", f"--shutdown-timeout={it.exit_timeout_seconds}"],
+            when(it.context_length, lambda tokens: [f"--max-model-len={tokens}"]),
+            served.streamed(lambda: ["--load-format=runai_streamer"]),
+            it.extra_arguments,
+            [f"--port={openai.HTTP_PORT}"],
+        )
 
 
 class _Sglang(_Plain):

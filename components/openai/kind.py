@@ -7,7 +7,7 @@ import pulumi
 from tidegate_contracts import openai
 
 from stacks.definition.environment import Mesh
-from stacks.definition.openai import DynamoSettings, VllmSettings
+from stacks.definition.openai import DynamoSettings
 from stacks.definition.pods import Pods
 
 from ..alerts import alert
@@ -30,7 +30,6 @@ class OpenaiKind:
     grpc_port = None
     metrics_port = openai.METRICS_PORT
     metrics_path = openai.METRICS_PATH
-    model_ports = openai.PROCESS_PORTS
 
     def grpc_tls(self, server: OpenaiServerArgs) -> None:
         """Return None: it speaks no gRPC."""
@@ -60,10 +59,6 @@ class OpenaiKind:
                 it.frontends, lambda found: OpenaiFrontends(name, server, it, found, place, every_pod, mesh, opts)
             ),
         )
-
-    def named_if_shared(self, server: OpenaiServerArgs) -> str | None:
-        """Return the server's name where its models sleep by turns."""
-        return of_kind(server.openai, VllmSettings, lambda it: when(it.sleep, lambda _: server.name))
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool."""

@@ -1,4 +1,4 @@
-"""A pool of engines that speak OpenAI's HTTP API: replicas of one model, or of several that share a slice."""
+"""A pool of engines that speak OpenAI's HTTP API: replicas of one model."""
 
 from typing import Any, cast
 
@@ -7,11 +7,10 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import dynamo, openai
 
 from stacks.definition.openai import CustomSettings
-from stacks.definition.pools import OnDemand, QueueScaling
+from stacks.definition.pools import QueueScaling
 
 from .. import pods, server_pool
 from ..args import PoolContext
-from ..eviction import lease_ports, policy_sidecars, policy_volumes
 from ..gpu_placement import GpuPlacement
 from ..queue_scaling import queue_autoscaler, trigger
 from ..values import joined, none_if_empty, of_kind, quotient
@@ -20,7 +19,6 @@ from .engines import Engine, Served, by_engine, of_model
 from .relay import HOME, relay
 from .series import RUNNING, WAITING, mean_of_all_pods, most_of_a_pod
 from .server import OpenaiServerArgs
-from .sleep import sleep_settings, sleepers
 
 _FULL_PERCENT = "91"  # The HPA controller lets pass what is a tenth more: so replicas that are full want no other one.
 _MINUTES_OF_AN_HOUR = 55  # That Prometheus has seen: a gap of five does not show there.
@@ -39,22 +37,12 @@ class OpenaiPool(pulumi.ComponentResource):
             pool,
             placement,
             server.openai.exit_timeout_seconds,
-            none_if_empty(joined(policy_volumes(pool), frontends.volumes(server))),
-            init_containers=none_if_empty(
-                joined(
-                    policy_sidecars(pool, server_pool.repository_mounts(server, openai.REPOSITORY_ROOT)),
-                    by_engine(server.openai, lambda engine, it: _sidecars(pool, engine, it)),
-                )
-            ),
-            containers=of_kind(
-                args.loading,
-                OnDemand,
-                lambda _: [sleepers(pool, server, placement)],
-                lambda: by_engine(
-                    server.openai,
-                    lambda engine, it: of_model(
-                        args, server, it, lambda served: _engine(pool, placement, engine, it, served)
-                    ),
+            frontends.volumes(server),
+            init_containers=by_engine(server.openai, lambda engine, it: _sidecars(pool, engine, it)),
+            containers=by_engine(
+                server.openai,
+                lambda engine, it: of_model(
+                    args, server, it, lambda served: _engine(pool, placement, engine, it, served)
                 ),
             ),
         )
@@ -70,9 +58,7 @@ class OpenaiPool(pulumi.ComponentResource):
             spec,
             ports,
             self,
-            more_ports=lease_ports(pool),
             headless_labels=frontends.shared(server, lambda _: dynamo.SERVICE_LABELS),
-            needs=sleep_settings(name, pool, server, child),
         )
         metadata = pool.place.metadata(pool.name, pool.labels)
         of_kind(

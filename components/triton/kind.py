@@ -23,7 +23,6 @@ class TritonKind:
     grpc_port = triton.GRPC_PORT
     metrics_port = triton.METRICS_PORT
     metrics_path = triton.METRICS_PATH
-    model_ports = range(0)
 
     def grpc_tls(self, server: TritonServerArgs) -> ServerTls | None:
         """Return the secret with the server's gRPC certificate; None where gRPC is plain."""
@@ -38,9 +37,6 @@ class TritonKind:
 
     def declare_shared(self, *_: Any) -> None:
         """Declare nothing: pools of Triton share nothing."""
-
-    def named_if_shared(self, server: TritonServerArgs) -> None:
-        """Return None: all models answer at Triton's ports."""
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool."""

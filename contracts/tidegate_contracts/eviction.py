@@ -29,8 +29,6 @@ class ManagedModel(Message):
     versions: tuple[Positive, ...] = ()
     """Versions that get traffic; the newest alone when neither they nor an alias are said."""
     alias: str | None = None
-    command: tuple[str, ...] = ()
-    """What starts its process, where each model has one of its own; its port and its share of the slice come behind."""
 
 
 class WarmWindow(Message):
@@ -53,16 +51,6 @@ class Staging(Message):
     None: as fast as it goes."""
 
 
-class Sleep(Message):
-    """How models sleep that share a slice, each in a process of its own."""
-
-    host_memory_bytes: Number
-    """What the weights of all that sleep may take in the memory of the host; beyond it they are dropped, and are read
-    again at the wake."""
-    kept_bytes: Number  # What a process keeps of the slice while its model sleeps.
-    start_seconds: Positive  # How long the start of a process may take.
-
-
 class Tuning(Message):
     """What a pool does otherwise than docs/eviction.md says it does by default; what is None stays as it says."""
 
@@ -83,7 +71,6 @@ class EvictionSettings(Message):
     """The whole file. Sizes are bytes, times are seconds."""
 
     version: Literal[1] = VERSION
-    kind: str = "triton"
     policy: str
     policy_settings: dict[str, str] = Field(default_factory=dict)  # Of a policy of one's own, which reads the texts.
     repository: str  # Where the models lie: the folder that is mounted, or the URL of object storage.
@@ -95,7 +82,6 @@ class EvictionSettings(Message):
     wait_seconds: Number
     models: tuple[ManagedModel, ...] = ()
     warm_windows: tuple[WarmWindow, ...] = ()
-    sleep: Sleep | None = None  # Of servers of the kind `openai`.
     metrics_models: Number | None = None
     """Models that metrics have by name, the policy's own 1000 without; the others are counted together, as `*`."""
     tuning: Tuning = Tuning()

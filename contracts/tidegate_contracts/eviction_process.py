@@ -19,8 +19,6 @@ CONTROL_ROOT: Final = "/run/tidegate/control"  # A volume in memory that only th
 CONTROL_SECRET_FILE: Final = f"{CONTROL_ROOT}/secret"
 RECYCLE_FILE: Final = f"{CONTROL_ROOT}/recycle"
 """Written by the policy, once nobody needs its server any more: the process is to end, and to be started anew."""
-ENGINES_PROGRAM: Final = f"{CONTROL_ROOT}/tidegate_engines.py"
-"""Written by the policy beside the secret: the program that runs in an engine's container and starts its processes."""
 STATE_ROOT: Final = "/var/lib/tidegate"  # Learned footprints: a volume that lives as long as the pod.
 ADMIN_TOKEN_FILE: Final = "admin-token"
 """Below `STATE_ROOT`, made at the first start: `list` and `retry` in the policy's container read it."""

@@ -94,8 +94,6 @@ class Granted(Message):
     waited_seconds: Seconds = 0.0  # What of the time was waiting for the load.
     serial: Annotated[int, Field(ge=0)] = 0
     """Greater than that of every earlier grant of this incarnation, for a `Release` to name; 0: there is none."""
-    port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Where the model answers at this replica; None: at the port of its pool, as all of it."""
 
 
 BusyReason = Literal[

@@ -6,19 +6,12 @@ Its ports are those of Triton, so that no boundary has to open more for it.
 import re
 from typing import Final
 
-from .triton import RESTRICTED_KEY
-
 HTTP_PORT: Final = 8000
 METRICS_PORT: Final = 8002
 """Metrics have a port of their own: most engines have them at that of the API, which nobody but proxies may reach."""
 METRICS_PATH: Final = "/metrics"
 
 REPOSITORY_ROOT: Final = "/models"
-
-PROCESS_PORTS: Final = range(8100, 8132)
-"""Where models that share a slice answer, each at a port of its own: a lease on one names it."""
-SECRET_HEADER: Final = RESTRICTED_KEY
-"""With the control secret: what else than the API, health and metrics is asked of them, and of who starts them."""
 
 SERVED_NAME_PATTERN: Final = "[A-Za-z0-9_][A-Za-z0-9_.:-]*(/[A-Za-z0-9_][A-Za-z0-9_.:-]*)*"
 """How clients spell models: `llama`, `meta/llama-3.1-8b-instruct` as on Hugging Face's hub, `llama3:8b` as with Ollama.

@@ -38,6 +38,11 @@ LEAST_MODEL_BYTES: Final = 32 << 20  # The least estimate of a model; smaller fi
 CODE_BACKENDS: Final = "python", "vllm", "tensorrtllm"  # Their models may name weights outside their folders.
 
 
+def model_ready_path(model: str) -> str:
+    """Return the path at which Triton answers 200 while it has a model loaded."""
+    return f"/v2/models/{model}/ready"
+
+
 def code_backend(backend: str, platform: str, files: Iterable[tuple[str, int]]) -> str | None:
     """Return the backend of a model whose files are code without its weights, so that they do not show how much memory
     it needs; None for any other. A file is its path and its size."""

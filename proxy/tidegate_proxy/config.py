@@ -215,9 +215,8 @@ class LiveConfig:
         leases = None
         if told.lease_port is not None:
             seconds, most = self._settings.connect_timeout_seconds, self._settings.concurrency * WAITING_FOR_EACH
-            ready_path, holder, own_ports = KINDS[kind].ready_path, new_holder_name(), KINDS[kind].own_ports
             token = self._lease_token.header
-            leases = LeaseManager(server, told, ready_path, holder, self._meter, seconds, most, own_ports, token)
+            leases = LeaseManager(server, told, new_holder_name(), self._meter, seconds, most, token)
         live_path = told.live_path.encode() if told.live_path else KINDS[kind].live_path
         index, speaks_grpc = KINDS[kind].index, KINDS[kind].speaks_grpc
 

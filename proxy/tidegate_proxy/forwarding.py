@@ -144,15 +144,9 @@ class Forwarding:
             replica = pool.pick(now, self.tried)
         else:
             replica = self._choose(now, anew)
-        if replica is not None and (self.lease is not None or replica.breaker.failures):
-            breaker = replica.breaker if self.lease is None else self.door(replica).breaker
-            if breaker.failures:
-                self._trial = breaker.claim(now)
+        if replica is not None and (breaker := replica.breaker).failures:
+            self._trial = breaker.claim(now)
         return replica
-
-    def door(self, replica: Replica) -> Replica:
-        """Return where a replica answers calls of the model."""
-        return replica if self.lease is None or self.lease.replica is not replica else self.lease.door
 
     def _choose(self, now: float, anew: bool) -> Replica | None:
         route, sequence, pool = self.route, self.sequence, self.pool
@@ -172,7 +166,7 @@ class Forwarding:
         replica = self._choose(now, True)
         if replica is None or not self.pool.retries.take(now):
             return None
-        self._trial = self.door(replica).breaker.claim(now)
+        self._trial = replica.breaker.claim(now)
         return replica
 
     async def connect(
@@ -217,21 +211,16 @@ class Forwarding:
 
     def answered(self) -> None:
         """Note that the replica answers, whatever it says."""
-        if self.replica is not None and not self.looks and (breaker := self.door(self.replica).breaker).failures:
+        if self.replica is not None and not self.looks and (breaker := self.replica.breaker).failures:
             breaker.succeeded(self._trial)
 
     def count_failure(self, replica: Replica, how: str) -> None:
         """Count that a replica failed the call; `how` is a word for metrics."""
         route = self.route
-        door = self.door(replica)
-        door.breaker.failed(monotonic(), self._trial)
+        replica.breaker.failed(monotonic(), self._trial)
         self.shared.meter.upstream_errors[route.server, how] += 1
-        if (leases := route.pool.leases) is None:
-            return
-        if self.lease is not None and door is not replica:  # the other models of the replica are as well as before
-            leases.doubt_one(self.lease)
-        else:
-            leases.doubt(replica)
+        if route.pool.leases is not None:
+            route.pool.leases.doubt(replica)
 
     def elsewhere(self, replica: Replica) -> Replica | None:
         """Have other calls prefer other replicas for a while, since this one lacks the model; return another for this

@@ -51,8 +51,6 @@ class ServerKind(Protocol):
     answers_v2: bool  # Whether its servers answer KServe v2's questions about a server: `/v2` and `/v2/models/stats`.
     speaks_grpc: bool  # Whether they are called over gRPC, too, as KServe v2 has it.
 
-    own_ports: bool  # Whether models that are loaded on demand answer at ports of their own.
-
     @property
     def usage_of(self) -> Callable[[bool, bool], UsageReader] | None:
         """What reads how many tokens a call used: whether its answer is a stream, and whether what the proxy has asked
@@ -82,9 +80,6 @@ class ServerKind(Protocol):
 
         `own_bound`: the seconds are the proxy's own bound, and not a caller's shorter one.
         """
-
-    def ready_path(self, model: str) -> bytes:
-        """Return the path at which a replica answers 200 while it has a model loaded."""
 
     def config_path(self, model: str) -> bytes:
         """Return the path at which a replica hands a model's configuration out."""

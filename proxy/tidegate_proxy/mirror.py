@@ -89,7 +89,7 @@ class MirroredRequest:
         pool = self._route.pool_of(self._route.candidate)
         lease = None if pool.leases is None else pool.leases.find(self._route.name, now)
         free = pool.pick(now) if pool.leases is None else None
-        replica = lease.door if lease is not None else free
+        replica = lease.replica if lease is not None else free
         if replica is None or replica.breaker.state(now) != "closed":
             return "nowhere"
         if lease is None:

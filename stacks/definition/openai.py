@@ -19,9 +19,7 @@ from .base import (
     form,
 )
 from .pods import Toleration
-from .pools import OnDemand, Pool
 from .servers import ContainerVariables, SecretVariable, Server
-from .sleep import SET_BY_SLEEP, Sleep
 
 # Argument of an engine → the key that sets it, where one does.
 OWNED_ARGUMENTS: Mapping[str, str] = {
@@ -46,9 +44,6 @@ _REFUSED: Mapping[str, str] = {
     option: f"Tidegate sets --{option} itself{', from ' * bool(key)}{key}" for option, key in OWNED_ARGUMENTS.items()
 } | dict.fromkeys(("api-key", "admin-api-key", "hf-token"), _NO_SECRET)
 """Options of engines that no extra argument may be, or begin, each with why."""
-_REFUSED_BESIDE_SLEEP: Mapping[str, str] = {
-    option: f"Tidegate sets --{option} itself beside sleep{from_}" for option, from_ in SET_BY_SLEEP.items()
-}
 COMMAND_VARIABLES: Final = ("MODEL", "SERVED_NAME", "HTTP_PORT", "TENSOR_PARALLEL_SIZE", "CONTEXT_LENGTH")
 _SET_BY_US = "is a variable that Tidegate sets itself"
 _OURS = (
@@ -99,22 +94,18 @@ class ExtraArguments(Section):
 
     @model_validator(mode="after")
     def _extra_arguments_leave_ours_alone(self) -> Self:
-        """Ports, names and probes are relied on elsewhere, and secrets stand in no definition."""
-        _refuse(self.extra_arguments, _REFUSED)
+        """Ports, names and probes are relied on elsewhere, and secrets stand in no definition.
+
+        Engines read their arguments with argparse, which takes the beginning of a name for the name. No message repeats
+        what an argument gives an option.
+        """
+        for argument in self.extra_arguments:
+            option = argument.lstrip("-").partition("=")[0].replace("_", "-")  # to vLLM both are one
+            begun = (why for each, why in _REFUSED.items() if each.startswith(option))
+            why = _NO_SECRET if SECRET_OPTION.search(option) else _REFUSED.get(option) or next(begun, "")
+            if argument.startswith("-") and why:
+                raise ValueError(f"extraArguments may not set --{option}: {why}")
         return self
-
-
-def _refuse(arguments: tuple[str, ...], refused: Mapping[str, str]) -> None:
-    """Raise ValueError, without what an argument gives an option, where one is a secret or one of these options.
-
-    Engines read their arguments with argparse, which takes the beginning of a name for the name.
-    """
-    for argument in arguments:
-        option = argument.lstrip("-").partition("=")[0].replace("_", "-")  # to vLLM both are one
-        begun = (why for each, why in refused.items() if each.startswith(option))
-        why = _NO_SECRET if SECRET_OPTION.search(option) else refused.get(option) or next(begun, "")
-        if argument.startswith("-") and why:
-            raise ValueError(f"extraArguments may not set --{option}: {why}")
 
 
 class KnownEngineSettings(EngineSettings, ExtraArguments):
@@ -171,14 +162,6 @@ class VllmSettings(KnownEngineSettings):
     """vLLM's own server, `vllm serve`."""
 
     engine: Literal["vllm"]
-    sleep: Sleep | None = None
-    """Models of pools that load on demand share a slice, and sleep by turns. Never run on a GPU here."""
-
-    @model_validator(mode="after")
-    def _extra_arguments_leave_sleep_alone(self) -> Self:
-        """Each model takes its footprint of the slice, and no more."""
-        _refuse(self.extra_arguments if self.sleep else (), _REFUSED_BESIDE_SLEEP)
-        return self
 
 
 class SglangSettings(KnownEngineSettings):
@@ -257,14 +240,10 @@ class OpenaiServer(Server):
     openai: AnyEngine
     """Which engine it is, and the settings of its process."""
 
-    def scales_by_queue(self, pool: Pool) -> bool:
-        """Say whether its engine tells how many requests wait for it, and is not one of several that sleep by turns."""
-        return self.openai.tells_waiting and not isinstance(pool.loading, OnDemand)
-
-    def sleep_in(self, pool: Pool) -> Sleep | None:
-        """Return how models sleep in one of its pools, where they do."""
-        settings = self.openai
-        return settings.sleep if isinstance(settings, VllmSettings) and isinstance(pool.loading, OnDemand) else None
+    @property
+    def scales_by_queue(self) -> bool:
+        """Say whether its engine tells how many requests wait for it."""
+        return self.openai.tells_waiting
 
     @property
     def frontends(self) -> Frontends | None:

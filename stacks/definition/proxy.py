@@ -96,7 +96,12 @@ class IngressExposure(Section):
 
 
 class HttpRouteExposure(Section):
-    """Reachable through a Gateway (Gateway API)."""
+    """Reachable through a Gateway (Gateway API).
+
+    A Gateway of GKE (class gke-…) asks for / to see whether a pod is well, where the proxy has nothing. It needs a
+    HealthCheckPolicy (networking.gke.io/v1) that targets the Service inference-proxy, with requestPath /healthz; with
+    proxy.tls also type HTTPS.
+    """
 
     kind: Literal["http-route"]
     host: Host

@@ -109,8 +109,9 @@ class Server(Renamable):
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
     """Its pools."""
 
-    def scales_by_queue(self, pool: Pool) -> bool:  # noqa: ARG002
-        """Say whether the metrics of a pool of it tell what KEDA asks for."""
+    @property
+    def scales_by_queue(self) -> bool:
+        """Say whether its metrics tell what KEDA asks for."""
         return True
 
     @property

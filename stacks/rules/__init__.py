@@ -25,7 +25,6 @@ from . import (  # noqa: F401
     references,
     safety,
     sizes,
-    sleep,
     storage,
 )
 from .rule import DefinitionRule

@@ -388,7 +388,7 @@ def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
     most = stack.platform.proxy.timeouts.request_seconds
     for path, server, pool in stack.pools():
         scaling = pool.autoscaling
-        if not isinstance(scaling, QueueScaling) or scaling.min or not server.scales_by_queue(pool):
+        if not isinstance(scaling, QueueScaling) or scaling.min or not server.scales_by_queue:
             continue
         what = f"autoscaling.min is 0 in {server.name}/{pool.name}"
         where, do = (*path, "autoscaling", "min"), "Write min: 1"
@@ -429,7 +429,7 @@ def what_scales_by_queue_is_read_by_prometheus(stack: Stack) -> Iterator[Problem
     """KEDA asks Prometheus, which knows what it reads of servers and proxies."""
     for path, server, pool in stack.pools():
         scaling = pool.autoscaling
-        is_asked = isinstance(scaling, QueueScaling) and server.scales_by_queue(pool)
+        is_asked = isinstance(scaling, QueueScaling) and server.scales_by_queue
         if scaling and is_asked and not stack.platform.monitoring.operator:
             what = f"{server.name}/{pool.name} scales by what Prometheus has read of servers and proxies"
             what = f"{what}, and monitoring.operator is not true: nothing here has it read them"

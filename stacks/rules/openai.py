@@ -4,11 +4,9 @@ import re
 from collections.abc import Iterator
 
 from pydantic.alias_generators import to_camel
-from tidegate_contracts.object_url import parsed
 from tidegate_contracts.openai import served_as
 
 from .. import devices
-from ..definition.datasets import ObjectStoreRepository
 from ..definition.models import Model
 from ..definition.openai import COMMAND_VARIABLES, FRONTENDS, CustomSettings, DynamoSettings, NimSettings, OpenaiServer
 from ..definition.placement import CpuPlacement
@@ -20,15 +18,6 @@ from ..stack import Definition, Stack
 from .references import models_name_servers_and_pools_that_exist, servers_that_reach_something_exist, suggestion
 from .rule import definition_rule, stack_rule
 
-_VERSION = re.compile(r"v?[0-9]+(\.[0-9]+)+")
-_ENDS = "ends at once, with an option that it does not know"
-_LEAST: dict[str, tuple[tuple[int, ...], str]] = {
-    "vllm": ((0, 18), _ENDS),
-    "sglang": ((0, 4), _ENDS),
-    "nim": ((2, 0), _ENDS),
-    "dynamo": ((1, 2, 1), "ignores variables, and cuts streams short"),
-}
-"""Of engines: the least version, and what an older one does. What for: docs/openai.md, "Versions of engines"."""
 _PLACEHOLDER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")
 """Capitals alone: in words of a shell, $(date) is its own."""
 _OF_ENGINES, _OF_OTHERS = ("waiting_requests",), ("queue_milliseconds", "busy_percent")
@@ -39,14 +28,15 @@ _OF_ENGINES, _OF_OTHERS = ("waiting_requests",), ("queue_milliseconds", "busy_pe
 def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
     """An engine loads its model when it starts, and no other."""
     for path, server, pool in stack.pools():
-        if isinstance(server, OpenaiServer) and isinstance(pool.loading, OnDemand):
-            if server.sleep_in(pool) is None:
-                what = f"{server.name}/{pool.name} is of kind openai, whose engines load no model on demand"
-                do = "Write loading: {mode: preload}; or let models of engine vllm sleep by turns, by openai.sleep."
-                yield stack.source.problem((*path, "loading"), what, do=do)
-        elif isinstance(server, OpenaiServer) and pool.loading != Preload(mode="preload"):
-            what = f"{server.name}/{pool.name} is of kind openai, whose engines look at no repository again"
-            yield stack.source.problem((*path, "loading", "pollSeconds"), what, do="Leave pollSeconds out.")
+        if not isinstance(server, OpenaiServer):
+            continue
+        what = f"{server.name}/{pool.name} is of kind openai, whose engines"
+        if isinstance(pool.loading, OnDemand):
+            do = "Write loading: {mode: preload}, and give each model a pool of its own."
+            yield stack.source.problem((*path, "loading"), f"{what} load no model on demand", do=do)
+        elif pool.loading != Preload(mode="preload"):
+            where = (*path, "loading", "pollSeconds")
+            yield stack.source.problem(where, f"{what} look at no repository again", do="Leave pollSeconds out.")
 
 
 @stack_rule("A pool of kind openai serves exactly one model")
@@ -55,7 +45,7 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
     is_lost = any(models_name_servers_and_pools_that_exist(stack))  # it may be the one that seems to be lacking
     for path, server, pool in stack.pools():
         names = [model.name for model in stack.models_of(server, pool)]
-        if not isinstance(server, OpenaiServer) or isinstance(pool.loading, OnDemand) or (is_lost and not names):
+        if not isinstance(server, OpenaiServer) or (is_lost and not names):
             continue
         if len(names) != 1:
             served = f"has {len(names)} models, {', '.join(names)}" if names else "has no model"
@@ -72,7 +62,7 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
 def engines_serve_one_version_a_pool(stack: Stack) -> Iterator[Problem]:
     """A process of an engine serves one version of its model, so each version has a pool of its own."""
     for _, server, pool in stack.pools():
-        if not isinstance(server, OpenaiServer) or isinstance(pool.loading, OnDemand):
+        if not isinstance(server, OpenaiServer):
             continue
         for model in stack.models_of(server, pool):
             here = model.pools(server.pools[0].name)[pool.name]
@@ -151,33 +141,15 @@ def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[P
     for path, server, pool in stack.pools():
         if not isinstance(server, OpenaiServer):
             continue
-        is_asleep = server.sleep_in(pool) is not None  # on one device, or that is said
-        size = server.openai.tensor_parallel_size
-        there = 1 if is_asleep else max(1, devices.devices_per_replica(pool.placement))
+        size, there = server.openai.tensor_parallel_size, max(1, devices.devices_per_replica(pool.placement))
         if size != there:
             said = "tensor_parallel_size" in server.openai.model_fields_set
             where: PathInTree = (*path[:2], "openai", "tensorParallelSize") if said else (*path, "placement")
-            do = f"Write openai.tensorParallelSize: {there}"
-            do += "." if is_asleep else f", or placement: {{kind: gpu, count: {size}}}."
+            do = f"Write openai.tensorParallelSize: {there}, or placement: {{kind: gpu, count: {size}}}."
             what = f"tensorParallelSize {size} of {server.name} does not fit"
             found.setdefault((where, what, count_of(there, "device"), do), []).append(f"{server.name}/{pool.name}")
     for (where, what, there_are, do), pools in found.items():
         yield stack.source.problem(where, f"{what}: replicas of {listed(pools)} have {there_are}", do=do)
-
-
-@stack_rule("The number of attention heads is a multiple of `tensorParallelSize`", "advisory")
-def attention_heads_are_spread_evenly(stack: Stack) -> Iterator[Problem]:
-    """Engines end at once where a model's attention heads cannot be divided among the devices."""
-    for index, server in enumerate(stack.platform.servers):
-        if not isinstance(server, OpenaiServer) or isinstance(server.openai, CustomSettings):
-            continue
-        size = server.openai.tensor_parallel_size
-        if size & (size - 1):
-            what = f"tensorParallelSize {size} of {server.name} divides the attention heads of few models"
-            why = "Most have a power of two of them, and an engine ends at once where they cannot be shared out evenly."
-            do = "Write 2, 4 or 8, unless num_attention_heads in the model's config.json is a multiple of it."
-            where = ("servers", index, "openai", "tensorParallelSize")
-            yield stack.source.problem(where, what, why, do)
 
 
 @stack_rule("A pool scales by a metric that its kind of server has")
@@ -186,9 +158,9 @@ def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
     for path, server, pool in stack.pools():
         scaling, name = pool.autoscaling, f"{server.name}/{pool.name}"
         engine = server.openai if isinstance(server, OpenaiServer) else None
-        if not isinstance(scaling, QueueScaling) or (engine and isinstance(pool.loading, OnDemand)):
-            continue  # of models that sleep by turns more is said: they scale by nothing
-        if not server.scales_by_queue(pool):
+        if not isinstance(scaling, QueueScaling):
+            continue
+        if not server.scales_by_queue:
             what = f"{name} scales by queue, and nothing is known of how many requests wait for its engine"
             why, do = "TensorRT-LLM's metrics have that under no name that is known here.", "Say replicas."
             if isinstance(engine, CustomSettings):
@@ -221,26 +193,6 @@ def engines_on_processors_are_built_for_them(stack: Stack) -> Iterator[Problem]:
             why = f"{engine} runs there by a build of its own for processors, and no other."
             do = f"{do} If image {server.image} is such a build, all is well."
             yield stack.source.problem(where, what, why, do, severity="advisory")
-
-
-@stack_rule("The engine's version has the options that Tidegate sets", "advisory")
-def engines_are_of_versions_that_know_their_options(stack: Stack) -> Iterator[Problem]:
-    """Tidegate sets options and variables that older versions do not know. A digest tells of no version."""
-    images = {image.name: (index, image) for index, image in enumerate(stack.platform.images)}
-    told: set[int] = set()
-    for server in stack.platform.servers:
-        if not isinstance(server, OpenaiServer) or server.image not in images:
-            continue
-        (index, image), engine = images[server.image], server.openai.engine
-        least, older = _LEAST.get(engine, ((), ""))
-        found = _VERSION.match(image.tag)
-        version = tuple(map(int, found[0].lstrip("v").split("."))) if found else ()
-        if index not in told and version < least[: len(version)]:
-            told.add(index)
-            what = f"the image of {server.name} is {image.tag}"
-            what = f"{what}, and engine {engine} has to be {'.'.join(map(str, least))} or later"
-            do = "Take a newer one. Where the image's tag tells no version of the engine, all is well."
-            yield stack.source.problem(("images", index, "tag"), what, f"An older one {older}.", do)
 
 
 @stack_rule("Every variable that a command uses is set")
@@ -287,7 +239,7 @@ def sources_are_of_one_model(stack: Stack) -> Iterator[Problem]:
         models = [model for of, model in _models(stack) if of is server]
         names = [served_as(each.name, share.version) for each in models for share in each.versions]
         names += [each.name for each in models if not each.versions]
-        if len(names) > 1 and not any(map(server.sleep_in, server.pools)):
+        if len(names) > 1:
             what = f"{server.name} has source {server.openai.source}, which all of {', '.join(names)} would load"
             do = "Put each into its folder of the repository, and take source away; or give each a server of its own."
             yield stack.source.problem(("servers", index, "openai", "source"), what, do=do)
@@ -317,35 +269,6 @@ def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:
             what = f"engine {server.openai.engine} of {server.name} reads no model straight from object storage"
             do = "Name a dataset (a csi driver mounts a bucket), or take engine vllm or nim."
             yield stack.source.problem(("servers", index, "repository"), what, do=do)
-
-
-@stack_rule("The engine accepts the URL of its repository")
-def engines_are_told_urls_that_they_read(stack: Stack) -> Iterator[Problem]:
-    """Triton has an account or a host within a URL, where engines want a variable. What one's own knows, it knows."""
-    for index, server in enumerate(stack.platform.servers):
-        if not isinstance(server, OpenaiServer) or isinstance(server.openai, CustomSettings):
-            continue
-        engine, source = server.openai.engine, server.openai.source
-        bucket = server.repository.url if isinstance(server.repository, ObjectStoreRepository) else ""
-        said = source or (bucket if server.openai.reads_object_storage else "")
-        try:
-            url = parsed(said)
-        except ValueError:  # there is no bucket in it
-            continue
-        if not url.endpoint and url.scheme != "as":
-            continue
-        path = "/".join((url.bucket, *url.folders))
-        what = f"engine {engine} of {server.name} does not know {said}, which is spelled for Triton"
-        do = f"Write s3://{path}, and AWS_ENDPOINT_URL: {url.endpoint} in openai.environment."
-        if url.scheme == "as":
-            do = "Name a dataset: blob.csi.azure.com mounts a container."
-        if url.scheme == "as" and engine in ("vllm", "sglang"):
-            account = f"environment: {{AZURE_STORAGE_ACCOUNT_NAME: {url.account}}}"
-            streamed = "extraArguments: [--load-format=runai_streamer]"
-            folder = "" if source else "/<folder of the model>"
-            do += f" Or say in openai source: az://{path}{folder}, {account} and {streamed}."
-        where = ("openai", "source") if source else ("repository", "url")
-        yield stack.source.problem(("servers", index, *where), what, do=do)
 
 
 @stack_rule("Shared frontends have an egress rule for the Kubernetes API")

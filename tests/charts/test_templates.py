@@ -47,9 +47,7 @@ def test_helpers_hold_files_and_conditions_that_are_no_expressions_and_nothing_e
         "tidegate.any.server.identity.cloud.gcp",
         "tidegate.any.server.kind.default.triton.grpcTls",
         "tidegate.bytes",
-        "tidegate.any.server.kind.default.triton.openai.engine.vllm.sleep",
         "tidegate.eviction.json",
-        "tidegate.eviction.json.2",  # of models that share a slice by turns
         "tidegate.routing.json",
         "tidegate.settings-checksum",
     }

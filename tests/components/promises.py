@@ -224,7 +224,6 @@ def eviction_settings_are_such(objects: Objects) -> None:
         item
         for item in of_kind(objects, "StatefulSet")
         if "--model-control-mode=explicit" in containers(item)[-1].get("args", ())
-        or eviction_process.ENGINES_PROGRAM in containers(item)[-1].get("command", ())
     ]
     assert len(found) == len(explicit)
     for item in found:

@@ -11,7 +11,7 @@ import urllib3
 
 from components.alert_rules import alert_rules
 from components.dashboards.engine import ENGINE
-from components.openai.relay import RELAY
+from components.openai.relay import PROGRAM
 from components.place import Place
 from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.process import HOST, free_ports
@@ -40,7 +40,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus,
     with not_run("A REAL DYNAMO"), dynamo(root / "dynamo", [MODEL]) as server:
         (port,) = free_ports(1)
         addresses = [f"http://{HOST}:{each}/metrics" for each in (server.http_port, server.system_ports[MODEL])]
-        relay = subprocess.Popen([sys.executable, "-c", RELAY, f"{HOST}:{port}", *addresses])
+        relay = subprocess.Popen([sys.executable, "-c", PROGRAM, f"{HOST}:{port}", *addresses])
         try:
             rules = alert_rules(Place("demo", NAMESPACE), Objectives())
             with prometheus(root / "prometheus", {f"{HOST}:{port}": POD}, rules=rules) as there:

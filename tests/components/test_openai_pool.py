@@ -11,9 +11,8 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from tidegate_contracts import dynamo, eviction, eviction_process, openai, proxy_process
+from tidegate_contracts import dynamo, openai, proxy_process
 from tidegate_contracts.routing import RoutingTable
-from tidegate_eviction.kinds import KINDS
 
 from components.args import GRACE_SECONDS
 from components.evaluate import KubernetesObject
@@ -231,37 +230,6 @@ def test_the_relay_hands_out_what_a_frontend_says_while_its_worker_says_nothing(
         assert told(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "0"}
     engine.shutdown()
     engine.server_close()
-
-
-def test_models_that_share_a_slice_have_one_container_with_it_and_a_policy_that_starts_them(
-    objects: list[KubernetesObject],
-) -> None:
-    """A device plugin allots the slice to one container, so that nothing else of the pod has it."""
-    pool = "shared-turns"
-    engine, policy = container(objects, pool), container(objects, pool, "eviction-policy")
-    having = [one["name"] for one in containers(named(objects, "StatefulSet", pool)) if "nvidia" in str(one)]
-    assert having == ["engine"]
-    assert engine["command"] == ["python3", eviction_process.ENGINES_PROGRAM]
-    assert engine["args"] == ["", "8000", "120"]
-    assert {"name": "control", "mountPath": eviction_process.CONTROL_ROOT, "readOnly": True} in engine["volumeMounts"]
-    written = {mount["name"]: mount.get("readOnly") for mount in policy["volumeMounts"]}
-    assert (written["control"], written["models"]) == (None, True)
-    text = named(objects, "ConfigMap", f"{pool}-eviction")["data"][eviction_process.SETTINGS_FILE]
-    settings = eviction.EvictionSettings.model_validate_json(text)
-    assert not KINDS[settings.kind].problem(settings)
-    commands = {model.name: model.command for model in settings.models}
-    assert commands["mistral"][:4] == ("vllm", "serve", "/models/mistral/1", "--served-model-name=mistral-v1")
-    assert not [word for command in commands.values() for word in command if word.startswith("--port")]
-
-
-def test_models_that_share_a_slice_are_reached_at_ports_of_their_own_by_proxies_alone(
-    objects: list[KubernetesObject],
-) -> None:
-    rules = named(objects, "NetworkPolicy", "models-from-proxy")["spec"]["ingress"]
-    (rule,) = rules
-    assert rule["ports"] == [{"protocol": "TCP", "port": 8100, "endPort": 8131}]
-    who = [each["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for each in rule["from"]]
-    assert who == ["inference-proxy"]
 
 
 def test_shared_frontends_and_the_workers_of_every_pool_find_each_other_through_the_cluster(

@@ -53,10 +53,7 @@ def with_toys(**more: Any) -> Definition:
     """The smallest definition of the tests, with a server of toys; `more` stands in that server."""
     tree = yaml.safe_load(_FILE.read_text("utf-8"))
     tree["images"].append({"name": "toy", "repository": "registry.example.com/toy", "tag": "1.0"})
-    pools = [
-        {"name": "main", "loading": {"mode": "preload"}},
-        {"name": "cold", "loading": {"mode": "on-demand"}, "replicas": 2},
-    ]
+    pools = [{"name": name, "loading": {"mode": "preload"}} for name in ("main", "more")]
     server = {
         "name": "toys",
         "kind": "toy",
@@ -65,5 +62,5 @@ def with_toys(**more: Any) -> Definition:
         "pools": pools,
     }
     tree["servers"].append({**server, **more})
-    tree["models"].append({"name": "greeter", "server": "toys", "pool": "cold"})
+    tree["models"].append({"name": "greeter", "server": "toys", "pool": "more"})
     return validate(parse(yaml.safe_dump(tree), "toys.yaml"), ImagesLock())

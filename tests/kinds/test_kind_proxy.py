@@ -13,8 +13,6 @@ from tidegate_proxy.kinds import KINDS
 from tests.proxy.http import running_proxy as rig
 from tests.proxy.http.running_proxy import KEY, RunningProxy, request, running_proxy
 from tests.proxy.http.upstream import Asked, Upstream, answer, upstream
-from tests.proxy.residency.estate import table
-from tests.proxy.residency.standin import sites
 
 from .toy.proxy import NAME, ToyKind
 
@@ -29,7 +27,7 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 
 async def toy_server(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
     path = asked.line.split()[1]
-    said = {"/about/bear": "champion=7", "/v2/models/stats": '{"model_stats": [{"name": "resnet"}]}', "/ready/a": ""}
+    said = {"/about/bear": "champion=7", "/v2/models/stats": '{"model_stats": [{"name": "resnet"}]}'}
     await answer(writer, said.get(path, f"{path} {asked.body.decode()}").encode())
 
 
@@ -77,18 +75,3 @@ async def test_a_server_is_called_in_the_protocol_of_its_kind_alone(here: Runnin
         is_ready: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelReady")
         with pytest.raises(grpc.aio.AioRpcError, match="The server toys does not speak this protocol"):
             await is_ready(b"\x0a\x04bear", metadata=(("x-api-key", KEY),))
-
-
-async def test_leases_on_its_models_are_kept_while_their_policy_is_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(KINDS, NAME, ToyKind())
-    async with sites(lease_seconds=0.3) as [site]:
-        site.triton.act = toy_server
-        cold = table([site])
-        server = cold.servers[0].model_copy(update={"kind": NAME})
-        async with running_proxy(tmp_path, site.triton, table=cold.model_copy(update={"servers": (server,)})) as here:
-            assert (await here.ask(request("/toy", b"a\nhug"))).status == 200
-            await site.policy.close()
-            while sum("/ready/a" in asked.line for asked in site.triton.asked) < 5:
-                assert (await here.ask(request("/toy", b"a\nhug"))).status == 200

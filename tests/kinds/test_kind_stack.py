@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidegate_contracts.eviction import EvictionSettings
 from tidegate_contracts.routing import RoutingTable
 
 from charts import values_of
@@ -58,34 +57,29 @@ def test_a_server_is_of_the_class_of_its_kind_and_becomes_the_arguments_of_its_k
     server = resolve(definition.stacks[0], definition.lock).servers[-1]
     assert isinstance(server, ToyServerArgs)
     assert (server.kind, server.toy.greeting, server.image) == ("toy", "good day", "registry.example.com/toy:1.0")
-    (cold,) = (pool for pool in server.pools if pool.name == "cold")
-    assert [model.name for model in cold.models] == ["greeter"]
-    assert cold.pulumi_timeouts is not None
-    longest = GRACE_SECONDS + EXIT_SECONDS + cold.startup_seconds
-    assert cold.pulumi_timeouts.updated == 2 * longest + READY_MARGIN_SECONDS
+    (more,) = (pool for pool in server.pools if pool.name == "more")
+    assert [model.name for model in more.models] == ["greeter"]
+    assert more.pulumi_timeouts is not None
+    longest = GRACE_SECONDS + EXIT_SECONDS + more.startup_seconds
+    assert more.pulumi_timeouts.updated == longest + READY_MARGIN_SECONDS
 
 
 def test_the_kind_declares_its_own_pools_and_other_kinds_theirs(
     objects: dict[tuple[str, str], KubernetesObject],
 ) -> None:
     pods = {name: item["spec"]["template"]["spec"] for (kind, name), item in objects.items() if kind == "StatefulSet"}
-    assert pods.keys() == {"preload-main", "ondemand-main", "toys-main", "toys-cold"}
-    assert pods["toys-cold"]["containers"][0]["args"] == ["--greeting", "hello!"]
-    assert [each["name"] for each in pods["toys-cold"]["initContainers"]] == ["eviction-policy"]
-    assert "initContainers" not in pods["toys-main"]
+    assert pods.keys() == {"preload-main", "ondemand-main", "toys-main", "toys-more"}
+    assert pods["toys-more"]["containers"][0]["args"] == ["--greeting", "hello!"]
     assert ("ServiceAccount", "toy-toys") in objects
 
 
-def test_proxies_policies_and_the_boundary_are_told_of_the_kind(
+def test_proxies_and_the_boundary_are_told_of_the_kind(
     objects: dict[tuple[str, str], KubernetesObject],
 ) -> None:
     text = objects["ConfigMap", "inference-proxy-routing"]["data"]["routing.json"]
     (server,) = (each for each in RoutingTable.model_validate_json(text).servers if each.name == "toys")
     assert server.kind == "toy"
     assert {(pool.http_port, pool.grpc_port) for pool in server.pools} == {(HTTP_PORT, GRPC_PORT)}
-    (text,) = objects["ConfigMap", "toys-cold-eviction"]["data"].values()
-    settings = EvictionSettings.model_validate_json(text)
-    assert (settings.kind, settings.repository) == ("toy", "/toys")
     text = json.dumps(objects["NetworkPolicy", "servers-from-proxy"])
     assert all(f'"port": {port}' in text for port in (HTTP_PORT, GRPC_PORT, 8000, 8001))
     assert f'"port": {METRICS_PORT}' in json.dumps(objects["NetworkPolicy", "metrics-of-servers"])

@@ -21,7 +21,7 @@ from tidegate_contracts.eviction import EvictionSettings, Tuning
 from tidegate_proxy.access.api_keys import hash_line
 
 from components.args import PRE_STOP_SECONDS
-from components.openai.relay import RELAY
+from components.openai.relay import PROGRAM
 from lab.local_cluster import LocalCluster
 from lab.local_plane.dynamo import dynamo
 from lab.local_plane.named_proxy import write_names
@@ -154,7 +154,7 @@ class Kubelet:
         folder, [port] = self._new_folder(name), free_ports(1)
         made = stack.enter_context(dynamo(folder, served, self.engines[pool]))
         told = [f"http://{HOST}:{each}/metrics" for each in (made.http_port, *made.system_ports.values())]
-        command = [sys.executable, "-c", RELAY, f"{HOST}:{port}", *told]
+        command = [sys.executable, "-c", PROGRAM, f"{HOST}:{port}", *told]
         relay = stack.enter_context(running("metrics", command, folder / "metrics.log"))
         processes = (*made.workers.values(), made.process, relay)
         return Pod(name, node, "engine", processes, (f"{HOST}:{port}",), stack, port=made.http_port)

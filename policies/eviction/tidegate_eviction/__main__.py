@@ -55,9 +55,11 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = ServeOptions.host,
     lease_port: Port = ServeOptions.lease_port,
     admin_port: Port = ServeOptions.admin_port,
-    server: Annotated[str | None, typer.Option(help="Host and port of the server; in a pod, its kind's own.")] = None,
-    server_metrics: Annotated[str | None, typer.Option(help="URL of its metrics; in a pod, its kind's own.")] = None,
-    tls: Annotated[Path | None, typer.Option(help="Folder with the server's certificate and ca.crt.")] = None,
+    server: Annotated[str, typer.Option(help="Host and port of Triton's gRPC.")] = ServeOptions.server,
+    server_metrics: Annotated[
+        str, typer.Option(help="URL of Triton's metrics; empty: there are none.")
+    ] = ServeOptions.server_metrics,
+    tls: Annotated[Path, typer.Option(help="Folder with Triton's certificate and ca.crt.")] = ServeOptions.tls,
     drain_seconds: Annotated[
         float, typer.Option(help="How long requests may take to end after SIGTERM.", min=0)
     ] = ServeOptions.drain_seconds,

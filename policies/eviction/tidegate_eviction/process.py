@@ -13,11 +13,9 @@ from pathlib import Path
 from time import monotonic
 
 import uvicorn
-from tidegate_contracts import eviction_process
+from tidegate_contracts import eviction_process, triton
 from tidegate_service.listening import AdminThread, listen
 
-from .kinds import KINDS
-from .server import Connection
 from .serving.admin import Heartbeat, make_admin
 from .serving.callers import Callers
 from .serving.files import kept_secret
@@ -26,6 +24,9 @@ from .serving.lease_api import make_lease_api
 from .serving.metrics import Snapshot
 from .serving.service import EvictionService
 from .serving.settings import SettingsFile, read
+from .triton.control import TritonControl
+from .triton.driver import TritonDriver
+from .triton.memory import MemoryReader
 
 KEEP_ALIVE_SECONDS = 75  # Seconds that a holder's connection may stand idle: longer than the time between two renewals.
 BACKLOG = 1024
@@ -44,10 +45,11 @@ class ServeOptions:
     host: str = ""
     lease_port: int = eviction_process.LEASE_PORT
     admin_port: int = eviction_process.ADMIN_PORT
-    server: str | None = None
-    """Host and port of the inference server; None: where its kind listens in a pod. So are the next two."""
-    server_metrics: str | None = None
-    tls: Path | None = None
+    server: str = f"127.0.0.1:{triton.GRPC_PORT}"
+    server_metrics: str = f"http://127.0.0.1:{triton.METRICS_PORT}{triton.METRICS_PATH}"
+    """URL of Triton's metrics; empty: there are none."""
+    tls: Path = Path(triton.TLS_ROOT)
+    """Folder with the certificate of Triton's gRPC and its authority's, where the settings say that it has one."""
     drain_seconds: float = 30.0
     cluster: Path = Path(eviction_process.CLUSTER_ROOT)
 
@@ -102,12 +104,9 @@ class EvictionPolicy:
         self._server.capture_signals = nullcontext  # type: ignore[assignment, method-assign]
         heartbeat = Heartbeat()
         recycle = options.control / Path(eviction_process.RECYCLE_FILE).name
-        tls = service.settings.grpc_tls
-        connection = Connection(secret, recycle, tls, options.server, options.server_metrics, options.tls)
-        kind = KINDS[service.settings.kind]
-        self.driver = service.driver = kind.driver(
-            connection, lambda: service.repository, service, lambda: service.settings
-        )
+        control = TritonControl(options.server, secret, options.tls if service.settings.grpc_tls else None)
+        memory = MemoryReader(control, options.server_metrics or None)
+        self.driver = service.driver = TritonDriver(control, memory, service.override, recycle, service)
         # Its server is started once it is seen: all that this needs of the control folder lies there now.
         self._admin = AdminThread(make_admin(self._snapshot, heartbeat.why_stalled), listeners["admin"])
         self._admin.start()
@@ -123,7 +122,7 @@ class EvictionPolicy:
         look = partial(asyncio.to_thread, self.settings.look)
         for work in (heartbeat.beat, look, self.settings.keep, service.keep):
             self._tasks.append(self._loop.create_task(every_second(work)))
-        log.info("serving", extra={"said": {"ports": self.ports, "kind": service.settings.kind}})
+        log.info("serving", extra={"said": {"ports": self.ports}})
 
     @property
     def service(self) -> EvictionService:
@@ -192,9 +191,9 @@ class EvictionPolicy:
         async def look() -> Snapshot:
             service, settings = self.service, self.settings
             return Snapshot(
-                service.listing(), service.counts, service.reading, KINDS[service.settings.kind].memory_sources,
-                self.driver.is_up, self._callers.keys.known, service.residency.leases, service.named_models,
-                settings.generation, settings.failures, settings.last_error, service.residency.load_seconds,
+                service.listing(), service.counts, service.reading, self.driver.is_up, self._callers.keys.known,
+                service.residency.leases, service.named_models, settings.generation, settings.failures,
+                settings.last_error, service.residency.load_seconds,
                 None if service.stager is None else service.stager.told(),
             )  # fmt: skip
 

@@ -225,7 +225,7 @@ class Exchange(HeadedRequest):
         is on what is not there."""
         route, replica = self.route, self.replica
         assert replica is not None
-        if await route.kind.lacks(self._status, self.pool, self.door(replica), route.name, self.version):
+        if await route.kind.lacks(self._status, self.pool, replica, route.name, self.version):
             if self.lease is not None:
                 raise self.lost()
             size, other = self.body.received, None

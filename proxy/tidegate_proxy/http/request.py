@@ -247,12 +247,10 @@ class HttpRequest(Exchange):
     def _go_to_replica(self, waited: bool) -> None:
         now = monotonic()
         replica = self.pick(now, waited)
-        if replica is not None:
-            door = replica if self.lease is None else self.door(replica)
-            if (connection := door.take(now)) is not None:
-                self._send(replica, connection)
-                return
-        self._later(self._connect, replica)
+        if replica is not None and (connection := replica.take(now)) is not None:
+            self._send(replica, connection)
+        else:
+            self._later(self._connect, replica)
 
     async def _connect(self, replica: Replica | None) -> None:
         found = await self.connect(
@@ -267,7 +265,7 @@ class HttpRequest(Exchange):
         """Return a new connection; raises OSError. The replica has that, too, of a call that ends meanwhile."""
         self.is_cut = True
         try:
-            return await self.door(replica).connect(self.shared.settings.connect_timeout_seconds)
+            return await replica.connect(self.shared.settings.connect_timeout_seconds)
         finally:
             self.is_cut = False
 

@@ -82,7 +82,6 @@ class OpenAIKind:
     live_path = b"/health"  # Of vLLM, SGLang and Dynamo; a pool of others says its own.
     index: IndexQuestion | None = None
     answers_v2 = speaks_grpc = False
-    own_ports = True
     usage_of = Usage
 
     def understand(self, path: str) -> Target | None:
@@ -123,13 +122,6 @@ class OpenAIKind:
     async def look(self, _target: Target, _pool: Pool, _seconds: float, _own_bound: bool) -> Answer:
         """Raise NotImplementedError: no target only looks, since the proxy itself lists models."""
         raise NotImplementedError
-
-    def ready_path(self, model: str) -> bytes:
-        """Return where Dynamo answers 200 while it has a worker for a model; its `/health` does without any.
-
-        So does its `/v1/models/{model}/ready`, which says no in the body alone.
-        """
-        return f"/v1/models/{model}".encode()
 
     def config_path(self, _model: str) -> bytes:
         """Return where a server lists its models, which is all that it tells of them."""

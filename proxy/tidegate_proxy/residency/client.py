@@ -113,7 +113,7 @@ class LeaseClient:
     def __init__(
         self, replica: Replica, port: int, host: str, connect_seconds: float, authorization: Callable[[], bytes] = bytes
     ) -> None:
-        self._server = replica.at(port)
+        self._server = Replica(replica.family, (replica.address[0], port, *replica.address[2:]))
         self._host = f"{host}:{port}".encode()
         self._connect_seconds = connect_seconds
         self._authorization = authorization

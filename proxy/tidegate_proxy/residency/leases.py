@@ -46,7 +46,6 @@ class Lease:
 
     model: str
     replica: Replica
-    port: int | None = None  # Where the model answers there, if that is not the port of its pool.
     held: bool = False
     """False once it is void or given up; it then stays while requests are in flight, which renewals report."""
     since: float = 0.0  # When it was last asked for.
@@ -72,16 +71,7 @@ class Lease:
 
     def usable(self, now: float) -> bool:
         """Tell whether a request may begin under it, at a replica that takes requests."""
-        return (
-            now < self.until
-            and self.replica.breaker.allows(now)
-            and (self.port is None or self.door.breaker.allows(now))
-        )
-
-    @property
-    def door(self) -> Replica:
-        """Where calls of the model go: the replica, or its process that has the model."""
-        return self.replica if self.port is None else self.replica.at(self.port)
+        return now < self.until and self.replica.breaker.allows(now)
 
     def idle_seconds(self, now: float) -> float:
         """Return the seconds since it was used; 0 while requests are in flight."""

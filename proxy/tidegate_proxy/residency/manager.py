@@ -47,12 +47,10 @@ class LeaseManager:
 
     _server: str
     _config: routing.Pool
-    _ready_path: Callable[[str], bytes]  # Of a model: where a replica answers 200 while it has it.
     _holder: str  # The manager's name in the lease API.
     _meter: Meter
     _connect_seconds: float
     _most_waiting: int  # Requests that may wait for leases at once; others are refused.
-    _own_ports: bool = False  # Whether each model answers at a port of its own.
     _authorization: Callable[[], bytes] = bytes  # The line that proves to policies that this is a proxy.
     waiting: int = 0  # Requests that wait for a lease.
     nowhere: Callable[[], Problem] = lambda: Problem(
@@ -83,9 +81,7 @@ class LeaseManager:
         for replica in [replica for replica in replicas if replica not in known]:
             client = LeaseClient(replica, port, host, self._connect_seconds, self._authorization)
             told = table.granted, table.dropped, self._count
-            known[replica] = ReplicaLeases(
-                self._holder, replica, client, host, self._ready_path, *told, self._own_ports
-            )
+            known[replica] = ReplicaLeases(self._holder, replica, client, host, *told)
         for replica in [replica for replica in known if replica not in replicas]:
             task = known.pop(replica).leave()  # at once: a grant that comes in this very turn of the loop is not taken
             self._leaving.add(task)

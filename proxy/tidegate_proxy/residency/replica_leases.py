@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from tidegate_contracts import lease as api
+from tidegate_contracts.triton import model_ready_path
 
 from ..shared_tasks import SharedTasks
 from ..upstream.replica import Replica
@@ -39,11 +40,9 @@ class ReplicaLeases:
     replica: Replica
     _client: LeaseClient
     _host: str
-    _ready_path: Callable[[str], bytes]  # Of a model: where the server answers 200 while it has it.
     _on_granted: Callable[[Lease], None]
     _on_dropped: Callable[[Lease], None]
     _count: Callable[[str], None]
-    _own_ports: bool  # Whether each model answers at a port of its own, which a lease names.
     incarnation: str = ""
     lease_seconds: float = FIRST_LEASE_SECONDS
     resident: frozenset[str] = frozenset()  # Models that a lease is granted on at once, as of the last renewal.
@@ -59,7 +58,6 @@ class ReplicaLeases:
     def __post_init__(self) -> None:
         self.leases: dict[str, Lease] = {}
         self.came = monotonic()  # When it was first listed.
-        self._ports: dict[str, int] = {}  # Where models answered that have ports of their own.
         self.asked_once = asyncio.Event()  # Set when the first renewal has ended, with an answer or without.
         self._acquiring: SharedTasks[tuple[str, float | None, bool], api.Answer] = SharedTasks()
         self._releases: set[asyncio.Task[None]] = set()
@@ -97,11 +95,10 @@ class ReplicaLeases:
                 answer = await self._client.acquire(message)
             except GoneError:
                 # Where there was a policy, what is resident stays and can be used without it: see `_keep`.
-                incarnation, seconds, port = self.incarnation, self.lease_seconds, self._ports.get(model)
-                is_nowhere = self._own_ports and port is None  # as far as is known here
-                if not incarnation or is_nowhere or not await self._is_ready(model):
+                incarnation, seconds = self.incarnation, self.lease_seconds
+                if not incarnation or not await self._is_ready(model):
                     raise
-                answer = api.Granted(incarnation=incarnation, lease_seconds=seconds, versions=(), port=port)
+                answer = api.Granted(incarnation=incarnation, lease_seconds=seconds, versions=())
             if not isinstance(answer, api.Granted):
                 return answer
             self._granted(model, asked, answer)
@@ -116,13 +113,8 @@ class ReplicaLeases:
         if granted.incarnation != self.incarnation:
             self._restarted(granted.incarnation)
         lease = self.leases.get(model)
-        if lease is not None and lease.port != granted.port:  # another process has it now
-            self.drop(lease)
-            lease = None
         if lease is None:
-            lease = self.leases[model] = Lease(model, self.replica, granted.port)
-        if granted.port is not None:
-            self._ports[model] = granted.port
+            lease = self.leases[model] = Lease(model, self.replica)
         lease.held = True
         lease.since = asked
         margin = (1 - USABLE) * (granted.lease_seconds - granted.waited_seconds)
@@ -223,7 +215,7 @@ class ReplicaLeases:
                     lease.until = max(lease.until, until)
 
     async def _is_ready(self, model: str) -> bool:
-        head = b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (self._ready_path(model), self._host.encode())
+        head = f"GET {model_ready_path(model)} HTTP/1.1\r\nhost: {self._host}\r\n\r\n".encode()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = self.replica.take(monotonic()) or await self.replica.connect(ANSWER_SECONDS)

@@ -135,7 +135,6 @@ class TritonKind:
         b"POST %b HTTP/1.1\r\nhost: %%b\r\ncontent-length: 2\r\n\r\n{}" % INDEX_PATH.encode(), _read_index
     )
     answers_v2 = speaks_grpc = True
-    own_ports = False
     usage_of = None
 
     def understand(self, path: str) -> Target | None:
@@ -178,10 +177,6 @@ class TritonKind:
         if (replica := pool.leases.warm_at(target.model, monotonic())) is None:
             return Answer(200, "application/json", NO_STATISTICS)
         return await ask(pool, self.path(target, target.version), seconds, replica, own_bound=own_bound)
-
-    def ready_path(self, model: str) -> bytes:
-        """Return the path of a model's readiness."""
-        return f"/v2/models/{model}/ready".encode()
 
     def config_path(self, model: str) -> bytes:
         """Return the path of a model's configuration."""

@@ -28,7 +28,6 @@ class Replica:
     _closed: bool = False
     _idle: list[Connection] = field(default_factory=list)
     _own: "Replica | None" = None
-    _doors: dict[int, "Replica"] = field(default_factory=dict)
     _questions: set[asyncio.Timeout] = field(default_factory=set)
     _when_closed: list[Callable[[], None]] = field(default_factory=list)
 
@@ -43,12 +42,6 @@ class Replica:
         if self._own is None:
             self._own = Replica(self.family, self.address)
         return self._own
-
-    def at(self, port: int) -> "Replica":
-        """The process of it that answers at another port: with connections and a breaker of its own."""
-        if port not in self._doors:
-            self._doors[port] = Replica(self.family, (self.address[0], port, *self.address[2:]))
-        return self._doors[port]
 
     def take(self, now: float) -> Connection | None:
         """Return an idle connection, the most recently used first; None without any."""
@@ -85,9 +78,8 @@ class Replica:
         for what in self._when_closed:
             what()
         self._when_closed.clear()
-        for other in (self._own, *self._doors.values()):
-            if other is not None:
-                other.close()
+        if self._own is not None:
+            self._own.close()
 
     @asynccontextmanager
     async def bounded(self, seconds: float) -> AsyncIterator[None]:
@@ -104,8 +96,6 @@ class Replica:
         for bound in [bound for bound in self._questions if not bound.expired()]:
             bound.reschedule(0.0)
         self._close_idle()
-        for door in self._doors.values():
-            door.fell_silent()
 
     def _close_idle(self) -> None:
         while self._idle:

@@ -8,15 +8,12 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts.labels import LOADING, ROLE
 
 from components import pods
-from components.args import PoolArgs, PoolContext, ServerArgs, repository_root
-from components.eviction import lease_ports, policy_sidecars, policy_volumes, settings_map
+from components.args import PoolArgs, PoolContext, ServerArgs
 from components.place import pool_headless_name, service_account
-from components.values import joined
 
 from .stacks import ToyServerArgs
 
 HTTP_PORT, GRPC_PORT, METRICS_PORT = 7000, 7001, 7002
-ROOT = "/toys"
 
 
 class ToyPool(pulumi.ComponentResource):
@@ -26,19 +23,14 @@ class ToyPool(pulumi.ComponentResource):
         super().__init__("tidegate:tests:ToyPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         server = cast("ToyServerArgs", pool.server)
-        repository = repository_root(server, ROOT, lambda root: root)
-        settings_map(name, pool, child, repository=repository, grpc_tls=False, kind="toy")
         ports = [pods.service_port("http", HTTP_PORT, "http"), pods.service_port("grpc", GRPC_PORT, "grpc")]
         metadata = pool.place.metadata(pool.headless_name, pool.labels)
-        ports = joined(ports, lease_ports(pool))
         pods.service(f"{name}-headless", metadata, pool.selector, ports, child, cluster_ip="None")
         toy = k8s.core.v1.ContainerArgs(name="toy", image=server.image, args=["--greeting", f"{server.toy.greeting}!"])
         labels = {**pool.labels, ROLE: "server", LOADING: pool.args.loading.mode}
         spec = k8s.core.v1.PodSpecArgs(
             service_account_name=service_account(server.kind, server.name),
-            init_containers=policy_sidecars(pool),
             containers=[toy],
-            volumes=policy_volumes(pool),
         )
         k8s.apps.v1.StatefulSet(
             f"{name}-toys",
@@ -62,7 +54,6 @@ class ToyKind:
     grpc_port = GRPC_PORT
     metrics_port = METRICS_PORT
     metrics_path = "/toy/metrics"
-    model_ports = range(0)
 
     def live_path(self, server: ToyServerArgs) -> None:
         """All of them have it where the proxy knows it."""
@@ -78,9 +69,6 @@ class ToyKind:
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         ToyPool(name, pool, opts)
-
-    def named_if_shared(self, _server: Any) -> None:
-        """All models answer at the same port."""
 
     def alerts(self, selector: str) -> list[dict[str, Any]]:
         assert selector

@@ -22,7 +22,6 @@ class ToyKind:
     listing: ModelListing | None = None
     live_path = b"/alive"
     index: IndexQuestion | None = None
-    own_ports = False
     answers_v2 = speaks_grpc = False
     usage_of = None
 
@@ -50,9 +49,6 @@ class ToyKind:
 
     async def look(self, target: Target, _pool: Pool, _seconds: float, _own_bound: bool) -> Answer:
         return Answer(200, "text/plain", target.model.encode())
-
-    def ready_path(self, model: str) -> bytes:
-        return f"/ready/{model}".encode()
 
     def config_path(self, model: str) -> bytes:
         return f"/about/{model}".encode()

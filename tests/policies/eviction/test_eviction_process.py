@@ -163,7 +163,7 @@ async def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_pat
         await until_true(lambda: policy.driver.is_up)
         policy.driver.carry_out([Unload(1, "a", ("a",))])
         await until_true(lambda: stand_in.did("unload"))
-        (work,) = policy.driver._tasks  # type: ignore[attr-defined]
+        (work,) = policy.driver._tasks
 
         def ended(_: "asyncio.Task[None]") -> None:
             with socket.create_connection((HOST, policy.ports["lease"]), 1):

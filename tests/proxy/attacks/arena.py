@@ -30,7 +30,8 @@ from .attacking import ATTACKS
 from .behind import MODELS
 from .engines import BROKEN, LYING
 from .over_grpc import ISSUER
-from .over_openai import ASLEEP, AWAKE, WORDS
+from .over_http import COLD, WARM
+from .over_openai import WORDS
 
 MEGABYTE = 1 << 20
 LIMIT = 512 * MEGABYTE  # The container's, as the definition has it by default.
@@ -236,10 +237,12 @@ def arena(root: Path, over_tls: bool = False, most_control_frames: int | None = 
             pools.append(
                 routing.Pool(name=name, host=HOST, http_port=http_port, grpc_port=grpc_port, loading="preload")
             )
-        servers = [routing.Server(name="triton", kind="triton", pools=tuple(pools))]
-        loaded = {"name": "turns", "loading": "on-demand", "http_port": ports["pool"], "lease_port": ports["lease"]}
-        turns = routing.Pool.model_validate(pools[-1].model_dump() | loaded)
-        servers.append(routing.Server(name="engine", kind="openai", pools=(pools[-1], turns)))
+        loaded = {"name": "loaded", "loading": "on-demand", "http_port": ports["pool"], "lease_port": ports["lease"]}
+        on_demand = routing.Pool.model_validate(pools[-1].model_dump() | loaded)
+        servers = [
+            routing.Server(name="triton", kind="triton", pools=(*pools, on_demand)),
+            routing.Server(name="engine", kind="openai", pools=(pools[-1],)),
+        ]
         models = [routing.Model(name=name, server="triton", pool="good") for name in ("echo", "slow")]
         many = ("hang", "large", "stream", *MODELS)
         models += [routing.Model(name=name, server="triton", pool="bad") for name in many]
@@ -247,7 +250,7 @@ def arena(root: Path, over_tls: bool = False, most_control_frames: int | None = 
         shares = tuple(routing.VersionShare(version=version, weight=50) for version in (1, 2))
         models.append(routing.Model(name="sequence", server="triton", pool="bad", versions=shares))
         models += [routing.Model(name=name, server="engine", pool="bad") for name in (WORDS, *LYING, *BROKEN)]
-        models += [routing.Model(name=name, server="engine", pool="turns") for name in (ASLEEP, AWAKE)]
+        models += [routing.Model(name=name, server="triton", pool="loaded") for name in (COLD, WARM)]
         table = routing.RoutingTable(environment="test", servers=tuple(servers), models=tuple(models))
         access = access_table()
         limit = access.rate_limit.model_copy(update={"tokens_per_minute": MANY})

@@ -1,6 +1,6 @@
 """A replica in a process of its own, which answers as the model is called: `hang`, `slow`, `large`, others at once.
 
-It is an engine of OpenAI's API, too, and the port of such a model that an eviction policy beside it lets sleep.
+It is an engine of OpenAI's API, too, and has a Triton with an eviction policy beside it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ..http.upstream import BACKLOG, Upstream, answering, hang, only, raw, upstr
 from ..residency.standin import sites
 from .attackers import PREFACE, RESET, frame
 from .engines import engine
-from .over_openai import AWAKE
+from .over_http import WARM
 
 LARGE = bytes(4 << 20)
 SLOW_SECONDS = 0.1
@@ -110,8 +110,8 @@ async def main() -> None:
     made: Upstream
     tell = answering(lambda _: b"%d" % (begun + made.begun - 1))
     async with upstream(only("/begun", tell, engine(answers))) as made, sites(load_seconds=3600) as [site]:
-        site.resident.add(AWAKE)
-        site.port, site.triton.act = made.port, answering()
+        site.resident.add(WARM)
+        site.triton.act = answering(seconds=SLOW_SECONDS)
         ports = {"http": made.port, "grpc": port, "pool": site.triton.port, "lease": site.policy.port}
         print("ready", *(f"{name}={number}" for name, number in ports.items()), flush=True)
         await asyncio.Event().wait()

@@ -10,12 +10,24 @@ from .attackers import EACH, MEGABYTE, NOBODY, ONE, Attacker, attack
 BODY = 48 * MEGABYTE  # Bytes of a body that must be whole.
 NUMBERS = b"[0,1],[0,1]," * (BODY // 12)
 LEAVE_AT_ONCE, LEFT_AFTER = 50, 0.02  # Callers, seconds.
+COLD, WARM = "cold", "warm"  # Models that are loaded on demand: one whose load does not end, and one in memory.
 
 
 @attack("requests whose caller leaves, of a server that others use", ONE, cancels=1000)
 def left_at_once(attacker: Attacker) -> None:
     """As the model takes a while, a call has begun when its caller leaves: some come at once, and leave at once."""
     leave_at_once(attacker, attacker.head("/v2/models/slow/infer", "Content-Length: 2") + b"{}")
+
+
+@attack("requests for a model with a lease whose caller leaves", ONE, cancels=500)
+def lease_left_at_once(attacker: Attacker) -> None:
+    leave_at_once(attacker, attacker.head(f"/v2/models/{WARM}/infer", "Content-Length: 2") + b"{}")
+
+
+@attack("bodies for a model that is not loaded", EACH, bytes=1_800_000)
+def cold(attacker: Attacker) -> None:
+    sent = attacker.head(f"/v2/models/{COLD}/infer", "Content-Length: 200000") + bytes(200_000)
+    attacker.again(lambda: attacker.http(sent), 60)
 
 
 def leave_at_once(attacker: Attacker, sent: bytes) -> None:

@@ -10,7 +10,7 @@ from .engines import BROKEN, LYING
 from .over_http import leave_at_once
 
 PATH = "/v1/chat/completions"
-WORDS, ASLEEP, AWAKE = "words", "asleep", "awake"  # Models: a good one, and two of a pool whose models sleep.
+WORDS = "words"  # A good model.
 LONG = b'{"messages":"%b","model":"words"}' % (b"\\u0041" * (32 * MEGABYTE // 6 - 10))
 PACKED = gzip.compress(b'{"model":"words","messages":"%b"}' % bytes(60_000_000))
 ODD = (
@@ -78,12 +78,6 @@ def tiny_chunks(attacker: Attacker) -> None:
     attacker.again(lambda: attacker.http(sent), 8)
 
 
-@attack("OpenAI's bodies for a model that does not wake", EACH, bytes=1_800_000)
-def asleep(attacker: Attacker) -> None:
-    body = json.dumps({"model": ASLEEP, "messages": "x" * 200_000}).encode()
-    attacker.again(lambda: attacker.http(call(attacker, body)), 60)
-
-
 @attack("OpenAI's streams that nobody reads", ONE, tls=None, connections=6)
 def unread(attacker: Attacker) -> None:
     attacker.again(lambda: attacker.http(stream(attacker, "sends-a-flood"), reads=False), 60)
@@ -92,11 +86,6 @@ def unread(attacker: Attacker) -> None:
 @attack("OpenAI's streams whose caller leaves", ONE, cancels=500)
 def left_at_once(attacker: Attacker) -> None:
     leave_at_once(attacker, stream(attacker, WORDS))
-
-
-@attack("OpenAI's streams of a model with a lease whose caller leaves", ONE, cancels=500)
-def lease_left_at_once(attacker: Attacker) -> None:
-    leave_at_once(attacker, stream(attacker, AWAKE))
 
 
 def _lied_to(model: str, attacker: Attacker) -> None:

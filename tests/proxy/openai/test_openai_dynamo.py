@@ -20,7 +20,6 @@ import pytest
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionUserMessageParam
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import new_key
-from tidegate_proxy.openai.kind import OpenAIKind
 
 from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.process import HOST
@@ -228,7 +227,7 @@ def alone(root: Path) -> Iterator[tuple[Dynamo, Place]]:
 @pytest.mark.thorough
 def test_a_worker_that_is_killed_ends_its_streams_with_an_error_and_is_told_of_afterwards(tmp_path: Path) -> None:
     with alone(tmp_path) as (server, here):
-        ready_path = OpenAIKind().ready_path("plain").decode()
+        ready_path = "/v1/models/plain"
         assert server.get(ready_path)[0] == 200
         client = here.client()
         stream = client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=5000, stream=True)

@@ -37,7 +37,6 @@ class Site:
     accepts: bool = True
     how: str = "well"  # How the policy answers: well, slowly, never, or by hanging up.
     sequential: bool = False
-    port: int | None = None  # Where its models answer, if not where Triton does.
 
     incarnation: int = 1
     resident: set[str] = field(default_factory=set)
@@ -117,7 +116,6 @@ class Site:
                 versions=(1,),
                 waited_seconds=waited,
                 serial=len(self.acquires),
-                port=self.port,
             )
             self.serials[model] = found.serial
             self.leases[message.holder, model] = monotonic() + self.lease_seconds

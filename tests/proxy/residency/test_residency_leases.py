@@ -2,16 +2,11 @@
 
 import asyncio
 import gc
-import socket
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_proxy.residency.leases import Lease
 from tidegate_proxy.shared_tasks import SharedTasks
-from tidegate_proxy.upstream.breaker import FAILURES
-from tidegate_proxy.upstream.replica import Replica
 
 from lab.local_plane.proxy import write_tables
 
@@ -176,36 +171,3 @@ async def test_work_that_is_given_up_before_it_begins_never_does_and_nobody_hear
     gc.collect()
     assert not begun
     assert not shared.under_way
-
-
-def test_a_model_whose_own_process_fails_keeps_calls_of_no_other_from_its_replica() -> None:
-    replica = Replica(socket.AF_INET, ("127.0.0.1", 8000))
-    ports = {"a": 8100, "b": 8101, "c": None}
-    failing, other, plain = (Lease(name, replica, port, until=100.0) for name, port in ports.items())
-    assert (failing.door.name, plain.door) == ("127.0.0.1:8100", replica)
-    for _ in range(FAILURES):
-        failing.door.breaker.failed(1.0)
-    assert [lease.usable(1.0) for lease in (failing, other, plain)] == [False, True, True]
-    for _ in range(FAILURES):
-        replica.breaker.failed(1.0)
-    assert [lease.usable(50.0) for lease in (failing, other, plain)] == [True, True, True]
-    assert not any(lease.usable(1.0) for lease in (failing, other, plain))
-
-
-async def test_a_replica_that_falls_silent_takes_the_ports_of_its_models_with_it() -> None:
-    async def ask(door: Replica) -> None:
-        async with door.bounded(60):
-            await asyncio.Event().wait()
-
-    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
-        host, port = server.sockets[0].getsockname()
-        replica = Replica(socket.AF_INET, (host, port + 1))
-        door = replica.at(port)
-        connection, question = await door.connect(5), asyncio.create_task(ask(door))
-        door.give(connection, monotonic())
-        await asyncio.sleep(0)
-        replica.fell_silent()
-        assert (door.take(monotonic()), connection.alive) == (None, False)
-        done, _ = await asyncio.wait({question}, timeout=10)
-        assert done
-        assert isinstance(question.exception(), TimeoutError)

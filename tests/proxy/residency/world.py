@@ -28,7 +28,6 @@ from tidegate_eviction.core.messages import (
 )
 from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.policies.registry import find
-from tidegate_proxy.kinds import KINDS
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.residency import manager, replica_leases, table
 from tidegate_proxy.residency.client import GoneError, PolicyError
@@ -284,7 +283,7 @@ class World:
             site.__init__(self, self._room)  # type: ignore[misc]
         told = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
         for number in range(self._number):
-            proxy = LeaseManager("s", told, KINDS["triton"].ready_path, f"proxy{number}", Meter(), 1.0, 1000)
+            proxy = LeaseManager("s", told, f"proxy{number}", Meter(), 1.0, 1000)
             proxy.follow([Replica(2, (host, 8000)) for host in self.sites])
             proxy.start()
             self.proxies.append(proxy)

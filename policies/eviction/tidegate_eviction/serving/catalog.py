@@ -9,9 +9,8 @@ from tidegate_contracts.eviction import EvictionSettings, ManagedModel
 from tidegate_service.reasons import plain
 
 from ..core.messages import ModelSpec
-from ..kinds import KINDS
-from ..server import ModelFiles, RepositoryError
 from ..staging.sources import Contents
+from ..triton.repository import ModelFiles, RepositoryError, TritonRepository
 from .footprints import Footprints, Measurements
 
 log = logging.getLogger(__name__)
@@ -21,7 +20,7 @@ class Catalog:
     """The models of a pool: what the settings say of them, and what their files do."""
 
     def __init__(self, settings: EvictionSettings) -> None:
-        self.repository = KINDS[settings.kind].repository(settings.repository, settings.staging is not None)
+        self.repository = TritonRepository(settings.repository, settings.staging is not None)
         self._managed = {model.name: model for model in settings.models}
 
     def look(self, before: Mapping[str, ModelFiles]) -> dict[str, ModelFiles]:
@@ -84,8 +83,6 @@ class Catalog:
             # Versions that are not there yet change the content when they come.
             there = tuple(each for each in told.versions if each in seen.versions) or told.versions
             spec = replace(spec, versions=there, stamp=seen.stamp, parts=seen.parts, problem=plain(seen.problem))
-        if told.command:  # a process of its own: with another command it is another one
-            spec = replace(spec, stamp=hashlib.sha256("\0".join((spec.stamp, *told.command)).encode()).hexdigest()[:16])
         quarantine = footprints.quarantined.get(name)
         if quarantine is not None and (quarantine.stamp, quarantine.versions) == (spec.stamp, spec.versions):
             spec = replace(spec, quarantined=quarantine.why, quarantined_at=footprints.monotonic(quarantine.since))

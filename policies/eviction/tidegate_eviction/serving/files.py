@@ -4,22 +4,13 @@ import logging
 import os
 import re
 import secrets
-from importlib.resources import files
 from pathlib import Path
 
 SECRET_MODE = 0o640
 """The server's container reads the secret, too; the pod's file system group may be what the two have in common."""
 # What `secrets.token_hex` makes: no character that a shell, an option or a header reads as another.
 _SECRET = re.compile(r"[0-9a-f]{64}")
-_READINGS = re.compile(rb"^from \.\.readings import .*\n", re.MULTILINE)
 log = logging.getLogger(__name__)
-
-
-def program(path: str) -> bytes:
-    """Return the text of a program of this package that runs in another container, with what it imports of `readings`
-    in it."""
-    package = files("tidegate_eviction")
-    return package.joinpath("readings.py").read_bytes() + _READINGS.sub(b"", package.joinpath(path).read_bytes())
 
 
 def write_whole(path: Path, data: bytes, mode: int | None = None) -> None:

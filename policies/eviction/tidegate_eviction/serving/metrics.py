@@ -18,8 +18,8 @@ from tidegate_service.exposition import Samples, family
 
 from ..core import messages
 from ..core.messages import ModelSpec
-from ..server import MemoryReading
 from ..staging.stager import StagingCounts
+from ..triton.memory import MemoryReading, MemorySource
 from .footprints import Footprints, Quarantine
 
 NAMED_MODELS = 1000  # So many models have metrics of their own, by name, where nobody says otherwise.
@@ -97,7 +97,6 @@ class Snapshot:
     listing: lease.Listing
     counts: Counts = field(default_factory=Counts)
     reading: MemoryReading = field(default_factory=MemoryReading)
-    memory_sources: tuple[str, ...] = ()
     server_is_up: bool = True
     keys_known: bool = True
     leases: int = 0
@@ -136,8 +135,7 @@ class SnapshotCollector(Collector):
                 yield _family(name, value)
         kinds = ("capacity", "resident", "loading", "freeing", "leaked", "free")
         yield _family("bytes", {(kind,): getattr(listing, f"{kind}_bytes") for kind in kinds})
-        sources = snapshot.memory_sources
-        yield _family("memory_source", {(source,): source == reading.source for source in sources})
+        yield _family("memory_source", {(source,): source == reading.source for source in MemorySource})
         found = Counting(each.state for each in listing.models)
         yield _family("models", {(state,): found[state] for state in State})
         named = sorted(listing.models, key=lambda each: each.model)[: snapshot.named_models]

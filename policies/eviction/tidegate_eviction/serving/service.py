@@ -19,9 +19,11 @@ from tidegate_service.reasons import plain
 from ..core.messages import Answered, Command, Load, ModelSpec, PoolSettings, ServerInventory, Step, Ticket, WarmWindow
 from ..core.residency import Residency
 from ..policies import registry
-from ..server import MemoryReading, ModelFiles, ModelRepository, ServerDriver
 from ..staging.copying import StagingError
 from ..staging.stager import Stager
+from ..triton.driver import TritonDriver
+from ..triton.memory import MemoryReading
+from ..triton.repository import ModelFiles
 from .catalog import Catalog
 from .footprints import Footprints
 from .metrics import NAMED_MODELS, Counts, tell
@@ -37,7 +39,6 @@ AFTER_DEFECT_SECONDS = 1.0
 WINDOWS_SECONDS = 60.0  # Seconds after which warm windows are computed anew, by the wall clock as it is then.
 _TO_LOOK_AT = frozenset({State.UNKNOWN, State.COLD, State.QUARANTINED})
 _FIXED: Mapping[str, Callable[[EvictionSettings], object]] = {
-    "kind": lambda settings: settings.kind,
     "grpcTls": lambda settings: settings.grpc_tls,
     "staging": lambda settings: settings.staging and settings.staging.folder,
 }
@@ -58,7 +59,7 @@ class EvictionService:
         self.counts = Counts()
         self.footprints = footprints
         self.reading = MemoryReading()
-        self.driver: ServerDriver | None = None
+        self.driver: TritonDriver | None = None
         self._catalog = Catalog(settings)
         self._seen: Mapping[str, ModelFiles] = {}
         self._specs: dict[str, ModelSpec] = {}
@@ -101,10 +102,9 @@ class EvictionService:
         asked = self.settings.metrics_models
         return NAMED_MODELS if asked is None else asked
 
-    @property
-    def repository(self) -> ModelRepository:
-        """The repository that the settings name."""
-        return self._catalog.repository
+    def override(self, model: str, versions: tuple[int, ...]) -> str | None:
+        """Return the configuration with which a load loads these versions, as `TritonRepository.override` does."""
+        return self._catalog.repository.override(model, versions)
 
     async def look(self) -> None:
         """Read the repository, and tell the core what has changed."""
@@ -183,12 +183,6 @@ class EvictionService:
             self._do(step)
             if spare and isinstance(answer, lease.Busy):
                 return answer  # Nobody has called it: that is no want of room.
-        if isinstance(answer, lease.Granted) and self.driver is not None:
-            if (port := self.driver.port(ask.model)) == 0:  # the holder learns of no lease, and it runs out
-                why = f"the process of {ask.model} has just ended"
-                answer = lease.Busy(retry_after=1.0, reason="server-away", why=why)
-            else:
-                answer = answer.model_copy(update={"port": port})
         self.counts.acquires.labels(granted if isinstance(answer, lease.Granted) else answer.outcome).inc()
         if isinstance(answer, lease.Busy):
             self.counts.busy.labels(answer.reason or "").inc()
@@ -224,7 +218,7 @@ class EvictionService:
         """Return what sits in the slice."""
         return self.residency.listing(monotonic(), platform.node())
 
-    # What the driver reports (`ServerEvents`)
+    # What the driver reports (`DriverEvents`)
 
     def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
         """A load has ended."""

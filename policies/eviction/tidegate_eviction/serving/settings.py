@@ -12,8 +12,8 @@ from cronsim import CronSim, CronSimError
 from pydantic import ValidationError
 from tidegate_contracts.eviction import EvictionSettings, WarmWindow
 from tidegate_contracts.message import first_error
+from tidegate_contracts.triton import MEMORY_MODEL
 
-from ..kinds import KINDS
 from ..policies import registry
 from .files import KeptFile
 
@@ -30,8 +30,6 @@ def read(data: bytes) -> EvictionSettings:
         settings = EvictionSettings.model_validate_json(data)
     except ValidationError as error:
         raise SettingsError(first_error(error)) from None
-    if settings.kind not in KINDS:
-        raise SettingsError(f"kind: there is no {settings.kind!r}, only {', '.join(sorted(KINDS))}")
     try:
         registry.find(settings.policy, settings.policy_settings)
     except ValueError as error:
@@ -41,10 +39,9 @@ def read(data: bytes) -> EvictionSettings:
         raise SettingsError(f"models: {', '.join(twice)} is there twice")
     if "\0" in settings.repository:
         raise SettingsError(f"repository: {settings.repository!r} can be no path")
-    if problem := KINDS[settings.kind].problem(settings):
-        raise SettingsError(problem)
-    for name in KINDS[settings.kind].reserved_models & counts.keys():
-        raise SettingsError(f"models: {name} is how the policy calls its own model, so call yours something else")
+    if MEMORY_MODEL in counts:
+        why = "is how the policy calls its own model, so call yours something else"
+        raise SettingsError(f"models: {MEMORY_MODEL} {why}")
     for window in settings.warm_windows:
         opening(window, datetime(2026, 1, 1, tzinfo=UTC))
     return settings

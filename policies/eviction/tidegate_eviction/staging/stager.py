@@ -17,7 +17,7 @@ from tidegate_contracts.eviction import Staging
 from ..core.outlook import Outlook
 from ..policies import Candidate
 from ..policies.registry import worth
-from ..server import RepositoryError
+from ..triton.repository import RepositoryError
 from .copying import ChangedError, Copy, StagingError
 from .rule import CHEAPEST, candidate
 from .sources import Contents

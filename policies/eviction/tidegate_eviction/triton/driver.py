@@ -7,15 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
 from tidegate_contracts.triton import MEMORY_MODEL
 
 from ..core.messages import Command, Load, Recycle, ServerInventory, Unload
-from ..server import MemoryReading, RepositoryError, ServerEvents
 from ..serving.files import write_whole
 from .control import CALL_SECONDS, IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, heard
-from .memory import MemoryReader, MemorySource
-from .repository import UNSEEN, with_versions
+from .memory import MemoryReader, MemoryReading, MemorySource
+from .repository import UNSEEN, RepositoryError, with_versions
 
 PATIENCE_SECONDS = 20.0  # Seconds after which the index is asked, too, what became of a load that has no answer yet.
 FAST_SECONDS, SLOW_SECONDS = 0.2, 5.0
@@ -29,6 +29,34 @@ SURE_SECONDS = 1.0  # Seconds after which an unload shows that a predecessor had
 log = logging.getLogger(__name__)
 
 
+class DriverEvents(Protocol):
+    """What the driver reports, and asks."""
+
+    def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
+        """A load has ended: with an error, or with what memory grew by and the versions that are loaded."""
+
+    def unload_ended(self, number: int, error: str | None) -> None:
+        """An unload has ended: nothing of what it named is loaded, or why something is."""
+
+    def memory_read(self, reading: MemoryReading, why: str = "") -> None:
+        """Memory was read, or cannot be read any more, and why; a later reading says that it can again."""
+
+    def server_lost(self, why: str) -> None:
+        """Triton has ended, and with it all that was under way."""
+
+    def server_back(self, found: ServerInventory) -> None:
+        """Triton is there, and has this."""
+
+    def resident(self) -> frozenset[str]:
+        """Return the models that the policy takes for loaded."""
+
+    def vanished(self, models: frozenset[str]) -> None:
+        """These models, of `resident`, are not loaded although no unload was ordered."""
+
+    def is_busy(self) -> bool:
+        """Tell whether readings of memory are wanted often."""
+
+
 @dataclass(eq=False)
 class TritonDriver:
     """Holds the connection to a Triton, and everything that is under way there."""
@@ -38,8 +66,8 @@ class TritonDriver:
     _override: Callable[[str, tuple[int, ...]], str | None]
     """Returns the configuration with which a load loads these versions; blocks, raises RepositoryError, OSError."""
     _recycle: Path
-    _events: ServerEvents
-    is_up: bool = False
+    _events: DriverEvents
+    is_up: bool = False  # Whether there is a connection, and it is known what Triton has.
 
     def __post_init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,9 +123,6 @@ class TritonDriver:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._control.close()
-
-    def port(self, model: str) -> None:
-        """Return None: all models answer at Triton's port."""
 
     async def _found(self) -> ServerInventory:
         """Return what Triton has, once an unload that was ordered just before would show."""

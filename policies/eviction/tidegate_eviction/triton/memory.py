@@ -8,17 +8,17 @@ import logging
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
+from importlib.resources import files
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts.triton import MEMORY_MODEL
 
-from ..server import NO_SOURCE, MemoryReading
-from ..serving.files import program
 from .control import LostError, RefusedError, ServerCallError, TritonControl
 
-PROGRAM = program("triton/memory_model.py")
+PROGRAM = files(__package__).joinpath("memory_model.py").read_bytes()
 PROGRAM_ID = hashlib.sha256(PROGRAM).hexdigest()[:16]
 CONFIG = json.dumps(
     {
@@ -45,7 +45,25 @@ class MemorySource(StrEnum):
     METRICS = "triton-metrics"
     """Triton's own metrics, as old as its `--metrics-interval-ms`; inside a MIG slice there are none."""
     PROCESS = "process"  # Memory of tritonserver and its children, where there is no GPU.
-    NONE = NO_SOURCE
+    NONE = "none"  # There are no readings, and an unload counts as soon as Triton says so.
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReading:
+    """One reading of the bytes that a Triton uses."""
+
+    source: MemorySource = MemorySource.NONE
+    used_bytes: int | None = None
+    total_bytes: int | None = None
+    server: str = ""  # Which start of Triton it is of; empty where that is not known.
+
+    def growth_to(self, after: "MemoryReading") -> int | None:
+        """Return by how many bytes memory grew; None where the two readings cannot be compared."""
+        if self.used_bytes is None or after.used_bytes is None:
+            return None
+        if (self.source, self.server) != (after.source, after.server):
+            return None
+        return max(0, after.used_bytes - self.used_bytes)
 
 
 class MemoryReader:

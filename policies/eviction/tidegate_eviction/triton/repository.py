@@ -14,7 +14,6 @@ from tidegate_contracts.manifest import PUBLISHED_MANIFEST, Manifest, published_
 from tidegate_contracts.triton import LEAST_MODEL_BYTES, code_backend
 from tritonclient.grpc import model_config_pb2
 
-from ..server import ModelFiles, RepositoryError
 from ..staging.sources import Contents, FolderSource, Listing, ModelSource
 
 if TYPE_CHECKING:
@@ -26,10 +25,19 @@ MOST_MANIFEST_BYTES = 64 << 20
 UNSEEN = ""  # In place of a configuration that lies where only Triton can read it.
 
 
-@dataclass(frozen=True, slots=True)
-class TritonModelFiles(ModelFiles):
-    """A model in Triton's repository."""
+class RepositoryError(Exception):
+    """Says what is wrong with a model's files."""
 
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A model as it lies in the repository."""
+
+    versions: tuple[int, ...] = ()  # Those that a load loads, and that are there.
+    stamp: str = ""  # Fingerprint of the content to load; it changes with the content, even to older files.
+    parts: tuple[str, ...] = ()
+    estimate_bytes: int | None = None  # What it may take in memory, without its parts; None where nothing tells.
+    problem: str = ""  # Why no load of it can succeed, where its files show that.
     override: str | None = None
     """The configuration (JSON) that makes a load load just these versions; None where config.pbtxt does."""
 
@@ -64,20 +72,23 @@ class TritonRepository:
             raise RepositoryError(found.problem)
         return None if found is None else found.override
 
-    def look(self, model: str, wanted: Iterable[int] = ()) -> TritonModelFiles | None:
-        """Return a model as it lies there now, as `server.ModelRepository.look` says."""
+    def look(self, model: str, wanted: Iterable[int] = ()) -> ModelFiles | None:
+        """Return a model as it lies there now, None where it does not; raises RepositoryError and OSError.
+
+        `wanted` are the versions to load; without them its own configuration chooses. Blocks while it reads.
+        """
         found = self._look(model, wanted)
         return None if found is None else found[0]
 
     def contents(self, model: str, wanted: Iterable[int] = ()) -> Contents | None:
-        """Return what a load reads of a model's folder, as `server.ModelRepository.contents` says."""
+        """Return what such a load reads, with the stamp that `look` says, to be staged; raises as `look` does."""
         found = self._look(model, wanted)
         if found is None:
             return None
         files, source, listing = found
         return Contents(model, files.stamp, listing, source, files.parts, _digests(source, files.versions))
 
-    def _look(self, model: str, wanted: Iterable[int]) -> tuple[TritonModelFiles, ModelSource, Listing] | None:
+    def _look(self, model: str, wanted: Iterable[int]) -> tuple[ModelFiles, ModelSource, Listing] | None:
         source = self._source(model)
         if source is None:
             return None
@@ -110,7 +121,7 @@ class TritonRepository:
             estimate = 0  # an ensemble holds nothing itself
         elif code_backend(config.backend, config.platform, sizes.items()):
             estimate = None
-        return TritonModelFiles(versions, stamp, parts, estimate, problem, override), source, listing
+        return ModelFiles(versions, stamp, parts, estimate, problem, override), source, listing
 
     def config(self, source: ModelSource) -> tuple[Any, str]:
         """Return a model's configuration, empty without one, and what is not known of it; raises RepositoryError."""

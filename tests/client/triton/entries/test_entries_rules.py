@@ -153,3 +153,37 @@ def test_whether_a_gpu_is_there_depends_on_how_many_the_server_has(
 ) -> None:
     own = entry(tmp_path, f"{CONFIG}instance_group {{ kind: KIND_GPU gpus: 1 }}\n")
     assert bool(errors(check_entry(own, **has(gpus)))) is refused
+
+
+OPENVINO, PLAN = ('backend: "openvino"', "1/model.xml"), ('platform: "tensorrt_plan"', "1/model.plan")
+ONNX_HERE = ('platform: "onnxruntime_onnx"', "1/model.onnx")
+MANY = parameter("enable_multi_device", "true")
+
+
+@pytest.mark.parametrize(
+    ("model", "said", "gpus", "refused"),
+    [
+        (OPENVINO, "kind: KIND_CPU", 1, False),
+        (OPENVINO, "kind: KIND_GPU", None, True),
+        (OPENVINO, "kind: KIND_MODEL", None, True),
+        (OPENVINO, "count: 2", None, False),
+        (OPENVINO, "count: 2", 0, False),
+        (OPENVINO, "count: 2", 1, True),
+        (PLAN, "kind: KIND_GPU", 1, False),
+        (PLAN, "kind: KIND_CPU", None, True),
+        (PLAN, "kind: KIND_MODEL", None, True),
+        (PLAN, "kind: KIND_MODEL } " + MANY + "instance_group { kind: KIND_MODEL", None, False),
+        (PLAN, "count: 2", None, False),
+        (PLAN, "count: 2", 0, True),
+        (PLAN, "count: 2", 1, False),
+        *((ONNX_HERE, f"kind: {kind}", 1, False) for kind in ("KIND_CPU", "KIND_GPU", "KIND_MODEL", "KIND_AUTO")),
+    ],
+)
+def test_openvino_takes_instances_on_processors_only_and_tensorrt_on_gpus_only(
+    model: tuple[str, str], said: str, gpus: int | None, refused: bool, tmp_path: Path
+) -> None:
+    """What `kind: KIND_AUTO` comes to, which stands there when nothing does, depends on the server."""
+    own = entry(tmp_path, f"{model[0]}\n{TENSORS}instance_group {{ {said} }}\n", {model[1]: ""})
+    found = errors(check_entry(own, gpus=gpus))
+    assert bool(found) is refused
+    assert all("backend refuses KIND_" in each.what for each in found)

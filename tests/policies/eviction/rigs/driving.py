@@ -6,10 +6,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tidegate_eviction.server import MemoryReading, ServerDriver
 from tidegate_eviction.triton.control import TritonControl
 from tidegate_eviction.triton.driver import TritonDriver
-from tidegate_eviction.triton.memory import MemoryReader
+from tidegate_eviction.triton.memory import MemoryReader, MemoryReading
 
 from .stand_in import SECRET, StandIn, serving
 
@@ -41,26 +40,19 @@ class Heard:
 
 
 @asynccontextmanager
-async def followed(driver: ServerDriver) -> AsyncIterator[None]:
-    """Have a driver follow its server as long as the block lasts."""
-    follow = asyncio.create_task(driver.follow())
-    try:
-        yield
-    finally:
-        follow.cancel()
-        await asyncio.gather(follow, return_exceptions=True)
-        await driver.close()
-
-
-@asynccontextmanager
 async def following(
     stand_in: StandIn, recycle: Path = Path("/nowhere/recycle"), override: Callable[..., str | None] = lambda *_: None
 ) -> AsyncIterator[tuple[TritonDriver, Heard]]:
     control = TritonControl(stand_in.address, SECRET)
     heard = Heard()
     driver = TritonDriver(control, MemoryReader(control, None), override, recycle, heard)
-    async with followed(driver):
+    follow = asyncio.create_task(driver.follow())
+    try:
         yield driver, heard
+    finally:
+        follow.cancel()
+        await asyncio.gather(follow, return_exceptions=True)
+        await driver.close()
 
 
 @asynccontextmanager

@@ -9,11 +9,12 @@ from typing import Any
 
 from tidegate_contracts import lease
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
-from tidegate_eviction.kinds import KINDS
 from tidegate_eviction.process import every_second
-from tidegate_eviction.server import Connection, ServerDriver
 from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.serving.service import EvictionService
+from tidegate_eviction.triton.control import TritonControl
+from tidegate_eviction.triton.driver import TritonDriver
+from tidegate_eviction.triton.memory import MemoryReader
 
 from .stand_in import SECRET, StandIn, serving, until
 
@@ -51,7 +52,7 @@ class RunningPolicy:
     """A policy that runs in this process."""
 
     service: EvictionService
-    driver: ServerDriver
+    driver: TritonDriver
     triton: StandIn
     footprints: Footprints
 
@@ -90,10 +91,9 @@ async def running_policy(root: Path, stand_in: StandIn, port: int, **changes: An
     footprints.read()
     service = EvictionService(settings_for(root, **changes), footprints, "test", chance=lambda: 0.0)
     await service.look()
-    connection = Connection(SECRET, root / "recycle", address=f"127.0.0.1:{port}", metrics_url="")
-    service.driver = driver = KINDS["triton"].driver(
-        connection, lambda: service.repository, service, lambda: service.settings
-    )
+    control = TritonControl(f"127.0.0.1:{port}", SECRET)
+    driver = TritonDriver(control, MemoryReader(control, None), service.override, root / "recycle", service)
+    service.driver = driver
     tasks = [
         asyncio.create_task(work) for work in (driver.follow(), service.follow_repository(), every_second(service.keep))
     ]

@@ -8,10 +8,9 @@ import pytest
 from tidegate_contracts.eviction import ManagedModel
 from tidegate_contracts.triton import LEAST_MODEL_BYTES
 from tidegate_eviction.core.messages import ModelSpec
-from tidegate_eviction.server import ModelFiles
 from tidegate_eviction.serving.catalog import Catalog
 from tidegate_eviction.serving.footprints import Footprints
-from tidegate_eviction.triton.repository import TritonRepository
+from tidegate_eviction.triton.repository import ModelFiles, TritonRepository
 
 from ..rigs.running_policy import pool, write_models
 

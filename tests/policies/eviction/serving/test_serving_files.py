@@ -42,7 +42,6 @@ def window(**changes: Any) -> dict[str, Any]:
             said(policy="fifo"),
             'policy: there is no policy "fifo": built in are break-even, lru-idle, lru, cost-aware, pinned',
         ),
-        (said(kind="vllm"), "kind: there is no 'vllm', only openai, triton"),
         (said(capacityBytes=0), "capacityBytes: Input should be greater than or equal to 1"),
         (said(leaseSeconds=10**400), "leaseSeconds: Input should be less than or equal to"),
         (said(models=[{"name": "a", "versions": [2**70]}]), "models.0.versions.0: Input should be less than"),

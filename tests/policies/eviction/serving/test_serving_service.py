@@ -32,19 +32,6 @@ async def test_a_cold_model_is_loaded_once_for_all_who_wait(tmp_path: Path) -> N
         assert [policy.counted("acquires_total", outcome=each) for each in ("loaded", "hit")] == [200, 1]
 
 
-async def test_no_lease_is_granted_on_a_model_that_answers_nowhere_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with live(tmp_path, StandIn({"a": MIB})) as policy:
-        monkeypatch.setattr(policy.service.driver, "port", lambda _: 0)
-        answer = await policy.acquire("a")
-        assert isinstance(answer, lease.Busy)
-        assert "the process of a has just ended" in answer.why
-        assert policy.counted("acquires_total", outcome="busy") == 1
-        monkeypatch.undo()
-        assert (await policy.acquire("a")).outcome == "granted"
-
-
 async def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) -> None:
     stand_in = StandIn({"a": 70 * MIB, "b": 20 * MIB})
     file = tmp_path / "state" / "footprints.json"

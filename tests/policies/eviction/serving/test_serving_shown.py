@@ -18,12 +18,11 @@ from tidegate_eviction import listing
 from tidegate_eviction.__main__ import app
 from tidegate_eviction.core import messages
 from tidegate_eviction.listing import show
-from tidegate_eviction.server import MemoryReading
 from tidegate_eviction.serving.files import kept_secret
 from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.serving.metrics import NAMED_MODELS, Snapshot, SnapshotCollector, render, tell
 from tidegate_eviction.staging.stager import StagingCounts
-from tidegate_eviction.triton.memory import MemorySource
+from tidegate_eviction.triton.memory import MemoryReading, MemorySource
 from tidegate_eviction.units import bytes_text, seconds_text
 from typer.testing import CliRunner
 
@@ -45,7 +44,6 @@ def view(*models: Listed, **more: Any) -> Snapshot:
     )  # fmt: skip
     said: dict[str, Any] = {
         "reading": MemoryReading(MemorySource.NVML, 5, 9),
-        "memory_sources": tuple(MemorySource),
         "leases": 2,
     }
     return Snapshot(listing, **(said | more))

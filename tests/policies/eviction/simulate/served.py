@@ -12,12 +12,11 @@ import pytest
 from tidegate_contracts import lease, routing
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel
 from tidegate_eviction.core.messages import Command, Load, ServerInventory, Unload
-from tidegate_eviction.server import MemoryReading
 from tidegate_eviction.serving.footprints import Footprints, Measurements
 from tidegate_eviction.serving.service import EvictionService
 from tidegate_eviction.simulate.engine import SimulationSetting
 from tidegate_eviction.simulate.trace import Trace, TracedModel
-from tidegate_proxy.kinds import KINDS
+from tidegate_eviction.triton.memory import MemoryReading
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.residency.leases import Lease
 from tidegate_proxy.residency.manager import LeaseManager
@@ -127,7 +126,7 @@ class Served(World):
             await site.start()  # type: ignore[func-returns-value, misc]
         told = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
         for number in range(self.setting.holders):
-            proxy = LeaseManager("s", told, KINDS["triton"].ready_path, f"proxy-{number}", Meter(), 1.0, 10_000)
+            proxy = LeaseManager("s", told, f"proxy-{number}", Meter(), 1.0, 10_000)
             proxy.follow([Replica(2, (host, 8000)) for host in self.hosts])
             self.proxies.append(proxy)
             self.loop.call_at(self.begins + (number + 1) / (self.setting.holders + 1), proxy.start)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from tidegate_eviction.core.outlook import Outlook
-from tidegate_eviction.server import RepositoryError
 from tidegate_eviction.staging.copying import StagingError
-from tidegate_eviction.triton.repository import TritonRepository
+from tidegate_eviction.triton.repository import RepositoryError, TritonRepository
 
 from lab.local_plane.object_store import ObjectStore, object_store
 from tests.proxy.rigs.pytest_rigs import not_run

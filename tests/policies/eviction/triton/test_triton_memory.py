@@ -2,22 +2,20 @@
 
 import asyncio
 import http.client
-import importlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from tidegate_eviction import readings
-from tidegate_eviction.server import MemoryReading
+from tidegate_eviction.triton import memory_model
 from tidegate_eviction.triton.control import LostError, RefusedError, TritonControl
-from tidegate_eviction.triton.memory import METRICS_TRIES, PROGRAM_ID, MemoryReader, MemorySource
+from tidegate_eviction.triton.memory import METRICS_TRIES, PROGRAM_ID, MemoryReader, MemoryReading, MemorySource
 
 from tests.proxy.rigs.pytest_rigs import not_run
 
@@ -169,16 +167,6 @@ GIB = 1 << 30
 
 
 @pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    backend = ModuleType("triton_python_backend_utils")
-    backend.Tensor = lambda name, array: (name, array)  # type: ignore[attr-defined]
-    backend.InferenceResponse = lambda tensors: SimpleNamespace(tensors=tensors)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", backend)
-    yield importlib.import_module("tidegate_eviction.triton.memory_model")
-    sys.modules.pop("tidegate_eviction.triton.memory_model")
-
-
-@pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], Path]:
     """A driver that says it has these GPUs, with so many bytes in use on each device."""
     with not_run("THE STAND-IN FOR NVML"):
@@ -200,19 +188,19 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, in
 def test_it_reads_whole_gpus_and_slices(
     driver: Callable[[str, int], Path], gpus: str, devices: int, slices: bool
 ) -> None:
-    loaded = readings.nvml(str(driver(gpus, 5 * GIB)))
-    found = [is_slice for is_slice, _ in readings.devices(loaded)]
+    loaded = memory_model.nvml(str(driver(gpus, 5 * GIB)))
+    found = [is_slice for is_slice, _ in memory_model.devices(loaded)]
     assert (len(found), any(found)) == (devices, slices)
     expected = {"used": devices * 5 * GIB, "total": devices * 40 * GIB, "slices": slices} if devices else None
-    assert readings.gpu_memory(loaded) == expected
+    assert memory_model.gpu_memory(loaded) == expected
 
 
 def test_without_a_driver_it_has_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert readings.nvml(str(tmp_path / "libnvidia-ml.so.1")) is None
+    assert memory_model.nvml(str(tmp_path / "libnvidia-ml.so.1")) is None
     monkeypatch.delenv("NVML_GPUS", raising=False)
     with not_run("THE STAND-IN FOR NVML"):
-        assert readings.nvml(str(library(tmp_path))) is None
-    assert readings.gpu_memory(None) is None
+        assert memory_model.nvml(str(library(tmp_path))) is None
+    assert memory_model.gpu_memory(None) is None
 
 
 def test_it_counts_what_a_process_and_its_descendants_hold() -> None:
@@ -224,7 +212,7 @@ def test_it_counts_what_a_process_and_its_descendants_hold() -> None:
         with subprocess.Popen([sys.executable, "-c", outer], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"held\n"
-            found: int = readings.own_memory(process.pid)
+            found: int = memory_model.own_memory(process.pid)
             process.communicate(b"\n")
         return found
 
@@ -236,14 +224,18 @@ def test_two_starts_of_a_program_differ() -> None:
     seen = set()
     for _ in range(2):
         with subprocess.Popen(["sleep", "60"]) as process:
-            seen.add(readings.started(process.pid).partition(":")[2])
+            seen.add(memory_model.started(process.pid).partition(":")[2])
             time.sleep(0.03)
             process.kill()
     assert len(seen) == 2
 
 
-def test_it_answers_with_a_reading(model: Any) -> None:
-    instance = model.TritonPythonModel()
+def test_it_answers_with_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = ModuleType("triton_python_backend_utils")
+    backend.Tensor = lambda name, array: (name, array)  # type: ignore[attr-defined]
+    backend.InferenceResponse = lambda tensors: SimpleNamespace(tensors=tensors)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", backend)
+    instance = memory_model.TritonPythonModel()
     config = {"parameters": {"program": {"string_value": "7"}}}
     instance.initialize({"model_config": json.dumps(config)})
     ((name, array),) = instance.execute([object()])[0].tensors

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.eviction import DISK_FACTOR
 from tidegate_contracts.triton import LEAST_MODEL_BYTES
-from tidegate_eviction.server import RepositoryError
-from tidegate_eviction.triton.repository import UNSEEN, TritonModelFiles, TritonRepository, chosen
+from tidegate_eviction.triton.repository import UNSEEN, ModelFiles, RepositoryError, TritonRepository, chosen
 from tritonclient.grpc import model_config_pb2
 
 ENSEMBLE = """\
@@ -34,7 +33,7 @@ def model(root: Path, name: str, versions: tuple[int, ...] = (1,), config: str |
     return folder
 
 
-def look(root: Path, name: str, wanted: tuple[int, ...] = ()) -> TritonModelFiles:
+def look(root: Path, name: str, wanted: tuple[int, ...] = ()) -> ModelFiles:
     found = TritonRepository(str(root)).look(name, wanted)
     assert found is not None
     return found

@@ -48,7 +48,8 @@ def check_entry(
         found = [each for check in _OF_THE_CONFIG for each in check(entry, config)]
         found += backend_checks.check_server(entry, config, backends)
         found += python.check_packages(entry, config, packages)
-        found += running.check_gpus(config, 0 if gpu is False else gpus)
+        count = 0 if gpu is False else gpus
+        found += [*running.check_kinds(entry, config, count), *running.check_gpus(config, count)]
         found += running.check_release(entry, config, release)
         find = _beside(entry) if models is None else {name: Neighbour(models[name]) for name in models}.get
         found += ensembles.check_steps(entry, config, find, complete=models is not None)

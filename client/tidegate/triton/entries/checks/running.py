@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from tritonclient.grpc.model_config_pb2 import DataType, ModelInstanceGroup, ModelQueuePolicy, ModelSequenceBatching
 
@@ -177,6 +177,28 @@ def check_instances(entry: Entry, config: Any) -> Iterator[Finding]:
     for number, group in enumerate(config.instance_group):
         yield from _group(f"instance_group[{number}]", group)
     yield from _accelerators(resolved(entry).name, config.optimization.execution_accelerators)
+
+
+_KINDS: Final = {"openvino": "KIND_CPU", "tensorrt": "KIND_GPU"}
+"""The only kind of instance that these backends load, by openvino.cc of openvino_backend and instance_state.cc of
+tensorrt_backend. Triton's other backends refuse none."""
+
+
+def check_kinds(entry: Entry, config: Any, gpus: int | None) -> Iterator[Finding]:
+    """Yield which kinds of instances the backend refuses, on a server with so many GPUs; None: that is not known."""
+    backend = resolved(entry).name
+    if backend not in _KINDS or is_ensemble(config) or "enable_multi_device" in config.parameters:
+        return
+    takes = _KINDS[backend]
+    do = "choose a server with a GPU" if takes == "KIND_GPU" and gpus == 0 else f"write kind: {takes}"
+    for number, group in enumerate(config.instance_group):
+        kind = value_name(ModelInstanceGroup.Kind, group.kind)
+        why = f"it takes {takes} only"
+        if kind == "KIND_AUTO" and gpus is not None:
+            kind = "KIND_GPU" if gpus else "KIND_CPU"
+            why = f"{why}, and KIND_AUTO is {kind} on this server"
+        if kind not in (takes, "KIND_AUTO"):
+            yield error(f"the {backend} backend refuses {kind}", f"instance_group[{number}]", why, do)
 
 
 def check_gpus(config: Any, gpus: int | None) -> Iterator[Finding]:

@@ -46,7 +46,7 @@ def tell_advice(wanted: Wanted) -> None:
     stacks = chosen(definition, wanted.stack)
     if len(stacks) > 1:
         names = listed(stack.name for stack in stacks)
-        raise CommandError(f"Say which stack the Prometheus looks after: STACK= one of {names}.", WRONG_INPUT)
+        raise CommandError(f"Name the stack that this Prometheus reads: --stack, one of {names}.", WRONG_INPUT)
     (stack,) = stacks
     target = _share(wanted.target)
     if wanted.prometheus:

@@ -37,6 +37,7 @@ class Request:
 def bring_up(request: Request, outcome: Outcome) -> None:
     """Bring up the stacks that live in a cluster, one after the other; stop at the first that fails."""
     definition = read_definition(request.definition)
+    require_named(definition, request.context)
     if request.context != LOCAL:
         stacks = on_cluster(definition, request.context, request.stack)
         refuse_tags(definition, stacks)

@@ -218,7 +218,7 @@ def test_a_stack_is_to_be_said_where_there_are_several(here: Definition, tmp_pat
     names = [stack.name for stack in read_definition(tmp_path / "inference.yaml").stacks]
     file = str(tmp_path / "inference.yaml")
     sentence = refused(file, "--prometheus", "http://here")
-    assert sentence.startswith("Say which stack the Prometheus looks after: STACK= one of ")
+    assert sentence.startswith("Name the stack that this Prometheus reads: --stack, one of ")
     assert all(name in sentence for name in names)
     near = f"There is no stack {names[0]}x: did you mean {names[0]}? There are: "
     assert refused(file, "--prometheus", "http://here", "--stack", f"{names[0]}x").startswith(near)

@@ -7,7 +7,7 @@ SHELL := /bin/bash
 FUZZ ?=
 BENCH ?=
 REQUIRE_ALL ?=
-ALLOW_NOT_RUN ?=
+export ALLOW_NOT_RUN ?=
 POLICY ?=
 DIR ?=
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
@@ -40,7 +40,7 @@ FUZZERS = tests/proxy/http/test_http_agree.py tests/proxy/http/test_http_attacks
 WORKERS ?= 3
 
 # What `make test` says of tests whose parts this machine cannot have: by default they are listed, and it is green.
-NOT_RUN = $(if $(REQUIRE_ALL),--require-all) $(if $(ALLOW_NOT_RUN),--allow-not-run "$(ALLOW_NOT_RUN)")
+NOT_RUN = $(if $(REQUIRE_ALL),--require-all) $(if $(ALLOW_NOT_RUN),--allow-not-run "$$ALLOW_NOT_RUN")
 
 .PHONY: up
 up: .run ## Write every stack of stacks/inference.yaml as YAML, to build/rendered

@@ -29,7 +29,14 @@ _PASSED_ON = re.compile(
     "PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|TMPDIR|LANG|LANGUAGE|LC_[A-Z]+|XDG_CACHE_HOME|TIDEGATE_CACHE"
 )
 """Environment variables that another revision's code gets: it needs no token of a cloud, a cluster or a registry."""
+_FETCHING = re.compile(
+    r"(?:https?|no|all)_proxy|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
+    rf"|SSH_AUTH_SOCK|GIT_SSH(?:_COMMAND)?|GIT_SSL_CAINFO|PIP_[A-Z_]+|{_PASSED_ON.pattern}"
+)
+"""What git and pip need beyond that to install the program that a revision pins."""
 _PIN = "tidegate-platform"
+_PROGRAMS = ("cli/__main__.py", "rollout/__main__.py")
+"""Files of which every revision with this program's code has one; the second is that of 0.2 and before."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -68,7 +75,7 @@ def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
                 f"{escaped(revision)} has no {escaped(str(wanted))}, so there is nothing to compare with."
             )
         folders = [folder for folder in (tree / wanted).parents if folder.is_relative_to(tree)]
-        code = next((folder for folder in folders if (folder / "rollout/__init__.py").is_file()), None)
+        code = next((folder for folder in folders if any((folder / name).is_file() for name in _PROGRAMS)), None)
         pinning = next((folder for folder in folders if _pin(folder)), None)
         root: Path | None = code or _ROOT
         python, using = Path(sys.executable), "its own code" if code else "this program"
@@ -117,7 +124,7 @@ def _installed(requirements: Path) -> Path:
             str(requirements),
         ]
         for words in ([sys.executable, "-m", "venv", str(venv)], install):
-            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            done = processes.run(words, seconds=SECONDS, passing=_FETCHING.fullmatch)
             if done.returncode:
                 why = "".join(f"\n    {escaped(line)}" for line in done.stderr.strip().splitlines()[-_TAIL:])
                 raise CommandError(f"The Tidegate that the revision pins cannot be installed:{why}")

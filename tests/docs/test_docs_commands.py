@@ -47,7 +47,7 @@ RUN = {
 """By page and how a block begins: the test that runs what stands there, or the same with what a test has instead."""
 PROGRAMS = {
     "cd", "curl", "do", "docker", "done", "export", "for", "git", "helm", "kubectl", "pip", "pulumi", "sort", "grep",
-    "printf", "cat", "cp", "rm", "sed", "mkdir", "python", "POD=$(kubectl",
+    ".", "python3", "printf", "cat", "cp", "rm", "sed", "mkdir", "python", "POD=$(kubectl",
 }  # fmt: skip
 
 

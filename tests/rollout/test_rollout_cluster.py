@@ -177,12 +177,12 @@ def test_no_local_cluster_is_started_for_what_cannot_be_brought_up_there(up_in: 
 
     monkeypatch.setattr(local, "start_local", start)
     monkeypatch.setattr(engines, "FINDERS", {"stand-in": lambda _: None})
-    ended = up_in("local", code=3)
+    ended = up_in("local", code=6)
 
     assert "There is no engine here to bring a stack up with; nothing was changed" in ended.err
 
 
-def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_three(
+def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_its_own(
     up_in: Call, pinned: Path, monkeypatch: Patch
 ) -> None:
     def none(name: str) -> tools.Found:
@@ -190,9 +190,9 @@ def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_three(
 
     monkeypatch.setattr(engines, "FINDERS", {**engines.FINDERS, "pulumi": lambda _: None})
     monkeypatch.setattr(tools, "find", none)
-    ended = up_in("kind-lab", "--stack", "dev-lab", code=3)
+    ended = up_in("kind-lab", "--stack", "dev-lab", code=6)
 
-    assert f"tidegate up {pinned} --stack dev-lab\n" in ended.err
+    assert f"tidegate render {pinned} --stack dev-lab\n" in ended.err
     for part in ("building helm failed", "install Pulumi", "kubectl --context kind-lab apply --server-side", "Helm"):
         assert part in ended.err
 
@@ -216,9 +216,9 @@ def test_production_is_not_taken_down_by_the_way(down: Call, pinned: Path, engin
     ended = down("--cluster", "east")
     assert (ended.code, engine.asked) == (2, [])
     assert "prod-east is production" in ended.err
-    assert ended.err.endswith(f"If that is meant: tidegate down {pinned} --cluster east --yes")
+    assert ended.err.endswith(f"If that is meant: tidegate down {pinned} --cluster east --yes\n")
     ended = down("--cluster", "east", "--engine", "other")
-    assert ended.err.endswith("--engine other --yes")
+    assert ended.err.endswith("--engine other --yes\n")
 
 
 @pytest.mark.parametrize(

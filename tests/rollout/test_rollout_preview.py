@@ -126,7 +126,7 @@ class Repository:
         self.folder, self.page, self.call = folder, page, call
         self.definition = folder / "definitions/two.yaml"
         packages = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name != "tests"]
-        for part in (*packages, "contracts"):
+        for part in (*packages, "client", "contracts", "service"):
             shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         self.definition.parent.mkdir()
         shutil.copy(definition, self.definition)
@@ -335,13 +335,9 @@ def test_outside_of_a_git_repository_it_says_so(call: Call, definition: Path, pa
     assert "needs git" in call("preview", definition, "--base", "main", "--summary", page).err
 
 
-def test_its_help_says_that_it_needs_no_engine(call: Call) -> None:
-    assert "Makes no difference: previews need no engine." in call("preview", "--help").out
-
-
 def test_a_revision_and_a_cluster_are_one_too_many(call: Call, definition: Path, page: Path) -> None:
     ended = call("preview", definition, "--base", "main", "--cluster", "kind-lab", "--summary", page, code=2)
-    assert ended.err == "BASE and CLUSTER cannot stand together: compare with one of them.\n"
+    assert ended.err == "Compare with --base or with --cluster, not with both.\n"
 
 
 # ---- guardrails ----

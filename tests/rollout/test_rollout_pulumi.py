@@ -350,7 +350,10 @@ def test_what_is_known_of_a_new_stack_is_not_asked(
 def test_what_is_said_of_the_program_is_what_stands_in_its_files() -> None:
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
     assert project["requiredPulumiVersion"] == ">=" + ".".join(map(str, pulumi_cli.OLDEST))
-    assert f'config.get("definition") or "{pulumi_cli.DEFAULT_DEFINITION}"' in (ROOT / "__main__.py").read_text()
+    assert (
+        f'config.get("definition") or "{pulumi_cli.DEFAULT_DEFINITION}"'
+        in (ROOT / "rollout/program/__init__.py").read_text()
+    )
     assert (ROOT / pulumi_cli.DEFAULT_DEFINITION).is_file()
 
 

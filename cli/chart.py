@@ -43,9 +43,7 @@ def values(
         read = read_definition(definition)
         if not stack:
             names = listed(each.name for each in read.stacks)
-            raise CommandError(
-                f"Say which stack, as in --stack {read.stacks[0].name}. There are: {names}.", WRONG_INPUT
-            )
+            raise CommandError(f"Name a stack, as in --stack {read.stacks[0].name}. There are: {names}.", WRONG_INPUT)
         (one,) = chosen(read, stack)
         heading = (
             f"Values of the Tidegate chart: stack {one.name} of {escaped(read.file)}, by `tidegate values`.\n"

@@ -277,7 +277,7 @@ def test_against_a_revision_without_the_definition_everything_is_new(repo: Repos
 
 
 def test_a_definition_of_another_repository_is_compared_with_its_own_revision(repo: Repository) -> None:
-    git(repo.folder, "rm", "-r", "--quiet", "rollout")
+    git(repo.folder, "rm", "-r", "--quiet", "cli", "rollout")
     repo.commit("no code")
     repo.edit("replicas: 1\n", "replicas: 2\n")
     ended = repo.against("HEAD")

@@ -99,7 +99,7 @@ def _pin(folder: Path) -> str:
     """Return the requirement by which a platform pins this program; nothing for a folder that pins none."""
     file = folder / "requirements.txt"
     lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
-    return next((line.strip() for line in lines if line.startswith(_PIN)), "")
+    return next((line.strip() for line in lines if _PIN in line and not line.startswith("#")), "")
 
 
 def _installed(requirements: Path) -> Path:

@@ -184,6 +184,8 @@ def _from_git(address: str, revision: str) -> str:
         address = f"ssh://{scp[1]}/{scp[2]}"
     if not re.fullmatch(r"[a-z+]+://[^\s;#]+", address):
         raise CommandError(f"{escaped(address)} is no address that pip can fetch: name another with --repository.")
+    if address.startswith("file:"):  # which pip reads in this form only
+        return f"git+{address}@{revision}#egg={DISTRIBUTION}"
     return f"{DISTRIBUTION} @ git+{address}@{revision}"
 
 

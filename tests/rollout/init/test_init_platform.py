@@ -38,7 +38,7 @@ def installed(platform: Path) -> str:
 def test_a_platform_is_checked_rendered_committed_and_previewed(program: Program, tmp_path: Path) -> None:
     platform = program.platform(tmp_path / "a platform")
     revision = git(program.repository, "rev-parse", "HEAD")
-    pin = f"\n{DISTRIBUTION} @ git+{program.repository.as_uri()}@{revision}\n"
+    pin = f"\ngit+{program.repository.as_uri()}@{revision}#egg={DISTRIBUTION}\n"
     assert (platform / "requirements.txt").read_text("utf-8").endswith(pin)
     first = program.tidegate(platform, "check", "--json")
     assert json.loads(first.stdout)["exitCode"] == 0

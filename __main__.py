@@ -1,108 +1,11 @@
-"""The Pulumi program: one stack of the definition, an environment on a data plane, becomes resources.
+"""The Pulumi program of this checkout: `rollout/program`, which says what can be configured."""
 
-Configuration of a stack (`stacks/Pulumi.<environment>-<data plane>.yaml`), every key with the prefix `tidegate:`
-
-    environment   which environment
-    dataPlane     which data plane
-    definition    file of the definition; stacks/inference.yaml by default
-    renderTo      folder that the objects are written to as YAML, instead of to a cluster
-    context       kubeconfig context, in the place of the data plane's own
-
-TIDEGATE_READ_FROM in the environment names a file that is read in the place of the definition, for one run: a rollout
-keeps the text that it began with.
-"""
-
-import os
 import sys
 from pathlib import Path
-
-import pulumi
-import pulumi_kubernetes as k8s
 
 # `pulumi` starts this file with nothing but its own folder on the path; the contracts are a package of their own.
 sys.path.insert(0, str(Path(__file__).resolve().parent / "contracts"))
 
-from components import Environment
-from rollout.contexts import LOCAL, refuse_tags
-from rollout.engines.pulumi_transforms import without_service_waits
-from rollout.terminal import make
-from stacks.command import CommandError, unknown
-from stacks.problems import DefinitionError, advisory_text
-from stacks.resolve import resolve
-from stacks.stack import Definition, Stack
-from stacks.validate import read_definition
+from rollout.program import run
 
-RENDERED = "-rendered"
-"""Ends the names of stacks that render. A stack either renders or has a cluster, for good: one that changed from the
-one to the other would delete every object of its cluster."""
-
-
-def program() -> None:
-    """Declare the stack that the configuration names."""
-    config = pulumi.Config()
-    definition = read_definition(
-        os.environ.get("TIDEGATE_READ_FROM") or config.get("definition") or "stacks/inference.yaml"
-    )
-    stack = _stack(definition, config.require("environment"), config.require("dataPlane"))
-    render_to = config.get("renderTo")
-    _check_name(stack, render_to)
-    context = config.get("context") or stack.data_plane.context_name
-    # The nodes of the local cluster are simulated: no image runs there.
-    if render_to is None and context != LOCAL and not pulumi.runtime.is_dry_run():
-        refuse_tags(definition, [stack])
-    if definition.advisories:
-        pulumi.log.warn(advisory_text(definition.advisories))
-    args = resolve(stack, definition.lock)
-    provider = k8s.Provider(
-        "cluster",
-        # Not the context: it may be named anew, and a provider that is replaced takes all its objects with it.
-        cluster_identifier=stack.data_plane.name,
-        context=None if render_to else context,
-        # Found as kubectl finds it; the SDK would write the path of somebody's own file into the state.
-        kubeconfig="",
-        render_yaml_to_directory=render_to,
-        # What somebody changed by hand becomes as declared again, instead of a conflict.
-        enable_patch_force=True,
-        # Otherwise another line in a ConfigMap deletes it and makes a new one, under the pods that have it mounted.
-        enable_config_map_mutable=True,
-    )
-    options = pulumi.ResourceOptions(
-        provider=provider,
-        # What is rendered has no annotation that only Pulumi understands.
-        transformations=None if render_to else [without_service_waits],
-    )
-    Environment(stack.name, args, options)
-    pulumi.export("proxyAddress", args.proxy.service_url(stack.namespace))
-
-
-def _stack(definition: Definition, environment: str, data_plane: str) -> Stack:
-    for stack in definition.stacks:
-        if (environment, data_plane) in ((one.environment.name, one.data_plane.name) for one in stack.former()):
-            do = make("up", CLUSTER=stack.data_plane.context_name, STACK=stack.name, ENGINE="pulumi")
-            raise CommandError(
-                f"{environment} on {data_plane} is {stack.environment.name} on {stack.data_plane.name} now, and"
-                f" Pulumi's state has to be moved to that name first: {do}"
-            )
-    homes = {stack.data_plane.name: stack for stack in definition.stacks if stack.environment.name == environment}
-    if not homes:
-        raise unknown("environment", environment, dict.fromkeys(stack.environment.name for stack in definition.stacks))
-    if data_plane not in homes:
-        raise unknown(f"data plane of environment {environment} called", data_plane, homes)
-    return homes[data_plane]
-
-
-def _check_name(stack: Stack, render_to: str | None) -> None:
-    """Refuse a stack that is named after another one: both would own the same objects."""
-    wanted = stack.name + (RENDERED if render_to else "")
-    if pulumi.get_stack() != wanted:
-        raise CommandError(
-            f"this stack is named {pulumi.get_stack()}, but its configuration says {stack.environment.name} on"
-            f" {stack.data_plane.name}{', rendered' if render_to else ''}: it must be named {wanted}.\n"
-            f"Correct stacks/Pulumi.{pulumi.get_stack()}.yaml, or run `pulumi stack select --create {wanted}`."
-        )
-
-
-try:
-    program()
-except (DefinitionError, CommandError) as error:
-    raise pulumi.RunError(str(error)) from None
+run()

@@ -1,4 +1,4 @@
-"""`make advise`: what presses on each pool of a stack, and one recommendation for each."""
+"""`tidegate advise`: what presses on each pool of a stack, and one recommendation for each."""
 
 import re
 from collections.abc import Iterator
@@ -46,18 +46,18 @@ def tell_advice(wanted: Wanted) -> None:
     stacks = chosen(definition, wanted.stack)
     if len(stacks) > 1:
         names = listed(stack.name for stack in stacks)
-        raise CommandError(f"Say which stack the Prometheus looks after: STACK= one of {names}.", WRONG_INPUT)
+        raise CommandError(f"Name the stack that this Prometheus reads: --stack, one of {names}.", WRONG_INPUT)
     (stack,) = stacks
     target = _share(wanted.target)
     if wanted.prometheus:
         if not 0 < wanted.hours <= _MOST_HOURS:
-            raise CommandError(f"HOURS={wanted.hours:g} is not more than 0 and at most {_MOST_HOURS:g}.", WRONG_INPUT)
+            raise CommandError(f"--hours {wanted.hours:g} is not more than 0 and at most {_MOST_HOURS:g}.", WRONG_INPUT)
         match = ",".join(filter(None, [f'namespace="{stack.namespace}"', wanted.match]))
         recorded, of_this_time = asked(wanted.prometheus, match, wanted.hours)
     elif wanted.samples is not None:
         recorded = kept(wanted.samples)
     else:
-        raise CommandError("Say where from: PROMETHEUS=<url> (HOURS=24), or SAMPLES=<folder>.", WRONG_INPUT)
+        raise CommandError("Say where from: --prometheus <url> (--hours 24), or --samples <folder>.", WRONG_INPUT)
     lines = list(told(definition, stack, recorded, target))  # which asks for what is kept
     if wanted.prometheus and wanted.samples is not None:
         keep(recorded, of_this_time, wanted.samples)
@@ -73,7 +73,7 @@ def _share(text: str) -> float:
     except ValueError:
         share = 0.0
     if not text.endswith("%") or not 0 < share <= 1:
-        raise CommandError(f"TARGET={escaped(text)} is no share of calls, such as 99%.", WRONG_INPUT)
+        raise CommandError(f"--target {escaped(text)} is no share of calls, such as 99%.", WRONG_INPUT)
     return share
 
 
@@ -111,7 +111,7 @@ def _of_pool(definition: Definition, subject: Subject, advice: Advice, target: f
         yield f"           paste at {place(definition, subject)}:"
         yield from (f"    {line}" for line in overlay_text(subject, advice.change).splitlines())
         for why in why_refused(definition, subject, advice.change):
-            yield f"  but      make check refuses it as things are: {escaped(why)}"
+            yield f"  but      tidegate check refuses it as things are: {escaped(why)}"
     if advice.now is not None:
         then = f" → {_expected(advice.then)}" if advice.then is not None else ""
         yield f"  expected {_expected(advice.now)}{then} (the same calls, simulated)"

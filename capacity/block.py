@@ -115,7 +115,7 @@ def block(definition: Definition, stack: Stack | None, answer: Answer, trace: Tr
     for lines, names in told.items():
         said += [f"GPUs of {listed(names)}:", *(f"  {line}" for line in lines)]
     if not answer.gpu.label:
-        label = "GPU=<their node label nvidia.com/gpu.product>"
+        label = "--gpu <their node label nvidia.com/gpu.product>"
         said.append(f"The definition has no {answer.gpu.name}: say {label}, and the block tells of such GPUs.")
     return Block(_text({**change, **({"dataPlanes": planes} if planes else {})}), tuple(said))
 

@@ -254,7 +254,7 @@ def _files(words: str) -> list[Path]:
     try:
         names = shlex.split(words)
     except ValueError as error:
-        raise CommandError(f"LOGS={escaped(words)} cannot be read as names of files: {error}.", WRONG_INPUT) from None
+        raise CommandError(f"--logs {escaped(words)} cannot be read as names of files: {error}.", WRONG_INPUT) from None
     files: dict[Path, None] = {}
     for name in names:
         found = [Path(each) for each in sorted(glob(name, recursive=True))] or [Path(name)]
@@ -264,7 +264,7 @@ def _files(words: str) -> list[Path]:
     if missing := [str(file) for file in files if not file.exists()]:
         raise CommandError(f"LOGS: there is no file {escaped(missing[0])}.", WRONG_INPUT)
     if not files:
-        raise CommandError(f"LOGS={escaped(shortened(words))}: there is no file *.log there.", WRONG_INPUT)
+        raise CommandError(f"--logs {escaped(shortened(words))}: there is no file *.log there.", WRONG_INPUT)
     return list(files)
 
 

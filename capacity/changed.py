@@ -1,4 +1,4 @@
-"""A change of the definition as people paste it: its text, its place, and whether `make check` takes it."""
+"""A change of the definition as people paste it: its text, its place, and whether `tidegate check` takes it."""
 
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -47,12 +47,12 @@ def place_of(definition: Definition, environment: str) -> str:
 
 
 def changed(definition: Definition, subject: Subject, change: Mapping[str, Any]) -> Definition:
-    """Return the definition with the change; raises DefinitionError with what `make check` would say of it."""
+    """Return the definition with the change; raises DefinitionError with what `tidegate check` would say of it."""
     return pasted(definition, overlay_text(subject, change))
 
 
 def why_refused(definition: Definition, subject: Subject, change: Mapping[str, Any]) -> list[str]:
-    """Return what `make check` would say against the definition with the change; nothing where it takes it."""
+    """Return what `tidegate check` would say against the definition with the change; nothing where it takes it."""
     return refusals(definition, overlay_text(subject, change))
 
 
@@ -70,7 +70,7 @@ def pasted(definition: Definition, text: str) -> Definition:
 
 
 def refusals(definition: Definition, text: str) -> list[str]:
-    """Return what `make check` would say against the definition with a part of it pasted; nothing where it takes it.
+    """Return what `tidegate check` would say against the definition with a part of it pasted; nothing if it accepts.
 
     Of the guardrails those are asked that a change of pools can break: the ceilings of slices and of money.
     """

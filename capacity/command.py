@@ -1,4 +1,4 @@
-"""`make trace`: recorded traffic, written as a trace."""
+"""`tidegate trace`: recorded traffic, written as a trace."""
 
 import time
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Sources:
 def write_recorded(sources: Sources, out: Path) -> None:
     """Write the trace, and say what is in it and what is not. Raises CommandError."""
     if bool(sources.prometheus) == bool(sources.logs):
-        raise CommandError("Say where from: PROMETHEUS=<url> (HOURS=168), or LOGS=<files>.", WRONG_INPUT)
+        raise CommandError("Say where from: --prometheus <url> (--hours 168), or --logs <files>.", WRONG_INPUT)
     recording = _recording(sources)
     trace, notes = trace_of(recording)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -62,5 +62,5 @@ def _recording(sources: Sources) -> Recording:
         return read_logs(sources.logs)
     hours = _DAY if sources.hours is None else sources.hours
     if not 0 < hours <= _MOST_HOURS:
-        raise CommandError(f"HOURS={hours:g} is not more than 0 and at most {_MOST_HOURS:g}, a year.", WRONG_INPUT)
+        raise CommandError(f"--hours {hours:g} is not more than 0 and at most {_MOST_HOURS:g}, a year.", WRONG_INPUT)
     return record(Prometheus(sources.prometheus, sources.match), hours, time.time())

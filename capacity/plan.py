@@ -1,4 +1,4 @@
-"""`make plan`: which slices, how many, at what price, and what callers notice, for the requests of a trace."""
+"""`tidegate plan`: which slices, how many, at what price, and what callers notice, for the requests of a trace."""
 
 import math
 import re
@@ -135,7 +135,7 @@ def make_plan(request: PlanRequest) -> None:
         raise CommandError(str(error).removeprefix("--plot ")) from None
     if found is None:
         raise CommandError(
-            f"No answer on up to {MOST_GPUS} GPUs meets TARGET={request.target} and refuses at most "
+            f"No answer on up to {MOST_GPUS} GPUs meets --target {request.target} and refuses at most "
             f"{percent(MOST_REFUSED)} of the calls of each model.",
             FAILED,
         )
@@ -145,13 +145,13 @@ def _basis(request: PlanRequest) -> _Basis:
     """Return what was said, read and checked before anything long is done."""
     target = target_of(request.target)
     if not request.trace.name:
-        raise CommandError("Say for which requests: make plan TRACE=day.csv.gz (docs/capacity.md).", WRONG_INPUT)
+        raise CommandError("Say for which requests: tidegate plan day.csv.gz (docs/capacity.md).", WRONG_INPUT)
     given = read_prices(request.prices) if request.prices else None
     definition = read_definition(request.definition)
     try:
         trace, renamed = fitting(read_trace(request.trace))
     except SimulationError as error:
-        record = "" if request.trace.exists() else " `make trace` records one (docs/capacity.md)."
+        record = "" if request.trace.exists() else " `tidegate trace` records one (docs/capacity.md)."
         raise CommandError(f"{error}{record}", WRONG_INPUT) from None
     stack = stack_of(definition, request.stack, trace)
     planes = [*([stack.data_plane] if stack else []), *definition.header.data_planes]
@@ -181,7 +181,7 @@ def target_of(text: str) -> float:
     share = float(match[1]) / 100 if match else math.nan
     if not 0 < share <= 1:
         why = "it is the share of requests to be answered at once, in per cent: more than 0%, at most 100%"
-        raise CommandError(f"TARGET={escaped(text)}: {why}. Write TARGET=99%.", WRONG_INPUT)
+        raise CommandError(f"--target {escaped(text)}: {why}. Write --target 99%.", WRONG_INPUT)
     return share
 
 
@@ -268,7 +268,7 @@ def _notes(basis: _Basis, request: PlanRequest) -> list[str]:
         each = f"{price.per_hour:g} {price.currency}"
         said.append(f"A whole {basis.gpu.name} is {each} an hour: {escaped(price.source)}, {price.as_of}.")
     else:
-        where = "the inventory (PRICES=prices.yaml names a file)"
+        where = "the inventory (--prices prices.yaml names a file)"
         if request.prices:
             where = f"{escaped(str(request.prices))}, which has {listed(basis.prices.prices) or 'none'}"
         said.append(f"There is no price of {basis.gpu.name} in {where}: GPU-hours, no money.")
@@ -311,7 +311,7 @@ def _worth_reading(lines: Sequence[Line], target: float) -> list[Line]:
 
 
 def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
-    """Yield the change of the definition that the answer is, where it is pasted, and what `make check` says of it."""
+    """Yield the answer as a change of the definition, where to paste it, and what `tidegate check` says of it."""
     made = block(basis.definition, basis.stack, answer, basis.trace)
     where = place_of(basis.definition, basis.stack.environment.name) if basis.stack else basis.definition.file
     yield f"Paste at {escaped(where)}:"
@@ -320,6 +320,6 @@ def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
     yield ""
     yield from made.said
     refused = refusals(basis.definition, made.text)
-    yield from (f"make check refuses it as things are: {escaped(why)}" for why in refused)
+    yield from (f"tidegate check refuses it as things are: {escaped(why)}" for why in refused)
     if not refused:
-        yield "make check takes it, and the pools that it makes are those that were simulated."
+        yield "tidegate check takes it, and the pools that it makes are those that were simulated."

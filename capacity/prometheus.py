@@ -125,7 +125,7 @@ class Prometheus:
             return self._not_understood(f"{error.code}")
         if kind in _TOO_MUCH:
             return TooMuchError(f"{self.url} does not go through with a query: {why}.")
-        hint = f" Is it for MATCH={escaped(self.match)}?" if self.match else ""
+        hint = f" Is it for --match {escaped(self.match)}?" if self.match else ""
         return CommandError(f"{self.url} refuses a query: {why}.{hint}", WRONG_INPUT)
 
     def _not_understood(self, what: str) -> CommandError:

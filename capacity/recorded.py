@@ -78,7 +78,9 @@ def kept(folder: Path) -> Recorded:
         }
         seconds, why = float(told["seconds"]), str(told["whyNoTrace"])
     except (*_BROKEN, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise CommandError(f"{escaped(str(file))} holds no samples as `make advise` keeps them.", WRONG_INPUT) from None
+        raise CommandError(
+            f"{escaped(str(file))} holds no samples as `tidegate advise` keeps them.", WRONG_INPUT
+        ) from None
     except OSError as error:
         what = f"{escaped(str(file))}: {error.strerror}"
         raise CommandError(f"{what}. Is that a folder of samples?", WRONG_INPUT) from None

@@ -147,7 +147,7 @@ class _Asked:
 def _of_one_namespace(seen: _Seen, lost: list[str]) -> Recording:
     namespaces = sorted({namespace for namespace, _, _ in seen.calls})
     if len(namespaces) > 1:
-        example = f"MATCH='namespace=\"{namespaces[0]}\"'"
+        example = f"--match 'namespace=\"{namespaces[0]}\"'"
         raise CommandError(f"There are calls in {listed(namespaces)}: say which, as in {example}.", WRONG_INPUT)
     (namespace,) = namespaces
     known = {model for place, model in seen.footprints if place == namespace}

@@ -31,8 +31,9 @@ _FIRST = ("Chart.yaml", "values.yaml", "values.schema.json")
 
 
 def version() -> str:
-    """Return the version of the project, which is the chart's as well."""
-    return _project()["version"]
+    """Return the version of the chart, which is the project's as well; no install has the project's own file."""
+    (found,) = re.findall(r"^version: (\S+)$", (ROOT / "charts/tidegate/Chart.yaml").read_text("utf-8"), re.MULTILINE)
+    return str(found)
 
 
 def chart_description() -> str:
@@ -47,18 +48,19 @@ def _project() -> dict[str, str]:
 
 def chart_yaml() -> str:
     """Return the text of `Chart.yaml`."""
-    released, made = changes((ROOT / "CHANGELOG.md").read_text("utf-8"), version())
+    project = _project()
+    released, made = changes((ROOT / "CHANGELOG.md").read_text("utf-8"), project["version"])
     lines = [
         "apiVersion: v2",
         f"name: {NAME}",
         f"description: {scalar(chart_description())}",
         "type: application",
-        f"version: {version()}",
-        f"appVersion: {scalar(version())}",
+        f"version: {project['version']}",
+        f"appVersion: {scalar(project['version'])}",
         f"kubeVersion: {scalar(KUBE_VERSION)}",
         f"keywords: [{', '.join(KEYWORDS)}]",
         "annotations:",
-        f"  artifacthub.io/license: {_project()['license']}",
+        f"  artifacthub.io/license: {project['license']}",
         "  artifacthub.io/category: ai-machine-learning",
         f'  artifacthub.io/prerelease: "{"false" if released else "true"}"',
         "  artifacthub.io/changes: |",

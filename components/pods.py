@@ -134,7 +134,7 @@ HTTPS = "https"
 
 Traefik takes no other spelling (getGRPCServiceProtocol in its pkg/provider/kubernetes/gateway/grpcroute.go), and Istio
 folds case. GKE's Gateway wants capitals (its guide "Secure a Gateway", "Load balancer to application TLS"), but an
-exposure by a Gateway has no TLS behind it. GKE's Ingress reads an annotation, which `make check` asks for.
+exposure by a Gateway has no TLS behind it. GKE's Ingress reads an annotation, which `tidegate check` asks for.
 """
 
 

@@ -9,7 +9,7 @@ stopped with Ctrl-C.
 | `cli`, `terminal` | the command line; what people see |
 | `definition` | commands about the definition alone: `check`, `environments`, `pin` |
 | `render` | a stack as objects and YAML texts, for every other command |
-| `seen`, `json_document` | what a command has found; the document that JSON=1 makes of it |
+| `seen`, `json_document` | what a command has found; the document that --json makes of it |
 | `guardrails`, `contexts` | what is looked for before anything is written or applied; which stacks live where |
 | `up` | stacks as files; `output` writes them, `summary` says what came out, and how environments differ |
 | `preflight`, `needs` | what a stack needs, and what of it its cluster lacks |

@@ -19,7 +19,7 @@ from .guardrails import compared_with, enforce, findings
 from .kubectl import Kubectl
 from .live import INSTANCE, PART_OF, namespace_of
 from .orphans import Orphan, orphans_in, stacks_in
-from .terminal import console, in_shell, make, note
+from .terminal import console, in_shell, note, tidegate
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Request:
     engine: str | None = None
     adopt: bool = False
     keep_going: bool = False  # Whatever the cluster lacks.
-    out: Path = Path("build/rendered")
 
 
 def bring_up(request: Request, outcome: Outcome) -> None:
     """Bring up the stacks that live in a cluster, one after the other; stop at the first that fails."""
     definition = read_definition(request.definition)
+    require_named(definition, request.context)
     if request.context != LOCAL:
         stacks = on_cluster(definition, request.context, request.stack)
         refuse_tags(definition, stacks)
@@ -105,10 +105,10 @@ def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
             f"There is no engine here to bring a stack up with; nothing was changed: {error}",
             "  Either install Pulumi (https://www.pulumi.com/docs/install) or Helm (https://helm.sh/docs/intro/install),",
             "  and run this again; or apply the rendered files:",
-            f"      {make('up', DEFINITION=request.definition, OUT=request.out, STACK=request.stack)}",
+            f"      {tidegate('render', request.definition, stack=request.stack)}",
         ]
         kubectl = f"      kubectl --context {in_shell(context)} apply --server-side -f"
-        lines += [f"{kubectl} {in_shell(request.out / stack.name)}/" for stack in stacks]
+        lines += [f"{kubectl} {in_shell('build/rendered/' + stack.name)}/" for stack in stacks]
         raise CommandError("\n".join(lines), NO_ENGINE) from None
 
 
@@ -128,7 +128,7 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
     if request.context == LOCAL:
         from . import local
 
-        how = make("down", CLUSTER=request.context)
+        how = tidegate("down", cluster=request.context)
         if not local.is_there(f"No stack can be taken down alone. Take all of it down:\n  {how}"):
             print("There is no local cluster.")
             return
@@ -142,8 +142,8 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
             raise CommandError("\n".join(["Nothing was changed.", *_told(request, orphans)]), WRONG_INPUT) from None
     dear = [home.name for home in homes if home.environment.production]
     if dear and not sure and request.context != LOCAL:
-        wanted = {"DEFINITION": request.definition, "STACK": request.stack, "ENGINE": request.engine}
-        command = make("down", CLUSTER=request.context, **wanted, YES="1")
+        wanted = {"cluster": request.context, "stack": request.stack, "engine": request.engine}
+        command = tidegate("down", request.definition, **wanted, yes=True)
         whose = f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production"
         what = f"{whose}: every model there stops being served. Nothing was changed."
         raise CommandError(f"{what}\nIf that is meant: {command}", WRONG_INPUT)
@@ -188,7 +188,7 @@ def _say_what_stays(stack: Home, kube: Kubectl, *, described: bool) -> None:
     namespaces, volumes, claims = (stays[kind] for kind in KEPT)
     kubectl = f"  kubectl --context {in_shell(kube.context)} delete"
     if namespaces or volumes or claims:
-        print(f"Its datasets stay{', and the next `make up` finds them' if described else ''}:")
+        print(f"Its datasets stay{', and the next `tidegate up` finds them' if described else ''}:")
         for kind in KEPT[1:]:
             for name in stays[kind]:
                 print(f"  {kind} {name}")

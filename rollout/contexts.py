@@ -6,9 +6,9 @@ from stacks.command import WRONG_INPUT, CommandError, chosen, none_such
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
-from .terminal import make
+from .terminal import tidegate
 
-LOCAL = "local"  # The context of the cluster on this machine, `make up CLUSTER=local`.
+LOCAL = "local"  # The context of the cluster on this machine, `tidegate up --cluster local`.
 
 
 def context_in(definition: Definition, cluster: str) -> str:
@@ -21,7 +21,7 @@ def require_named(definition: Definition, cluster: str) -> None:
     """Raise CommandError where no cluster is named."""
     if not cluster:
         contexts = listed(dict.fromkeys(plane.context_name for plane in definition.header.data_planes))
-        ways = f"CLUSTER=<context> of {contexts}; or CLUSTER={LOCAL}, the one on this machine"
+        ways = f"--cluster <context> of {contexts}; or --cluster {LOCAL}, the one on this machine"
         raise CommandError(f"Which cluster? {ways}.", WRONG_INPUT)
 
 
@@ -50,5 +50,5 @@ def refuse_tags(definition: Definition, stacks: Sequence[Stack]) -> None:
         lines = [f"  {image} ({', '.join(names)})" for image, names in missing.items()]
         lines += ["A tag can be moved, and then what runs is not what was tested; only an environment with"]
         lines += ["`local: true` may run one. Nothing was changed. Where the registries can be reached, run"]
-        lines += [f"  {make('pin', DEFINITION=definition.file)}", "and commit images.lock."]
+        lines += [f"  {tidegate('pin', definition.file)}", "and commit images.lock."]
         raise CommandError("\n".join(["These images have no digest in images.lock:", *lines]))

@@ -24,7 +24,7 @@ from .files import write_atomically
 from .guardrails import enforce, findings
 from .render import render
 from .seen import Seen
-from .terminal import make, note, progress
+from .terminal import note, progress, tidegate
 
 SECONDS = 120  # For one image.
 _AT_ONCE = 8
@@ -76,7 +76,7 @@ def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, 
         note(f"not resolved: {image}{via}: {escaped(answers[image][1])}")
     not_all = f"{len(failed)} of {counted(answers, 'image')} could not be resolved"
     if failed and not keep_going:
-        again = make("pin", KEEP_GOING=1, INSECURE=int(insecure), REGISTRY_PLANE=plane, DEFINITION=path)
+        again = tidegate("pin", path, keep_going=True, insecure=insecure, registry_plane=plane)
         raise CommandError(f"{not_all}; nothing was written.\nTo write the others all the same: {again}")
     # What a registry just said, else what one said before for the very same image.
     digests = {image: digest or before.digest(image) for image, (digest, _) in answers.items()}

@@ -1,4 +1,4 @@
-"""The document that JSON=1 writes, and its schema: `python -m rollout.json_document`, by `make docs`.
+"""The document that --json writes, and its schema: `python -m rollout.json_document`, by `make docs`.
 
 Within a `format` fields may be added; none goes, is renamed or gets another meaning.
 """

@@ -1,4 +1,4 @@
-"""CLUSTER=local: a real control plane on this machine with simulated nodes, one for each user."""
+"""--cluster local: a real control plane on this machine with simulated nodes, one for each user."""
 
 import math
 import os
@@ -24,7 +24,7 @@ from stacks.stack import Definition, Stack
 from .contexts import LOCAL
 from .health import asked_for, why_pending
 from .needs import stand_ins
-from .terminal import in_shell, make, note
+from .terminal import in_shell, note, tidegate
 
 Done = TypeVar("Done")
 MOST_NODES = 20  # How many nodes of one kind are simulated.
@@ -53,7 +53,7 @@ def is_there(remedy: str) -> bool:
 
 def require_there(definition: str, doing: str) -> None:
     """Do the same for a command that cannot do without one, such as `ask`; CommandError says how to start one."""
-    how = make("up", CLUSTER=LOCAL, DEFINITION=definition)
+    how = tidegate("up", definition, cluster=LOCAL)
     if not is_there(f"Start it anew, empty:\n  {how}"):
         raise CommandError(f"there is no local cluster to {doing}. Start one:\n  {how}")
 
@@ -77,7 +77,7 @@ def local_stacks(definition: Definition, only: str | None = None) -> tuple[Stack
         together = listed(f"{stack.name}" for stack in shared)
         raise CommandError(
             f"{together} live in the same namespace, {shared[0].namespace}, and cannot stand in one cluster together.\n"
-            f"Choose one: {make('up', CLUSTER=LOCAL, DEFINITION=definition.file, STACK=shared[0].name)}",
+            f"Choose one: {tidegate('up', definition.file, cluster=LOCAL, stack=shared[0].name)}",
             WRONG_INPUT,
         )
     return stacks
@@ -192,7 +192,7 @@ def placement_table(cluster: LocalCluster, stacks: Sequence[Stack]) -> Table:
                 what = slice_of(pod, nodes.get(node, {}), claims) if node else why_pending(pod)
                 out.add_row(*map(Text, (stack.name, name, node or "none yet", what)))
     except ClusterError as error:
-        why, again = str(error).splitlines()[-1], make("up", CLUSTER=LOCAL)
+        why, again = str(error).splitlines()[-1], tidegate("up", cluster=LOCAL)
         raise CommandError(f"the local cluster answers no more: {why}\nIf it was taken down: {again}") from None
     return out
 
@@ -230,7 +230,7 @@ def how_to_look_around(cluster: LocalCluster) -> str:
         f"  export KUBECONFIG={in_shell(cluster.kubeconfig)}\n"
         f"  {in_shell(kubectl)} get pods --all-namespaces --output wide\n"
         "and take it down with\n"
-        f"  {make('down', CLUSTER=LOCAL)}"
+        f"  {tidegate('down', cluster=LOCAL)}"
     )
 
 

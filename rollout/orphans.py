@@ -22,7 +22,7 @@ from .contexts import LOCAL, context_in, on_cluster
 from .engines.ownership import helm_release, owner_in
 from .kubectl import Kubectl, KubernetesObject
 from .live import INSTANCE, PART_OF, left_of
-from .terminal import in_shell, make
+from .terminal import in_shell, tidegate
 
 _BY = {"helm": "Helm", "pulumi": "Pulumi"}
 
@@ -41,7 +41,7 @@ class Orphan:
 
     @property
     def goes_by_name(self) -> bool:
-        """Whether `make down` takes it down by its name."""
+        """Whether `tidegate down` takes it down by its name."""
         return self.engine in _BY and not self.moved and not self.twin
 
     @property
@@ -60,7 +60,7 @@ class Orphan:
         """Return the command that takes it down; its volumes stay."""
         name, context, namespace = self.home.name, self.home.data_plane.context_name, self.home.namespace
         if self.goes_by_name:
-            return make("down", CLUSTER=context, STACK=name, DEFINITION=definition)
+            return tidegate("down", definition, cluster=context, stack=name)
         kinds = ",".join(sorted({item["kind"].lower() for item in self.objects}))
         labels = f"{PART_OF}=tidegate,{INSTANCE}={self.home.environment.made_as}"
         return f"kubectl --context {in_shell(context)} delete {kinds} -n {namespace} -l {labels}"

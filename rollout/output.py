@@ -48,7 +48,7 @@ def read_index(out: Path) -> Index | None:
     if not out.exists() and not out.is_symlink():
         return None
     if not out.is_dir():
-        raise CommandError(f"{_name(out)} is not a folder; name another with OUT=<folder>.")
+        raise CommandError(f"{_name(out)} is not a folder; name another with --out <folder>.")
     names = sorted(os.listdir(out))
     if not names:
         return None
@@ -63,7 +63,7 @@ def read_index(out: Path) -> Index | None:
 
 
 def _refused(what: str) -> CommandError:
-    do = "Move it away, or name another folder with OUT=<folder>"
+    do = "Move it away, or name another folder with --out <folder>"
     return CommandError(f"{what}\nA rendering replaces the whole folder. Nothing was changed. {do}.")
 
 

@@ -72,7 +72,7 @@ def require(context: str, asked: Asked, *, keep_going: bool = False) -> None:
             note(str(lack))
     if not keep_going and (names := [name for name, of_stack in found.items() if any(lack.hard for lack in of_stack)]):
         what = f"{', '.join(names)} would not come up in {escaped(context)}; nothing was changed."
-        do = "To go on all the same: KEEP_GOING=1."
+        do = "To go on all the same: --keep-going."
         raise CommandError("\n".join([what, *(str(lack) for lack in every if lack.hard), do]))
 
 

@@ -30,7 +30,7 @@ from .orphans import Orphan, orphans_in, stacks_in
 from .render import Rendered, render
 from .room import room_of
 from .seen import Seen
-from .terminal import console, make, note, progress
+from .terminal import console, note, progress, tidegate
 from .up import changes_since, parsed
 
 MOST_FIELDS = 40
@@ -68,7 +68,7 @@ class Comparison:
 def preview_changes(wanted: Wanted, seen: Seen) -> None:
     """Say what would change in every stack, or in one of them; raise CommandError where a mandatory rule is broken."""
     if wanted.base is not None and wanted.cluster is not None:
-        raise CommandError("BASE and CLUSTER cannot stand together: compare with one of them.", WRONG_INPUT)
+        raise CommandError("Compare with --base or with --cluster, not with both.", WRONG_INPUT)
     writes = wanted.base is not None or wanted.cluster is not None
     if writes:  # nobody shall take an old page for this one, nor miss that this one did not come to its end
         _write(wanted.summary, failed_page(code(str(wanted.definition)), "The preview was begun, and did not end."))
@@ -245,7 +245,7 @@ def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
 
 def _last_rendering(definition: Definition, out: Path) -> Texts:
     place = output.real(out)
-    ways = [make("up", DEFINITION=definition.file, OUT=out), make("preview", BASE="main", DEFINITION=definition.file)]
+    ways = [tidegate("render", definition.file, out=out), tidegate("preview", definition.file, base="main")]
     none = f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:"
     nothing = CommandError("\n  ".join([none, *ways]))
     if output.read_index(out) is None and not output.beside(place, "old").exists():
@@ -259,5 +259,5 @@ def _last_rendering(definition: Definition, out: Path) -> Texts:
         note(f"{escaped(str(out))} holds a rendering of another definition, {escaped(index.definition)}.")
     if found.edited or found.missing:
         by_hand = listed((*found.edited, *found.missing), most=5)
-        note(f"edited or removed by hand since the last run: {by_hand}. `make up` writes them anew.")
+        note(f"edited or removed by hand since the last run: {by_hand}. `tidegate render` writes them again.")
     return found.texts

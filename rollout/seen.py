@@ -1,4 +1,4 @@
-"""What a command finds, kept for the document that JSON=1 makes of it."""
+"""What a command finds, kept for the document that --json makes of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

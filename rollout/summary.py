@@ -15,7 +15,7 @@ from stacks.stack import Definition, Stack
 from .changes.workloads import gpu_slices
 from .render import Rendered
 from .room import lines, room_of
-from .terminal import in_shell, make
+from .terminal import in_shell, tidegate
 
 MOST_STACKS = 24
 MOST_DIFFERENCES = 24
@@ -73,7 +73,7 @@ def how_to_go_on(definition: Definition, stacks: Sequence[Stack], only: str | No
     return (
         f"Files: {escaped(str(out))}/<stack>/, one object a file; they sort in the order to apply them in.\n"
         f"On to a cluster ({contexts}):\n"
-        f"  {make('up', CLUSTER=context, DEFINITION=definition.file, OUT=out, STACK=only)}\n"
+        f"  {tidegate('up', definition.file, cluster=context, stack=only)}\n"
         f"  kubectl --context {in_shell(context)} apply --server-side -f {in_shell(out / first.name)}/"
     )
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 _WIDTH = 120  # Of output that goes to a file or a pipe.
-MAKEFILE = {"DEFINITION": "stacks/inference.yaml", "OUT": "build/rendered"}
-"""What the Makefile sets by default; a command to copy leaves it out."""
+DEFAULTS = {"stacks/inference.yaml", "build/rendered"}
+"""What commands take by default, as a definition and as a folder; a command to copy leaves it out."""
 
 
 def console(*, stderr: bool = False) -> "Console":
@@ -38,10 +38,16 @@ def in_shell(word: object) -> str:
     return shlex.quote(escaped(str(word)))
 
 
-def make(goal: str, **settings: object) -> str:
-    """Return a command that people copy: `make <goal>` with the settings that are not empty, nor the Makefile's own."""
-    given = {name: str(value) for name, value in settings.items() if value and str(value) != MAKEFILE.get(name)}
-    return " ".join(["make", goal, *(f"{name}={in_shell(value)}" for name, value in given.items())])
+def tidegate(verb: str, *words: object, **options: object) -> str:
+    """Return a command that people copy: `tidegate <verb>` with the words and options that are not empty or defaults.
+
+    An option that is True is a switch.
+    """
+    parts = ["tidegate", verb, *(in_shell(word) for word in words if word and str(word) not in DEFAULTS)]
+    for name, value in options.items():
+        if value and str(value) not in DEFAULTS:
+            parts += [f"--{name.replace('_', '-')}", *([] if value is True else [in_shell(value)])]
+    return " ".join(parts)
 
 
 def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:

@@ -38,7 +38,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
             raise CommandError(
                 f"{escaped(str(out))} holds a rendering of {escaped(before.definition)}, and one stack of "
                 f"{escaped(definition.file)} cannot stand among its stacks.\nRender without STACK, or name another "
-                "folder with OUT=<folder>."
+                "folder with --out <folder>."
             )
         found = output.look(out, before) if before else None
         if found:

@@ -19,7 +19,7 @@ from .stack import Definition, Stack
 
 FAILED = 1
 WRONG_INPUT = 2
-NO_ENGINE = 3
+NO_ENGINE = 6
 STOPPED = 130
 
 
@@ -90,7 +90,7 @@ def chosen(definition: Definition, name: str | None) -> tuple[Stack, ...]:
     found = tuple(stack for stack in definition.stacks if stack.name == name)
     for stack in definition.stacks if not found else ():
         if name in (former.name for former in stack.former()):
-            raise CommandError(f"Stack {escaped(name)} is called {stack.name} now: STACK={stack.name}.", WRONG_INPUT)
+            raise CommandError(f"Stack {escaped(name)} is called {stack.name} now: --stack {stack.name}.", WRONG_INPUT)
     if not found:
         raise unknown("stack", name, (stack.name for stack in definition.stacks))
     return found

@@ -1,4 +1,4 @@
-"""`images.lock`: which digest stands for which image. `make pin` writes it, by asking the registries."""
+"""`images.lock`: which digest stands for which image. `tidegate pin` writes it, by asking the registries."""
 
 import os
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from .schema_errors import problems_from
 
 FILE_NAME = "images.lock"
 HEADING = """\
-# Which digest stands for which image. Written by `make pin`, which asks the registries; never written by hand.
+# Which digest stands for which image. Written by `tidegate pin`, which asks the registries; never written by hand.
 """
 
 
@@ -23,7 +23,9 @@ class PinnedImage(Section):
 
     image: Annotated[str, Field(min_length=1)]
     """`repository:tag`."""
-    digest: Annotated[str, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits; `make pin` writes it")]
+    digest: Annotated[
+        str, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits; `tidegate pin` writes it")
+    ]
     """Digest of the manifest (of the index, for an image of several architectures)."""
 
 

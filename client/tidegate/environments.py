@@ -18,7 +18,7 @@ from tidegate_contracts.manifest import is_inside
 from .errors import NotFoundError, UnreachableError, UsageError
 from .names import nearest_of
 
-ENVIRONMENTS = "TIDEGATE_ENVIRONMENTS"  # path of `environments.json`, which an admin makes with `make environments`
+ENVIRONMENTS = "TIDEGATE_ENVIRONMENTS"  # path of `environments.json`, which an admin makes with `tidegate environments`
 DATASETS = "TIDEGATE_DATASETS"  # where datasets are mounted: `models=/mnt/models,others=/mnt/others`
 DOMINO_API = "DOMINO_API_PROXY"  # Domino's API within a run: it needs no credential there
 DOMINO_ROOTS = ("/domino/datasets/local", "/mnt/data", "/domino/datasets", "/mnt/imported/data")
@@ -37,7 +37,9 @@ class Mounts:
 
 def load(path: Path | None = None) -> Environments:
     """Read the file, which TIDEGATE_ENVIRONMENTS names where no path is given. Raises UsageError."""
-    ask = f"ask your platform admin for the file, which `make environments` makes, and set {ENVIRONMENTS} to its path"
+    ask = (
+        f"ask your platform admin for the file, which `tidegate environments` makes, and set {ENVIRONMENTS} to its path"
+    )
     if path is None:
         said = os.environ.get(ENVIRONMENTS, "").strip()
         if not said:
@@ -53,7 +55,7 @@ def load(path: Path | None = None) -> Environments:
         first = error.errors(include_url=False, include_input=False)[0]
         why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
         what = "describes no environments that this client understands"
-        do = "make it anew with `make environments`; if it is newer than this client, install the newest client"
+        do = "make it anew with `tidegate environments`; if it is newer than this client, install the newest client"
         raise UsageError(what, where=str(path), why=why, do=do) from None
 
 

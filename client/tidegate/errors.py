@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
         return made
 
     OK = 0, "done"
-    FOUND = 1, "a check found something"
+    FOUND = 1, "a check found something, or it could not be done"
     USAGE = 2, "wrong input"
     REFUSED = 3, "a rule does not allow it"
     BUSY = 4, "somebody else is at it, or the server is busy: try again later"

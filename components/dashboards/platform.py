@@ -23,7 +23,7 @@ PLATFORM = Dashboard(
             Panel(
                 "Calls told to come again",
                 "Share of calls that are told busy. High: models do not find room, or a pool is gone. The table below"
-                " says which model and why; `make advise` says what to change.",
+                " says which model and why; `tidegate advise` says what to change.",
                 (recorded_share("refused_calls"),),
                 "percentunit", "figure", 6, red_from=0.01,
             ),
@@ -98,7 +98,7 @@ PLATFORM = Dashboard(
             Panel(
                 "Who sits in them",
                 "Models in memory and what each takes. A large one that few call is better off with a slice of its own,"
-                " or not at all: `make advise`.",
+                " or not at all: `tidegate advise`.",
                 (Query(f"topk(50, sum by ({BY_POD}, model) (tidegate_eviction_model_footprint_bytes{{{HERE}}} and on"
                        f" ({BY_POD}, model) {_RESIDENT}))", "bytes"),),
                 "bytes", "table", 16,
@@ -106,7 +106,7 @@ PLATFORM = Dashboard(
             Panel(
                 "Money a month",
                 "What the replicas that run now cost in 730 hours, by the inventory's prices; pools without a price are"
-                " not in it. Much of it with little in use: `make plan` says what would do.",
+                " not in it. Much of it with little in use: `tidegate plan` says what would do.",
                 (Query(f"sum by ({BY}, currency) ({_MONTH})", "{{namespace}} {{currency}}"),
                  Query(f"sum by ({BY}, server, pool, currency) ({_MONTH})",
                        "{{namespace}} {{server}}/{{pool}} {{currency}}")),

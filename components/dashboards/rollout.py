@@ -26,7 +26,7 @@ ROLLOUT = Dashboard(
             Panel(
                 "Calls that fail, by model",
                 "Calls a second that fail, of the five models with the most. It rises at a mark: take that change"
-                " back, `make rollout BACK=1`, or `tidegate rollback`.",
+                " back, `tidegate rollout --back`, or `tidegate rollback`.",
                 (Query(f"topk(5, sum by ({_MODEL}) ({requests(HERE, FAILED)}))"
                        f" or on ({BY}) tidegate:calls:rate5m{{{HERE}}} * 0",
                        "{{namespace}} {{server}} {{model}}"),),

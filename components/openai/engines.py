@@ -5,7 +5,7 @@ Their options and variables are documented by each of them; those of Dynamo are 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import pulumi_kubernetes as k8s
 from tidegate_contracts import dynamo, openai
@@ -84,54 +84,44 @@ def of_model(
     )
 
 
-class Engine(Protocol):
-    """What has to be known of an engine; its methods may be handed placeholders."""
+class Engine:
+    """An engine that speaks the API itself, and is told everything by its arguments.
+
+    Its methods may be handed placeholders.
+    """
 
     settings: type[EngineSettings]
-    port: tuple[str, int]  # Name and number of the port at which its probes are.
+    port = ("http", openai.HTTP_PORT)  # Name and number of the port at which its probes are.
 
-    def command(self, it: Any) -> list[str] | None:
+    def command(self, it: Any) -> list[str] | None:  # noqa: ARG002
         """Return its command; that of its image without one."""
+        return None
 
     def arguments(self, it: Any, served: Served) -> list[str]:
         """Return its arguments."""
-
-    def variables(self, it: Any, served: Served) -> Variables:
-        """Return environment variables beside those that are said."""
-
-    def paths(self, it: Any) -> tuple[str, str]:
-        """Return where it answers for as long as it is not hung, and where once its model is loaded."""
-
-    def metrics(self, it: Any, make: Callable[[list[str]], Made]) -> Made | None:
-        """Return what `make` makes of the addresses of its metrics, within its pod."""
-
-    def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:
-        """Return what runs before it in its pod, and speaks the API."""
-
-
-class _Plain:
-    """An engine that speaks the API itself, and is told everything by its arguments."""
-
-    port = ("http", openai.HTTP_PORT)
+        raise NotImplementedError
 
     def variables(self, it: Any, served: Served) -> Variables:  # noqa: ARG002
+        """Return environment variables beside those that are said."""
         return None
 
     def paths(self, it: Any) -> tuple[str, str]:  # noqa: ARG002
-        # It listens once its model is loaded.
-        return "/health", "/health"
+        """Return where it answers for as long as it is not hung, and where once its model is loaded."""
+        return "/health", "/health"  # It listens once its model is loaded.
 
     def metrics(self, it: Any, make: Callable[[list[str]], Made]) -> Made | None:  # noqa: ARG002
+        """Return what `make` makes of the addresses of its metrics, within its pod."""
         return make([_address("/metrics")])
 
     def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:  # noqa: ARG002
+        """Return what runs before it in its pod, and speaks the API."""
         return None
 
 
-class _Vllm(_Plain):
+class _Vllm(Engine):
     """vLLM; what lies in object storage it reads by Run:ai's streamer."""
 
-    settings: type[EngineSettings] = VllmSettings
+    settings = VllmSettings
 
     def command(self, it: VllmSettings) -> list[str]:  # noqa: ARG002
         return ["vllm", "serve"]
@@ -148,10 +138,10 @@ class _Vllm(_Plain):
         )
 
 
-class _Sglang(_Plain):
+class _Sglang(Engine):
     """SGLang."""
 
-    settings: type[EngineSettings] = SglangSettings
+    settings = SglangSettings
 
     def command(self, it: SglangSettings) -> list[str]:  # noqa: ARG002
         return ["python3", "-m", "sglang.launch_server"]
@@ -166,13 +156,10 @@ class _Sglang(_Plain):
         )
 
 
-class _Nim(_Plain):
+class _Nim(Engine):
     """NIM, which is told most by its environment."""
 
-    settings: type[EngineSettings] = NimSettings
-
-    def command(self, it: NimSettings) -> None:  # noqa: ARG002
-        return None
+    settings = NimSettings
 
     def arguments(self, it: NimSettings, served: Served) -> list[str]:  # noqa: ARG002
         return joined(["nim-serve", f"--tensor-parallel-size={it.tensor_parallel_size}"], it.extra_arguments)
@@ -192,10 +179,10 @@ class _Nim(_Plain):
         return make([_address("/v1/metrics")])
 
 
-class _Custom(_Plain):
+class _Custom(Engine):
     """Whatever else speaks the API."""
 
-    settings: type[EngineSettings] = CustomSettings
+    settings = CustomSettings
 
     def command(self, it: CustomSettings) -> list[str]:
         return joined(it.command)
@@ -218,10 +205,10 @@ class _Custom(_Plain):
         return when(it.metrics_path, lambda path: make([_address(path)]))
 
 
-class _Dynamo(_Plain):
+class _Dynamo(Engine):
     """Dynamo: a worker, and the frontend beside it, which ends after it: so that streams in flight have their end."""
 
-    settings: type[EngineSettings] = DynamoSettings
+    settings = DynamoSettings
     port = ("system", dynamo.SYSTEM_PORT)
 
     def command(self, it: DynamoSettings) -> list[str]:

@@ -1,7 +1,7 @@
 """What clients are told of the environments: where to publish models, where to call them, and who may.
 
-The stack definition produces it (`make environments`), an admin gives it to the users, the client reads it. It holds no
-secret. Field names on the wire are camelCase; unknown fields are refused.
+`tidegate environments` prints it, an admin gives it to the users, and the client reads it. It holds no secret. Field
+names on the wire are camelCase; unknown fields are refused.
 """
 
 import re

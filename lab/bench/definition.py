@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from cli.__main__ import collect_rarely
 from components import Environment
 from components.evaluate import evaluate
 from rollout import output
-from rollout.__main__ import collect_rarely
 from rollout.render import rendered
 from stacks.command import Outcome
 from stacks.images_lock import ImagesLock
@@ -33,7 +33,7 @@ from .made import ENVIRONMENTS, POOLS, definition_text
 from .report import Figures, Goal, positive, say
 
 ROOT = Path(__file__).resolve().parents[2]
-CHECK = "make check"
+CHECK = "tidegate check"
 STEPS = ("load", "validate", "resolve", "evaluate", "write")
 REPEATED = """
 import json, pathlib, sys
@@ -71,7 +71,7 @@ def repeated(definition: Path, seconds: float) -> Sample:
     pay (imports, caches) is paid before, on the smallest definition. Seconds are the processor's, because other
     programs take their turns.
     """
-    collect_rarely()  # as `make up` does
+    collect_rarely()  # as `tidegate up` does
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         small = folder / "small.yaml"
@@ -97,7 +97,7 @@ def measure(sizes: Sequence[int], runs: int, least_seconds: float) -> Figures:
                 say(f"run {run + 1} of {runs}: {size} data planes …")
                 steps = json.loads(_python("-c", REPEATED, str(file), str(least_seconds)))
                 begin = time.perf_counter()
-                _python("-m", "rollout", "check", str(file))
+                _python("-m", "cli", "check", str(file))
                 samples[size].append(steps | {CHECK: time.perf_counter() - begin})
     return compared(samples)
 

@@ -47,18 +47,22 @@ SIX_PLANES = ROOT / "tests" / "definitions" / "six-data-planes.yaml"
 ENVIRONMENT = "prod"
 RUNS = 3
 RATIOS = {
-    "helm_up_vs_kubectl": ("make up ENGINE=helm", "kubectl apply, and wait", "≤ 3"),
-    "pulumi_up_vs_kubectl": ("make up ENGINE=pulumi", "kubectl apply, and wait", "≤ 10"),
-    "noop_vs_up": ("make up ENGINE=helm, again", "make up ENGINE=helm", "≤ 0.5"),
-    "pulumi_noop_vs_up": ("make up ENGINE=pulumi, again", "make up ENGINE=pulumi", "≤ 0.5"),
-    "parallel_rollout_speedup": ("make rollout, plane after plane", "make rollout, planes side by side", "≥ 2.2"),
-    "render_vs_helm_template": ("make up, to YAML", "helm template", ""),
+    "helm_up_vs_kubectl": ("tidegate up --engine helm", "kubectl apply, and wait", "≤ 3"),
+    "pulumi_up_vs_kubectl": ("tidegate up --engine pulumi", "kubectl apply, and wait", "≤ 10"),
+    "noop_vs_up": ("tidegate up --engine helm, again", "tidegate up --engine helm", "≤ 0.5"),
+    "pulumi_noop_vs_up": ("tidegate up --engine pulumi, again", "tidegate up --engine pulumi", "≤ 0.5"),
+    "parallel_rollout_speedup": (
+        "tidegate rollout, plane after plane",
+        "tidegate rollout, planes side by side",
+        "≥ 2.2",
+    ),
+    "render_vs_helm_template": ("tidegate render", "helm template", ""),
 }
 """What is done, what it is held against, and the goal of their ratio."""
 GOALS = {key: Goal(f"{ours}, against {peer}", goal) for key, (ours, peer, goal) in RATIOS.items()}
 _SECONDS = 900
 _NOT_COPIED = (".*", "__pycache__", "build", "tests", "docs", "encryptionsalt")
-_ROLLOUT = (sys.executable, "-m", "rollout")
+_TIDEGATE = (sys.executable, "-m", "cli")
 
 
 @dataclass(frozen=True)
@@ -90,9 +94,9 @@ class Planes:
         return time.perf_counter() - begin
 
     def make(self, command: str, stack: Stack, engine: str, root: Path, *more: str) -> float:
-        """Bring a stack up or down, as `make up CLUSTER=…` and `make down CLUSTER=…` do."""
+        """Bring a stack up or down, as `tidegate up --cluster …` and `tidegate down --cluster …` do."""
         where = ("--cluster", stack.data_plane.context_name, "--stack", stack.name, "--engine", engine)
-        return self.run([*_ROLLOUT, command, self.definition.file, *where, *more], root=root)
+        return self.run([*_TIDEGATE, command, self.definition.file, *where, *more], root=root)
 
     def apply(self, stack: Stack) -> float:
         """Bring a stack up with kubectl alone: apply its objects server-side, and wait for its workloads."""
@@ -116,9 +120,9 @@ class Planes:
 
 
 def roll(planes: Planes, environment: str, definition: Path, engine: str) -> float:
-    """Roll an environment out as `make rollout` does."""
+    """Roll an environment out as `tidegate rollout` does."""
     where = ("--environment", environment, "--engine", engine, "--journals", str(planes.folder / "journals"))
-    return planes.run([*_ROLLOUT, "rollout", str(definition), *where])
+    return planes.run([*_TIDEGATE, "rollout", str(definition), *where])
 
 
 @contextmanager
@@ -180,14 +184,14 @@ def measure_engines(folder: Path) -> Figures:
             planes.clear(stack)
             for engine, root in engines.items():
                 say(f"run {run + 1} of {RUNS}: {engine} …")
-                for what in (f"make up ENGINE={engine}", f"make up ENGINE={engine}, again"):
+                for what in (f"tidegate up --engine {engine}", f"tidegate up --engine {engine}, again"):
                     seconds[what].append(planes.make("up", stack, engine, root))
                 planes.make("down", stack, engine, root, "--yes")  # so that the engine's records go too
                 planes.clear(stack)
             say(f"run {run + 1} of {RUNS}: rendering …")
             out = folder / f"rendered-{run}"
-            command = (sys.executable, "-m", "rollout", "up", planes.definition.file, "--stack", STACK, "--out", out)
-            seconds["make up, to YAML"].append(planes.run(command))
+            command = (sys.executable, "-m", "cli", "render", planes.definition.file, "--stack", STACK, "--out", out)
+            seconds["tidegate render"].append(planes.run(command))
             seconds["helm template"].append(planes.run(template))
     return compared(seconds)
 
@@ -212,7 +216,7 @@ def measure_rollouts(folder: Path) -> Figures:
                 order = f"{before}rollout: {{maxParallel: {most}}}, "
                 text = original.replace(before, order).replace("proxy:\n", f"proxy:\n  replicas: {replicas}\n")
                 file.write_text(text, "utf-8")
-                seconds[f"make rollout, {way}"].append(roll(planes, ENVIRONMENT, file, "helm"))
+                seconds[f"tidegate rollout, {way}"].append(roll(planes, ENVIRONMENT, file, "helm"))
     return compared(seconds)
 
 

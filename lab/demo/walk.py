@@ -70,7 +70,7 @@ def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
     """
     proxy, key = platform.proxies[0], platform.keys[CALLER]
     python = shlex.quote(sys.executable)
-    paths = ":".join(f"{ROOT}/{each}" for each in ("policies/eviction", "client", "contracts", "service"))
+    paths = ":".join(f"{ROOT}/{each}" for each in ("", "policies/eviction", "client", "contracts", "service"))
     module = f"PYTHONPATH={shlex.quote(paths)} {python} -m"
     tidegate = f"TIDEGATE_API_KEY=$TIDEGATE_KEY {module} tidegate"
     others = ", ".join(each.http for each in platform.proxies[1:])
@@ -109,7 +109,7 @@ def _recorded(seen: Prometheus, module: str) -> dict[str, str]:
         f"Alerts, for which an hour is {60 // SOONER} minutes here (as a page: {seen.url}/alerts)":
             f"curl -s {seen.url}/api/v1/alerts",
         "All that was called, as a trace, and what the simulator makes of it (docs/capacity.md)":
-            f'make -sC {shlex.quote(str(ROOT))} trace PROMETHEUS={seen.url} TRACE="$PWD/zoo.csv.gz" && {played}',
+            f"{module} cli trace zoo.csv.gz --prometheus {seen.url} && {played}",
     }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from . import processes
 from .control_plane import FRONT_PROXY, PROGRAMS, ClusterError, ControlPlane, Network, private, write_stages
 from .folder import STATE, clean, free_port, locked, private_folder
 
-READY_SECONDS = 90
+READY_SECONDS = 180
 
 
 @dataclass
@@ -220,7 +221,9 @@ class LocalCluster(ControlPlane):
             processes.wait_for(what, there, self._children, self.folder, READY_SECONDS)
 
         def answers(*command: str) -> bool:
-            return self.kubectl(*command, check=False, timeout=20).returncode == 0
+            with suppress(ClusterError):  # a look without an answer is taken again
+                return self.kubectl(*command, check=False, timeout=20).returncode == 0
+            return False
 
         start("etcd")
         wait_for("etcd", (self.folder / "etcd.sock").exists)

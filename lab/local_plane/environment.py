@@ -209,7 +209,7 @@ class LocalEnvironment(Parts):
         starts[part]()
 
     def serve(self, plan: Plan) -> None:
-        """Have it serve another plan's models and rules, as `make up` with another definition would."""
+        """Have it serve another plan's models and rules, as `tidegate up` with another definition would."""
         self.plan = plan
         write_settings(self._policy_root, plan.settings(self.repository(ON_DEMAND)))
         for each in self.proxies:

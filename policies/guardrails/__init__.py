@@ -1,6 +1,6 @@
 """Guardrails: what no stack may do. One set of rules over plain Kubernetes objects, used in three ways.
 
-- in process, by `make up`, `make preview` and `make guardrails`: `check` and `check_all`;
+- in process, by `tidegate up`, `tidegate preview` and `tidegate guardrails`: `check` and `check_all`;
 - as a Pulumi policy pack: `pulumi preview --policy-pack policies/guardrails`;
 - as a page for people: docs/guardrails.md, written by `make docs`.
 

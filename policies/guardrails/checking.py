@@ -109,7 +109,7 @@ def _findings(environment: Environment, today: date) -> Iterator[Finding]:
         yield from _of_a_waiver(namespace, waiver, covering.get(waiver), today)
     if settings.malformed:
         what = f"its guardrails cannot be read: {settings.malformed}"
-        do = "Let the definition write the annotation (`make up`, `make values`)."
+        do = "Let the definition write the annotation (`tidegate up`, `tidegate values`)."
         yield _finding(Breach(namespace, what), READABLE, "mandatory", SETTINGS_RULES[READABLE], do)
 
 

@@ -22,18 +22,16 @@ What the words mean is in [concepts.md](concepts.md).
 
 | where | what it looks at | a mandatory finding |
 |---|---|---|
-| `make up`, `make preview`, `make rollout` | all stacks of the definition, also those that nobody asked for | \
+| `tidegate render`, `up`, `preview`, `rollout` | all stacks of the definition, also those that nobody asked for | \
 exit code 1, nothing written or applied |
-| `make guardrails MANIFESTS=<file>`, or `helm template … \\| make guardrails` | the objects in that YAML: one stack | \
+| `tidegate guardrails <file>`, or `helm template … \\| tidegate guardrails` | the objects in that YAML: one stack | \
 exit code 1 |
 | `pulumi preview --policy-pack policies/guardrails`, or `up` | what the program declares: one stack | Pulumi stops |
 
-The exit codes are those of the commands that make runs (`python -m rollout`). `make` itself ends
-with 2 whenever one of them fails, and prints its code: `make: *** [Makefile:…] Error 1`.
-
 ## With plain Pulumi
 
-The policy pack runs with the `python3` that is on the PATH, which needs `pulumi` and `pulumi-policy`. After `make up`:
+The policy pack runs with the `python3` that is on the PATH, which needs `pulumi` and `pulumi-policy`. In this
+repository, after `make up`:
 
 <!-- not run: Pulumi's engine is in no package registry -->
 
@@ -104,8 +102,8 @@ _PROFILE = (
     "to its checks, built as a program (lab/tools/pod-security)."
 )
 _ONE_STACK = (
-    "`make guardrails` reads one file and the policy pack one program: no other environment can be seen there, "
-    "so they compare only the environments within that one stack. `make up`, `make preview` and `make rollout` compare "
+    "`tidegate guardrails` reads one file and the policy pack one program: no other environment can be seen there, "
+    "so they compare only the environments within that one stack. `tidegate up`, `preview` and `rollout` compare "
     "with every stack of the definition, though only one is brought up, and stop for what it breaks in another too."
 )
 

@@ -13,7 +13,7 @@ from .workloads import Tree, mapping, text
 Thing = TypeVar("Thing")
 Place = tuple[str, str]  # A namespace, and the kubeconfig context that it is in.
 _PARTS = (ENVIRONMENT, ("name",)), (PLANE, ("dataPlane", "name"))
-_MOVED = "`make up` moves its Helm release or Pulumi stack; no object is made anew for that, and nothing restarts"
+_MOVED = "`tidegate up` moves its Helm release or Pulumi stack; no object is made anew for that, and nothing restarts"
 
 
 def under_names_of_now(found: Mapping[str, Thing], stacks: Iterable[Stack]) -> dict[str, Thing]:
@@ -67,7 +67,7 @@ def unsaid(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
     for kind, old, new, is_said in _renamed(*definitions(before, after)):
         if not is_said:
             do = f"Is it the same, say formerly: [{old}] in it; else take {old} down first, by the definition of then"
-            yield Notice(kind, new, f"DID NOT BRING THIS UP, {old} did, so `make up` refuses. {do}", grave=True)
+            yield Notice(kind, new, f"DID NOT BRING THIS UP, {old} did, so `tidegate up` refuses. {do}", grave=True)
 
 
 def _renamed(was: Tree, now: Tree) -> Iterator[tuple[str, str, str, bool]]:

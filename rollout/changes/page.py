@@ -82,7 +82,7 @@ def _fitting(lines: Sequence[str], end: str) -> str:
         text = cut[: cut.rfind("\n")] if "\n" in cut[LIMIT // 2 :] else cut[: cut.rfind("&")]
         for tag in ("code", "pre", "details"):
             text += f"\n</{tag}>" * (text.count(f"<{tag}>") - text.count(f"</{tag}>"))
-        text += f"\n\n*Cut: GitHub takes {LIMIT:,} characters. The output of `make preview` has all of it.*"
+        text += f"\n\n*Cut: GitHub takes {LIMIT:,} characters. The output of `tidegate preview` has all of it.*"
     return "\n".join([text, "", *([end, ""] if end else [])])
 
 

@@ -64,7 +64,7 @@ def left_behind(changes: Mapping[str, Sequence[ObjectChange]], contexts: Mapping
             # No commands: a stack of another name, on a plane that was named anew, may have these very objects now.
             lines.append(
                 f"{escaped(stack)} is no longer described: what it has in a cluster stays there;"
-                " `make preview CLUSTER=<context>` shows it, and the command that takes it down."
+                " `tidegate preview --cluster <context>` shows it, and the command that takes it down."
             )
             continue
         for change in reversed(found):

@@ -1,15 +1,17 @@
 """What a git revision's own code makes of a definition.
 
-Where no code lies beside it, the program that its Makefile pins takes its place; where none is pinned, this one.
+Where no code lies beside it, the program that its requirements.txt pins takes its place; where it pins the one that is
+installed here, or none, this one.
 """
 
+import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,13 +25,18 @@ from ..terminal import note
 
 SECONDS = 600
 _TAIL = 12
-_PASSED_ON = "PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|TMPDIR|LANG|LANGUAGE|LC_[A-Z]+|XDG_CACHE_HOME|TIDEGATE_CACHE|PYTHON"
-"""Environment variables that another revision's code gets: it needs no token of a cloud, a cluster or a registry."""
-_FETCHING = (
-    r"(?:https?|no|all)_proxy|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
-    r"|SSH_AUTH_SOCK|GIT_SSH(?:_COMMAND)?|GIT_SSL_CAINFO|PIP_[A-Z_]+|UV_[A-Z_]+"
+_PASSED_ON = re.compile(
+    "PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|TMPDIR|LANG|LANGUAGE|LC_[A-Z]+|XDG_CACHE_HOME|TIDEGATE_CACHE"
 )
-"""What git, pip and uv need beyond that to fetch the program that a revision pins."""
+"""Environment variables that another revision's code gets: it needs no token of a cloud, a cluster or a registry."""
+_FETCHING = re.compile(
+    r"(?:https?|no|all)_proxy|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
+    rf"|SSH_AUTH_SOCK|GIT_SSH(?:_COMMAND)?|GIT_SSL_CAINFO|PIP_[A-Z_]+|{_PASSED_ON.pattern}"
+)
+"""What git and pip need beyond that to install the program that a revision pins."""
+_PIN = "tidegate-platform"
+_PROGRAMS = ("cli/__main__.py", "rollout/__main__.py")
+"""Files of which every revision with this program's code has one; the second is that of 0.2 and before."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -67,17 +74,15 @@ def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
             raise NothingToCompare(
                 f"{escaped(revision)} has no {escaped(str(wanted))}, so there is nothing to compare with."
             )
-        root = next((root for root in (tree / wanted).parents if (root / "rollout/__main__.py").is_file()), None)
-        has_code = root is not None and root.is_relative_to(tree)
-        pinned = next((folder for folder in (tree / wanted).parents if _pins(folder / "Makefile")), None)
-        if root is not None and has_code:
-            command, using = _by_code(root, tree / wanted, rendered), "its own code"
-        elif pinned is not None and pinned.is_relative_to(tree):
-            command, using = _by_make(pinned, tree / wanted, rendered), "the Tidegate that it pins"
-        else:
-            command, using = _by_code(_ROOT, tree / wanted, rendered), "this program"
+        folders = [folder for folder in (tree / wanted).parents if folder.is_relative_to(tree)]
+        code = next((folder for folder in folders if any((folder / name).is_file() for name in _PROGRAMS)), None)
+        pinning = next((folder for folder in folders if _pin(folder)), None)
+        root: Path | None = code or _ROOT
+        python, using = Path(sys.executable), "its own code" if code else "this program"
+        if pinning is not None and code is None and _pin(pinning) != _pin(top / pinning.relative_to(tree)):
+            python, root, using = _installed(pinning / "requirements.txt"), None, "the Tidegate that it pins"
         note(f"rendering {escaped(revision)} ({commit[:10]}) with {using} …")
-        _render(revision, command)
+        _render(revision, python, root, tree / wanted, rendered)
         yield commit, rendered
 
 
@@ -90,54 +95,60 @@ def render_for_previews(definition: Path, out: Path) -> None:
             (out / stack.name / name).write_bytes(text.encode())
 
 
-@dataclass(frozen=True)
-class _Command:
-    words: list[str | Path]
-    folder: Path
-    environment: Mapping[str, str]
-    passed_on: str = _PASSED_ON  # Pattern of the environment variables that it gets.
+def _pin(folder: Path) -> str:
+    """Return the requirement by which a platform pins this program; nothing for a folder that pins none."""
+    file = folder / "requirements.txt"
+    lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
+    return next((line.strip() for line in lines if _PIN in line and not line.startswith("#")), "")
 
 
-def _by_code(root: Path, definition: Path, out: Path) -> _Command:
-    path = {"PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
-    return _Command([sys.executable, "-m", "rollout", "render", definition, "--out", out], root, path)
+def _installed(requirements: Path) -> Path:
+    """Return the Python of an environment with what a revision pins, which is made once, in the cache folder."""
+    cache = os.environ.get("TIDEGATE_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tidegate"
+    )
+    name = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:16]
+    venv = Path(cache) / "venv" / name
+    python = venv / "bin/python"
+    if not (venv / "complete").exists():
+        note("installing the Tidegate that it pins …")
+        shutil.rmtree(venv, ignore_errors=True)
+        install = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "-r",
+            str(requirements),
+        ]
+        for words in ([sys.executable, "-m", "venv", str(venv)], install):
+            done = processes.run(words, seconds=SECONDS, passing=_FETCHING.fullmatch)
+            if done.returncode:
+                why = "".join(f"\n    {escaped(line)}" for line in done.stderr.strip().splitlines()[-_TAIL:])
+                raise CommandError(f"The Tidegate that the revision pins cannot be installed:{why}")
+        (venv / "complete").touch()
+    return python
 
 
-def _pins(makefile: Path) -> bool:
-    return makefile.is_file() and "\nTIDEGATE_REVISION :=" in makefile.read_text("utf-8", "replace")
-
-
-def _by_make(folder: Path, definition: Path, out: Path) -> _Command:
-    words: list[str | Path] = ["make", "--no-print-directory", ".rendering", f"DEFINITION={definition}", f"OUT={out}"]
-    if reached := os.environ.get("TIDEGATE_REPOSITORY"):  # where this make was told to fetch from, such as a mirror
-        words.append(f"TIDEGATE_REPOSITORY={reached.replace('$', '$$')}")
-    return _Command(words, folder, {"MAKEFLAGS": "", "MAKELEVEL": ""}, f"{_PASSED_ON}|{_FETCHING}")
-
-
-def _render(revision: str, command: _Command) -> None:
+def _render(revision: str, python: Path, root: Path | None, definition: Path, out: Path) -> None:
+    """Run `render` of the program in `root`, or of the one that `python` has installed."""
+    environment = {} if root is None else {"PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
+    words: list[str | Path] = [python, "-m", "cli", "render", definition, "--out", out, "--unchecked"]
+    if root is not None and not (root / "cli").is_dir():  # before 0.3
+        words = [python, "-m", "rollout", "render", definition, "--out", out]
     try:
         done = processes.run(
-            command.words,
-            seconds=SECONDS,
-            cwd=command.folder,
-            environment=command.environment,
-            passing=re.compile(command.passed_on).fullmatch,
+            words, seconds=SECONDS, cwd=root or definition.parent, environment=environment, passing=_PASSED_ON.fullmatch
         )
     except subprocess.TimeoutExpired:
         raise CommandError(f"{escaped(revision)} cannot be rendered: no end after {SECONDS} s.") from None
     if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        # make ends with 2 whatever failed, and says the code of what did.
-        of_make = (
-            re.fullmatch(r"make: \*\*\* .* Error ([0-9]+)", lines.pop())
-            if command.words[0] == "make" and lines
-            else None
-        )
-        code = int(of_make[1]) if of_make else done.returncode
-        said = "".join(f"\n    {escaped(line)}" for line in lines[-_TAIL:])
-        error = NothingToCompare if code == WRONG_INPUT else CommandError
+        lines = "".join(f"\n    {escaped(line)}" for line in done.stderr.strip().splitlines()[-_TAIL:])
+        error = NothingToCompare if done.returncode == WRONG_INPUT else CommandError
         raise error(
-            f"{escaped(revision)} cannot be rendered: its own `rollout render` ended with exit code {code}:{said}"
+            f"{escaped(revision)} cannot be rendered: its own `render` ended with exit code {done.returncode}:{lines}"
         )
 
 

@@ -11,7 +11,7 @@ from policies.guardrails.rules.money import cost_of
 from stacks.problems import counted
 
 from ..room import PoolRoom, difference
-from ..terminal import make
+from ..terminal import tidegate
 from .compare import DATASETS, KEPT, ObjectChange, tally
 from .names import unsaid
 from .permissions import PermissionChange, definition_in, permission_change
@@ -101,11 +101,11 @@ def stack_change(
     if before is None:
         state = "new"
     elif after is None:
-        # Nothing takes it down by itself: the objects run and take their devices until `make down`.
+        # Nothing takes it down by itself: the objects run and take their devices until `tidegate down`.
         state, changes, after = "removed", (), before
         stays = f"is no longer described: its {counted(before, 'object')} stay and serve until you take the stack down"
         if context := text(definition_in(before), "dataPlane", "context"):
-            down = make("down", CLUSTER=context, STACK=name, DEFINITION=definition)
+            down = tidegate("down", definition, cluster=context, stack=name)
     elif changes:
         state, started = "changed", restarts(before, after)
         beside = [*unsaid(before, after), *notices(before, after, started)]

@@ -33,7 +33,7 @@ def require_known(wanted: str) -> None:
     """Raise CommandError for the name of an engine that there is not."""
     if wanted not in FINDERS:
         known = ", ".join(FINDERS)
-        raise CommandError(f"there is no engine {escaped(wanted)}. ENGINE is one of: {known}.", WRONG_INPUT)
+        raise CommandError(f"there is no engine {escaped(wanted)}. --engine is one of: {known}.", WRONG_INPUT)
 
 
 def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:
@@ -47,4 +47,4 @@ def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:
         engine = FINDERS[name](adopt)
         if engine is not None:
             return engine
-    raise CommandError("there is no `pulumi` on the PATH. Leave ENGINE out: Helm does it too.", NO_ENGINE)
+    raise CommandError("there is no `pulumi` on the PATH. Leave --engine out: Helm does it too.", NO_ENGINE)

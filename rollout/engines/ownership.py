@@ -13,7 +13,7 @@ from ..changes.permissions import definition_in
 from ..changes.workloads import mapping
 from ..kubectl import BEING_DELETED, Kubectl, KubernetesObject
 from ..live import INSTANCE, PART_OF, left_of
-from ..terminal import in_shell, make
+from ..terminal import in_shell, tidegate
 
 HELM_NAME = "meta.helm.sh/release-name"
 HELM_NAMESPACE = "meta.helm.sh/release-namespace"
@@ -154,7 +154,7 @@ def left_in(kube: Kubectl, stack: Home, namespace: str) -> list[KubernetesObject
 
 def refused_move(kube: Kubectl, stack: Home, was: str, left: Sequence[KubernetesObject]) -> str:
     """Return why a stack does not get another namespace while it runs, and what to do."""
-    down = make("down", CLUSTER=kube.context, STACK=stack.name)
+    down = tidegate("down", cluster=kube.context, stack=stack.name)
     return (
         f"{stack.name} has {counted(left, 'object')} in namespace {was}, and the definition names {stack.namespace}:"
         " a stack cannot move to another namespace while it runs. Nothing was changed.\n"
@@ -176,7 +176,7 @@ def _is_labelled(item: KubernetesObject, stack: Home) -> bool:
 
 
 def _how_to_move(owner: Owner, stack: Home, engine: str, context: str) -> str:
-    goal = make("up", CLUSTER=context, STACK=stack.name, ENGINE=engine, ADOPT="1")
+    goal = tidegate("up", cluster=context, stack=stack.name, engine=engine, adopt=True)
     if owner.release not in (None, *releases_of(stack)):
         former = "If that is what the stack was called before, say so with formerly, in its data plane or environment"
         return f"Nothing was changed. {former}, and it is moved. Else uninstall that release first; its volumes stay."
@@ -184,6 +184,6 @@ def _how_to_move(owner: Owner, stack: Home, engine: str, context: str) -> str:
         return f"Nothing was changed. If it is meant for this stack, adopt it: {goal}"
     can = "You can"
     if owner.engine in ("helm", "pulumi"):
-        can = f"Go on with the same one ({make('up', CLUSTER=context, STACK=stack.name, ENGINE=owner.engine)}), or"
+        can = f"Go on with the same one ({tidegate('up', cluster=context, stack=stack.name, engine=owner.engine)}), or"
     adopted = "The objects are adopted as they are, no pod restarts; docs/helm.md tells what that leaves behind."
     return f"Nothing was changed. {can} move it: {goal}\n    {adopted}"

@@ -4,6 +4,7 @@ That is what other engines, killed runs and people's hands have left.
 """
 
 import os
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -175,10 +176,11 @@ def _here(cli: PulumiCli, stack: Home) -> PulumiCli:
         return cli
     folder = local.local_folder() / PULUMI
     (folder / "state").mkdir(parents=True, exist_ok=True, mode=0o700)
-    project = yaml.safe_load((pulumi_cli.ROOT / "Pulumi.yaml").read_text("utf-8"))
-    project["main"] = os.path.relpath(pulumi_cli.ROOT, folder)
-    project["runtime"]["options"]["virtualenv"] = str(pulumi_cli.PROJECT / project["runtime"]["options"]["virtualenv"])
-    del project["stackConfigDir"]
+    project = {
+        "name": "tidegate",
+        "main": os.path.relpath(Path(__file__).parents[1] / "program", folder),
+        "runtime": {"name": "python", "options": {"virtualenv": sys.prefix}},
+    }
     (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project, sort_keys=False), "utf-8")
     state = {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
     return replace(cli, folder=folder, environment={**cli.environment, **state})

@@ -26,12 +26,12 @@ from stacks.stack import Home
 
 from .. import processes
 from ..kubectl import KubernetesObject, explained, in_words
-from ..terminal import make, note
+from ..terminal import note, tidegate
 
 ROOT = Path(__file__).resolve().parents[2]
 _HERE = Path("Pulumi.yaml")
 PROJECT = Path.cwd() if _HERE.is_file() and "name: tidegate\n" in _HERE.read_text("utf-8", "replace") else ROOT
-"""Folder of the Pulumi project: that of a platform of one's own (`make init`), else the root of the checkout."""
+"""Folder of the Pulumi project: that of a platform of one's own (`tidegate init`), else the root of the checkout."""
 DEFAULT_DEFINITION = "stacks/inference.yaml"  # What the program reads when a stack's configuration names no definition.
 OLDEST = (3, 219, 0)  # The first version that reads `requiredPulumiVersion`, which stands in Pulumi.yaml too.
 GET_PULUMI = "How to install Pulumi: https://www.pulumi.com/docs/install"
@@ -40,7 +40,6 @@ UP = ("up", "--yes", "--skip-preview", "--refresh")
 DESTROY = ("destroy", "--yes", "--skip-preview", "--refresh", "--exclude-protected")
 """All but datasets and what holds them."""
 
-_VERSION_SECONDS = 20.0
 _PROGRESS = re.compile(
     r"@ |[ +~-]{4}(?:(?P<program>pulumi:pulumi:Stack \S+ )|\S+:\S+ \S+ )(?:\w+ing (?:\([\d.]+s\) )?|\*\*[^*]+\*\* )?"
 )
@@ -69,7 +68,7 @@ def find() -> PulumiCli | None:
     path = shutil.which("pulumi")
     if path is None:
         return None
-    code, said = _run(PulumiCli(path, ""), [path, "version"], _VERSION_SECONDS)
+    code, said = _run(PulumiCli(path, ""), [path, "version"], _SHORT_SECONDS)
     match = re.search(r"^v?(\d+)\.(\d+)\.(\d+)\S*$", said, re.MULTILINE)
     if code != 0 or match is None:
         raise CommandError(f"{path} does not work: `pulumi version`: {in_words(said)}. {GET_PULUMI}")
@@ -153,11 +152,12 @@ def _prepare(
 
 def _configuration(cli: PulumiCli, stack: Home, definition: Path) -> dict[str, str]:
     """Return what a stack's configuration has to say."""
-    path, base = definition.resolve(), PROJECT if cli.folder is None else ROOT
+    path = definition.resolve()
+    ours = cli.folder is None and path.is_relative_to(PROJECT)  # where Pulumi runs the program
     wanted = {
         "environment": stack.environment.name,
         "dataPlane": stack.data_plane.name,
-        "definition": str(path.relative_to(base) if path.is_relative_to(base) else path),
+        "definition": str(path.relative_to(PROJECT) if ours else path),
     }
     return wanted if cli.folder is None else {**wanted, "context": stack.data_plane.context_name}
 
@@ -317,7 +317,7 @@ def not_in_state(stack: Home, objects: Sequence[KubernetesObject] = ()) -> str:
     """Return why Pulumi makes no objects that are there already, and what to do."""
     shown = listed((f"{item['kind']} {item['metadata']['name']}" for item in objects), most=6)
     which = f" ({shown})" if objects else ""
-    adopt = make("up", CLUSTER=stack.data_plane.context_name, STACK=stack.name, ENGINE="pulumi", ADOPT="1")
+    adopt = tidegate("up", cluster=stack.data_plane.context_name, stack=stack.name, engine="pulumi", adopt=True)
     return (
         f"objects of stack {stack.name} are in the cluster, and not in Pulumi's state{which}."
         f" To adopt them as they are: {adopt}"

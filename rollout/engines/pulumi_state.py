@@ -113,7 +113,7 @@ def plan(state: State, stack: Home, kube: Kubectl, declared: Sequence[Kubernetes
     if not state.is_in(kube):
         there = in_shell(state.context)
         words = f"Pulumi's state of {stack.name} lists objects of {escaped(state.context)}, and they stay there"
-        until = f"until `make down CLUSTER={there} STACK={stack.name}`"
+        until = f"until `tidegate down --cluster {there} --stack {stack.name}`"
         return Plan(state.emptied(), adopts=True, notes=(f"{words} {until}.",))
     before = state.namespace
     if before is None or (was := before["metadata"]["name"]) == stack.namespace:

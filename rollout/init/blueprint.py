@@ -101,9 +101,9 @@ _UNKNOWN = "the blueprint's chart has no such value"
 
 
 _PRODUCTION = """
-    production: true # as its name says: it is held to more, and taken down only with YES=1
+    production: true # as its name says: it is held to more, and taken down only with --yes
     guardrails:
-      severities: # take this away once `make pin` has written images.lock: a cluster takes no image without a digest
+      severities: # remove this once `tidegate pin` has written images.lock: a cluster takes no image without a digest
         images-are-pinned-by-digest: advisory"""
 _CALLERS = {False: 'name: everybody-in-domino, principals: ["*"]', True: "name: endpoints, principals: [some-endpoint]"}
 """Who may call, outside of production and there, where nobody is granted everything."""

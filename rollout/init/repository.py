@@ -1,12 +1,16 @@
-"""Writes the repository of a platform: its definition, and what runs this program, at the revision that it pins."""
+"""Writes the repository of a platform: its definition, and the requirement that pins this program."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from string import Template
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -18,14 +22,16 @@ from stacks.definition.placement import Product
 from stacks.images_lock import FILE_NAME, ImagesLock, lock_text
 from stacks.load import load, parse
 from stacks.problems import DefinitionError, Problem, escaped, in_order
+from stacks.reference import schema_text
 from stacks.stack import Definition
 from stacks.validate import validate
 
-from ..terminal import in_shell, make, note
+from ..terminal import in_shell, note, tidegate
 from .blueprint import Slot, read_values
 
 TEXTS = Path(__file__).parent / "text"
 DEFINITION = "stacks/inference.yaml"
+DISTRIBUTION = "tidegate-platform"
 
 
 @dataclass(frozen=True)
@@ -38,21 +44,13 @@ class InitRequest:
     repository: str | None = None
 
 
-@dataclass(frozen=True)
-class Pinned:
-    """The revision of this program that a platform begins with, and where others find it."""
-
-    revision: str
-    repository: str
-
-
 def write_repository(request: InitRequest, outcome: Outcome) -> None:
     """Write a platform's repository into an empty folder, and say what it is and how to go on.
 
     Raises CommandError or DefinitionError before anything is written.
     """
     if request.folder == Path():  # an empty text
-        raise CommandError("Say where the platform is to be written, as in DIR=../platform.", WRONG_INPUT)
+        raise CommandError("Name the folder to write, such as ../platform.", WRONG_INPUT)
     _require_empty(request.folder)
     values = None if request.values is None else load(request.values)
     slot, gpus = _placed(request.gpu if request.gpu is not None else _asked())
@@ -71,8 +69,8 @@ def write_repository(request: InitRequest, outcome: Outcome) -> None:
     except DefinitionError as error:
         what = f"the definition that {escaped(str(request.values))} becomes does not hold"
         raise CommandError(f"{what}:\n{error}", WRONG_INPUT) from None
-    pinned = _pinned(request.repository)
-    files = _files(text, definition, pinned)
+    requirement = _requirement(request.repository)
+    files = _files(text, definition, requirement)
     outcome.text = f"{request.folder} is not complete"
     for name, content in files.items():
         path = request.folder / name
@@ -80,10 +78,10 @@ def write_repository(request: InitRequest, outcome: Outcome) -> None:
         path.write_text(content, "utf-8")
     if not _git(request.folder, "rev-parse", "--show-toplevel"):
         _git(request.folder, "init", "--quiet")
-    _tell(request, pinned, values is not None, left)
+    _tell(request, requirement, values is not None, left)
 
 
-def _files(text: str, definition: Definition, pinned: Pinned) -> dict[str, str]:
+def _files(text: str, definition: Definition, requirement: str) -> dict[str, str]:
     config = {
         f"stacks/Pulumi.{stack.name}.yaml": "config:\n"
         f"  tidegate:environment: {stack.environment.name}\n"
@@ -91,31 +89,16 @@ def _files(text: str, definition: Definition, pinned: Pinned) -> dict[str, str]:
         for stack in definition.stacks
     }
     return {
-        "Makefile": _filled("Makefile", revision=pinned.revision, repository=_in_make(pinned.repository)),
+        "requirements.txt": _filled("requirements.txt", requirement=requirement),
         DEFINITION: text,
+        "stacks/definition.schema.json": schema_text(),
         f"stacks/{FILE_NAME}": lock_text(()),
         **config,
-        "Pulumi.yaml": (ROOT / "Pulumi.yaml").read_text("utf-8"),
+        "Pulumi.yaml": (TEXTS / "Pulumi.yaml").read_text("utf-8"),
         "__main__.py": (TEXTS / "program.txt").read_text("utf-8"),
-        **_previews(),
-        ".gitignore": "/.cache/\n/build/\n/charts/tidegate/\n/.tidegate\n/.venv\n__pycache__/\n",
-    }
-
-
-def _previews() -> dict[str, str]:
-    """Return what previews changes on GitHub and GitLab: those jobs of docs/ci.md, cached by the pin."""
-    page = (ROOT / "docs/ci.md").read_text("utf-8")
-    github, gitlab = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    github = re.sub(
-        r"(?<=pull_request:\n).*?(?=permissions:)", "", github.partition("\n  drift:")[0], count=1, flags=re.DOTALL
-    )
-    gitlab = gitlab.partition("\ncomment:")[0].replace(
-        "stages: [preview, comment, drift, rollout]", "stages: [preview]"
-    )
-    more = "# Previews of changes; docs/ci.md of Tidegate has further jobs.\n"
-    return {
-        ".github/workflows/tidegate.yaml": more + github.replace("requirements/*.txt", "Makefile"),
-        ".gitlab-ci.yml": more + gitlab.replace("requirements/run.txt, lab/tools/go.sum", "Makefile"),
+        ".github/workflows/tidegate.yaml": (TEXTS / "github.yaml").read_text("utf-8"),
+        ".gitlab-ci.yml": (TEXTS / "gitlab.yaml").read_text("utf-8"),
+        ".gitignore": "/.cache/\n/build/\n/charts/tidegate/\n/.venv\n__pycache__/\n",
     }
 
 
@@ -123,13 +106,10 @@ def _filled(name: str, **parts: str) -> str:
     return Template((TEXTS / name).read_text("utf-8")).substitute(parts)
 
 
-def _tell(request: InitRequest, pinned: Pinned, imported: bool, left: list[Problem]) -> None:
-    folder = escaped(str(request.folder))
-    print(
-        f"{folder}: a platform that pins Tidegate {version()} ({pinned.revision[:10]} of {escaped(pinned.repository)})"
-    )
+def _tell(request: InitRequest, requirement: str, imported: bool, left: list[Problem]) -> None:
+    print(f"{escaped(str(request.folder))}: a platform that pins Tidegate {version()} ({escaped(requirement)})")
     print(f"  {DEFINITION:<32} the definition; what you must replace is marked with ←")
-    print(f"  {'Makefile':<32} the pin; every command of Tidegate runs from here: make help")
+    print(f"  {'requirements.txt':<32} the pin")
     print(f"  {'Pulumi.yaml, __main__.py':<32} for plain `pulumi up`; helm and kubectl need none of it")
     print(f"  {'.github/workflows/tidegate.yaml':<32} previews each pull request on GitHub")
     print(f"  {'.gitlab-ci.yml':<32} the same on GitLab; delete the one that you do not need")
@@ -137,7 +117,8 @@ def _tell(request: InitRequest, pinned: Pinned, imported: bool, left: list[Probl
         print("Not carried over:" if left else "Every value was carried over.")
         for problem in in_order(left):
             print(f"  {problem}".replace("\n", "\n  "))
-    print(f"Go on there:\n  cd {in_shell(request.folder)}\n  make check && make up")
+    print(f"Go on there:\n  cd {in_shell(request.folder)}\n  python3 -m venv .venv")
+    print("  . .venv/bin/activate && pip install -r requirements.txt\n  tidegate check && tidegate render")
     print("  git add --all && git commit --message='Our platform'")
 
 
@@ -157,31 +138,55 @@ def _require_empty(folder: Path) -> None:
         what = "is no folder"
     else:
         return
-    again = make("init", DIR="../platform")
+    again = tidegate("init", "../platform")
     raise CommandError(f"{escaped(str(folder))} {what}.\nNothing was written. Name another: {again}", WRONG_INPUT)
 
 
-def _pinned(repository: str | None) -> Pinned:
-    revision = _git(ROOT, "rev-parse", "HEAD")
-    if not revision or _git(ROOT, "rev-parse", "--show-toplevel") != str(ROOT):
-        what = f"{escaped(str(ROOT))} is no git checkout, so there is no revision that a platform could pin"
-        raise CommandError(f"{what}.\nClone Tidegate with git, and run `make init` there.")
-    found = repository or _git(ROOT, "config", "remote.origin.url")
-    # A token must not be written down; git asks for it, or its credential helper knows it.
-    found = re.sub(r"^(https?://)[^/@]*@", r"\1", found)
+def _requirement(repository: str | None) -> str:
+    """Return the requirement that installs this very program elsewhere: from git, or from a package index."""
+    try:
+        installed = distribution(DISTRIBUTION)
+    except PackageNotFoundError:  # this is a checkout
+        return _of_checkout(ROOT, repository)
+    origin = json.loads(installed.read_text("direct_url.json") or "{}")
+    if "vcs_info" in origin:
+        return _from_git(repository or origin["url"], origin["vcs_info"]["commit_id"])
+    if "dir_info" in origin:
+        return _of_checkout(Path(url2pathname(urlsplit(origin["url"]).path)), repository)
+    return f"{DISTRIBUTION}=={installed.version}"
+
+
+def _of_checkout(root: Path, repository: str | None) -> str:
+    revision = _git(root, "rev-parse", "HEAD")
+    if not revision or _git(root, "rev-parse", "--show-toplevel") != str(root):
+        what = f"{escaped(str(root))} is no git checkout, so there is no revision that a platform could pin"
+        raise CommandError(f"{what}.\nClone Tidegate with git, and run `tidegate init` there.")
+    found = repository or _git(root, "config", "remote.origin.url")
     if not found:
         what = (
             "this checkout has no remote `origin`: the platform fetches Tidegate from its folder, which nobody else has"
         )
-        note(f"{what}.\nSay where they find it: {make('init', DIR='<folder>', TIDEGATE_REPOSITORY='<address>')}")
-        found = str(ROOT)
+        note(f"{what}.\nName its address: {tidegate('init', '<folder>', repository='<address>')}")
+        found = str(root)
     if Path(found).exists():
-        found = str(Path(found).resolve())
-    elif not _git(ROOT, "branch", "--remotes", "--contains", revision):
+        found = Path(found).resolve().as_uri()
+    elif not _git(root, "branch", "--remotes", "--contains", revision):
         note(f"{revision[:10]} is on no branch of `origin`: push it, or nobody else can fetch what the platform pins.")
-    if _git(ROOT, "status", "--porcelain", "--untracked-files=no"):
+    if _git(root, "status", "--porcelain", "--untracked-files=no"):
         note(f"this checkout has changes that are not committed: the platform gets {revision[:10]}, without them.")
-    return Pinned(revision, found)
+    return _from_git(found, revision)
+
+
+def _from_git(address: str, revision: str) -> str:
+    # A token must not be written down; git asks for it, or its credential helper knows it.
+    address = re.sub(r"^(https?://)[^/@]*@", r"\1", address)
+    if scp := re.fullmatch(r"([\w.-]+@[\w.-]+):(?!//)(.+)", address):  # git@example.com:tidegate.git
+        address = f"ssh://{scp[1]}/{scp[2]}"
+    if not re.fullmatch(r"[a-z+]+://[^\s;#]+", address):
+        raise CommandError(f"{escaped(address)} is no address that pip can fetch: name another with --repository.")
+    if address.startswith("file:"):  # which pip reads in this form only
+        return f"git+{address}@{revision}#egg={DISTRIBUTION}"
+    return f"{DISTRIBUTION} @ git+{address}@{revision}"
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -191,15 +196,6 @@ def _git(folder: Path, *arguments: str) -> str:
     except OSError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _in_make(text: str) -> str:
-    """Return a text as it must stand in a Makefile, within single quotes of a shell there."""
-    if re.search(r"['\n\\#]", text):
-        raise CommandError(
-            f"{escaped(text)} cannot stand in a Makefile: name another address with TIDEGATE_REPOSITORY=…"
-        )
-    return text.replace("$", "$$")
 
 
 # ---- GPUs ----
@@ -223,7 +219,7 @@ def _placed(gpu: str | None) -> tuple[Slot, str]:
     try:
         TypeAdapter(Product).validate_python(gpu)
     except ValidationError:
-        what = f"GPU={in_shell(gpu)} is no GPU product"
+        what = f"{escaped(gpu)} is no GPU product"
         do = "Say the node label nvidia.com/gpu.product, such as NVIDIA-A100-SXM4-80GB, without -MIG-… or -SHARED"
         raise CommandError(f"{what}.\n{do}.", WRONG_INPUT) from None
     known = gpu_product(gpu)

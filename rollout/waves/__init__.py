@@ -2,7 +2,7 @@
 
 | module | what happens there |
 |---|---|
-| `command` | what `make rollout` does, from the command line to the exit code; dry runs |
+| `command` | what `tidegate rollout` does, from the command line to the exit code; dry runs |
 | `prepare` | everything before the first plane: a new rollout, one that goes on, one taken back |
 | `plan` | which planes go in which step: the canary, then waves |
 | `journal` | what is kept: where each plane stands, the texts, the last good rollouts, the lock |

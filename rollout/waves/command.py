@@ -39,7 +39,7 @@ def roll_out(request: RolloutRequest, outcome: Outcome, seen: Seen) -> None:
             _say_what_would_change(ready, seen, keep_going=keep_going)
             return
         journal = ready.journal or history.begin(ready.record, ready.texts)
-        outcome.text = f"rollout {journal.number} of {request.environment} can go on with RESUME=1"
+        outcome.text = f"rollout {journal.number} of {request.environment} can go on with --resume"
         _run(journal, ready, lock, keep_going=keep_going)
 
 

@@ -21,7 +21,7 @@ def stacks_of(definition: Definition, environment: str) -> dict[str, Stack]:
     names = [item.name for item in definition.header.environments]
     if environment not in names:
         if not environment:
-            raise CommandError(f"Which environment? ENV=<name>: {', '.join(names)}.", WRONG_INPUT)
+            raise CommandError(f"Which environment? --environment <name>: {', '.join(names)}.", WRONG_INPUT)
         raise unknown("environment", environment, names)
     found = {stack.data_plane.name: stack for stack in definition.stacks if stack.environment.name == environment}
     if not found:

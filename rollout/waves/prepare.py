@@ -144,7 +144,7 @@ def _taking_back(request: RolloutRequest, history: History, last: Journal | None
     if not touched:
         raise CommandError(f"There is nothing to take back: rollout {last.number} touched no plane.")
     if not able:
-        do = "Roll an older definition out: take it from version control, and run `make rollout` with it"
+        do = "Roll an older definition out: take it from version control, and run `tidegate rollout` with it"
         none = f"no earlier rollout of {', '.join(touched)} succeeded"
         raise CommandError(f"There is nothing to go back to: {none}.\n{do}.")
     engine = _same_engine(request, record)

@@ -14,7 +14,7 @@ from stacks.definition.rollout import Gate
 from stacks.problems import escaped, shortened
 from stacks.stack import Stack
 
-from ..terminal import console, make, note
+from ..terminal import console, note, tidegate
 from .journal import Journal, RolloutRecord
 from .plan import Step
 
@@ -95,18 +95,18 @@ def closing(journal: Journal) -> str:
     if record.outcome == "succeeded":
         return f"{what} succeeded: {passed} of {len(record.planes)} planes passed."
 
-    def command(**settings: object) -> str:
-        return make("rollout", ENV=record.environment, **settings, DEFINITION=record.definition)
+    def command(**switches: bool) -> str:
+        return tidegate("rollout", record.definition, environment=record.environment, **switches)
 
     verb = "failed" if record.outcome == "failed" else "was stopped"
     lines = [
         f"{what} {verb}: {passed} of {len(record.planes)} planes passed. Next:",
-        f"  {command(RESUME=1)}   goes on with the same texts, with the planes that have not passed",
+        f"  {command(resume=True)}   goes on with the same texts, with the planes that have not passed",
     ]
     if record.kind == "forward":
         able = [plane for plane in record.touched if plane in record.good]
         if able:
-            lines.append(f"  {command(BACK=1)}   brings {', '.join(able)} back to what was good before")
+            lines.append(f"  {command(back=True)}   brings {', '.join(able)} back to what was good before")
         lines.append(f"  {command()}   begins anew, with the definition as it is then")
     return "\n".join(lines)
 

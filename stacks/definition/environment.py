@@ -194,7 +194,7 @@ class Monitoring(Section):
     """Page that alerts lead to: of a site of your own (`make site`), such as https://docs.example.com/runbooks.html."""
     dashboards: bool = False
     """Whether to make Grafana's dashboards as ConfigMaps that its sidecar finds; they show what the operator's objects
-    have read. `make dashboards` writes them as files."""
+    have read. `tidegate dashboards` writes them as files."""
     dashboard_labels: Labels = Field(default_factory=lambda: {"grafana_dashboard": "1"})
     """Labels by which Grafana's sidecar finds them."""
 

@@ -29,7 +29,7 @@ POLICY_IMAGE = "eviction-policy"
 
 
 class Image(Named):
-    """One container image. Its digest is not written here: `make pin` asks the registry and writes `images.lock`."""
+    """One container image. `tidegate pin` asks the registry for its digest, and writes it to `images.lock`."""
 
     repository: Repository
     """Registry and repository, as `docker pull` takes it."""

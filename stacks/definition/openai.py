@@ -64,8 +64,6 @@ class EngineSecret(SecretVariable):
 class EngineSettings(ContainerVariables):
     """What the settings of every engine have in common."""
 
-    reads_object_storage: ClassVar[bool] = True  # Whether it loads models straight from there.
-
     @property
     def tells_waiting(self) -> bool:
         """Say whether its metrics have how many requests wait, under a name that is known."""
@@ -141,8 +139,6 @@ class Frontends(ExtraArguments):
 class DynamoSettings(KnownEngineSettings):
     """NVIDIA Dynamo: a worker in each replica, and a frontend before it, or frontends that all replicas share."""
 
-    reads_object_storage: ClassVar[bool] = False
-
     engine: Literal["dynamo"]
     worker: Literal["vllm", "sglang", "trtllm", "mocker"] = "vllm"
     """What computes; the mocker needs no GPU and answers nonsense, for trials."""
@@ -166,8 +162,6 @@ class VllmSettings(KnownEngineSettings):
 
 class SglangSettings(KnownEngineSettings):
     """SGLang's own server."""
-
-    reads_object_storage: ClassVar[bool] = False
 
     engine: Literal["sglang"]
 

@@ -73,7 +73,7 @@ class IngressExposure(Section):
     (nginx.ingress.kubernetes.io/proxy-body-size, against the proxy's bodyLimit) and waits 60 seconds for an answer
     (proxy-read-timeout). AWS's asks for / to see whether a pod is well, where the proxy has nothing: it needs
     alb.ingress.kubernetes.io/healthcheck-path: /healthz, and Google's a BackendConfig with that path, which
-    serviceAnnotations names. `make check` lists the annotations that a known controller lacks.
+    serviceAnnotations names. `tidegate check` lists the annotations that a known controller lacks.
     """
 
     kind: Literal["ingress"]

@@ -22,7 +22,7 @@ class _FreeProbe(Section):
     body: Text | None = None
     """JSON to send by POST, such as an inference request; a GET without."""
     token_variable: EnvironmentName | None = None
-    """Environment variable of `make rollout` that holds a bearer token to send along."""
+    """Environment variable of `tidegate rollout` that holds a bearer token to send along."""
 
 
 class PortForwardProbe(_FreeProbe):
@@ -35,7 +35,7 @@ class PortForwardProbe(_FreeProbe):
 
 
 class UrlProbe(_FreeProbe):
-    """A request to an address, from where `make rollout` runs; each data plane may say its own."""
+    """A request to an address, from where `tidegate rollout` runs; each data plane may say its own."""
 
     kind: Literal["url"]
     """Kind of the probe."""
@@ -77,7 +77,7 @@ class Alerts(Section):
     service: MonitoringService | None = None
     """The Service to ask."""
     url: WebAddress | None = None
-    """Its address instead, as seen from where `make rollout` runs."""
+    """Its address instead, as seen from where `tidegate rollout` runs."""
     ignore: tuple[Text, ...] = ()
     """Names of alerts that do not count."""
 

@@ -17,7 +17,19 @@ SCHEMA = Path("docs/definition.schema.json")
 GUARDRAILS = Path("docs/guardrails.md")
 METRICS = Path("docs/metrics.md")
 
-__all__ = ["GUARDRAILS", "METRICS", "PAGE", "ROOT", "SCHEMA", "definition_schema", "files", "page", "stale", "write"]
+__all__ = [
+    "GUARDRAILS",
+    "METRICS",
+    "PAGE",
+    "ROOT",
+    "SCHEMA",
+    "definition_schema",
+    "files",
+    "page",
+    "schema_text",
+    "stale",
+    "write",
+]
 
 
 def files(root: Path = ROOT) -> Mapping[Path, str]:

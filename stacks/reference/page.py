@@ -32,8 +32,8 @@ The second: GPUs that many models share, in dev, and in production on two cluste
 ```yaml
 {shared}```
 
-`make check DEFINITION=<file>` says of both that they can be used, and what they leave open; `make up` renders them. A
-cluster takes production once `make pin` has written the digests of its images.
+`tidegate check <file>` says of both that they can be used, and what they leave open; `tidegate render` writes them. A
+cluster takes production once `tidegate pin` has written the digests of its images.
 
 ## What it consists of
 
@@ -64,13 +64,12 @@ _HERE = FilePath(__file__).parent
 _CHECKING = """\
 ## Checking
 
-`make check` reads the definition and `images.lock`, renders every stack, and writes nothing: what it lets through,
-`make up` renders. Its exit code is 0 when the definition can be used; advisories may be printed. It is 2 when it cannot
-be used: every problem is printed, with file, line and column, what is wrong and what to do. The form comes first (keys,
-types, what concerns one item alone): the [rules](#rules) are asked of each stack whose form is right, and those about
-all stacks once every form is. It is 1 when every rule holds and a stack breaks a mandatory
-[guardrail](guardrails.md). Those are the codes of `python -m rollout check`; of `make check` it is 2 whatever failed,
-which is make's own, and with [`JSON=1`](json.md) the field `exitCode` tells.
+`tidegate check` reads the definition and `images.lock`, renders every stack, and writes nothing: what it lets through,
+`tidegate render` writes. Its exit code is 0 when the definition can be used; advisories may be printed. It is 2 when
+it cannot be used: every problem is printed, with file, line and column, what is wrong and what to do. The form comes
+first (keys, types, what concerns one item alone): the [rules](#rules) are asked of each stack whose form is right, and
+those about all stacks once every form is. It is 1 when every rule holds and a stack breaks a mandatory
+[guardrail](guardrails.md).
 
 Which of them a mistake is, one idea decides:
 

@@ -1,7 +1,7 @@
 """The JSON schema of a definition file, for editors.
 
 Pydantic writes the schema of the typed model, which is what a *merged* stack must look like. A file is not merged yet,
-so each part of the model comes in up to three forms here. What `make check` accepts, no form may refuse.
+so each part of the model comes in up to three forms here. What `tidegate check` accepts, no form may refuse.
 """
 
 import json

@@ -29,13 +29,13 @@ while any are unnamed, a sum over proxies by model leaves calls out.
 _DASHBOARDS = """## Dashboards
 
 `monitoring: {operator: true, dashboards: true}` puts Grafana's dashboards of an environment into its namespace, as
-ConfigMaps with the label that Grafana's sidecar looks for (`dashboardLabels`). `make dashboards` writes them as JSON
-files for any Grafana (11 or later), with all environments to choose from. They are written with Grafana's own SDK. Each
+ConfigMaps with the label that Grafana's sidecar looks for (`dashboardLabels`). `tidegate dashboards` writes them as
+JSON files for any Grafana (11 or later), with all environments to choose from. Grafana's own SDK writes them. Each
 panel says what a high value means, and what to do. Marks on the line of time tell when a version answers that has not
 answered for a day (`tidegate:version_answers:since_timestamp_seconds`: one that is merely loaded again makes none),
 when a routing table was taken over, and which alerts a rollout's gate would wait for. They go by the recording rules
-beside the alerts (`monitoring.rules`), whose series are called `tidegate:…`; the PrometheusRule that `make up` renders
-has them all.
+beside the alerts (`monitoring.rules`), whose series are called `tidegate:…`; the PrometheusRule has
+them all.
 
 Files are imported by *Dashboards, New, Import*, or lie in a folder that is provisioned; the first list of each
 dashboard chooses the Prometheus. In a Prometheus of several clusters each series has to have the label `cluster`

@@ -9,7 +9,6 @@ from tidegate_contracts.openai import served_as
 from .. import devices
 from ..definition.models import Model
 from ..definition.openai import COMMAND_VARIABLES, FRONTENDS, CustomSettings, DynamoSettings, NimSettings, OpenaiServer
-from ..definition.placement import CpuPlacement
 from ..definition.pools import OnDemand, Preload, QueueScaling
 from ..definition.servers import Server
 from ..load import PathInTree
@@ -176,23 +175,19 @@ def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem((*path, "autoscaling", to_camel(key)), what, do=do)
 
 
-@stack_rule("A server of kind openai without a GPU has an image that is built for CPUs")
-def engines_on_processors_are_built_for_them(stack: Stack) -> Iterator[Problem]:
-    """What is meant for a GPU ends where there is none; some engines have a build for processors, too."""
+@stack_rule("A pool of an engine says what it is placed on", "advisory")
+def engines_are_placed(stack: Stack) -> Iterator[Problem]:
+    """Without a placement a pool has no GPU, and most engines end where there is none."""
     for path, server, pool in stack.pools():
-        if not isinstance(server, OpenaiServer) or not isinstance(pool.placement, CpuPlacement):
+        if not isinstance(server, OpenaiServer) or "placement" in pool.model_fields_set:
             continue
-        engine = server.openai.worker if isinstance(server.openai, DynamoSettings) else server.openai.engine
-        said = "placement" in pool.model_fields_set
-        what = f"{server.name}/{pool.name} has no GPU{'' if said else ': no placement is said'}"
-        where: PathInTree = (*path, "placement") if said else path
-        do = "Say placement: {kind: gpu}, or a slice of one."
-        if engine in ("nim", "trtllm"):
-            yield stack.source.problem(where, f"{what}, and {engine} does not run without one", do=do)
-        elif engine in ("vllm", "sglang"):
-            why = f"{engine} runs there by a build of its own for processors, and no other."
-            do = f"{do} If image {server.image} is such a build, all is well."
-            yield stack.source.problem(where, what, why, do, severity="advisory")
+        settings = server.openai
+        if not isinstance(settings, CustomSettings) and not (
+            isinstance(settings, DynamoSettings) and settings.worker == "mocker"
+        ):
+            what = f"{server.name}/{pool.name} has no GPU: no placement is said"
+            do = "Say placement: {kind: gpu}, or a slice of one; or {kind: cpu} if its image is built for processors."
+            yield stack.source.problem(path, what, do=do)
 
 
 @stack_rule("Every variable that a command uses is set")
@@ -259,16 +254,6 @@ def engines_that_download_have_a_way_out(stack: Stack) -> Iterator[Problem]:
             why = "An engine downloads what is no folder each time that it starts."
             do = "Add the hub to network.reach; or put the model into the repository."
             yield stack.source.problem(("servers", index, "openai", key), what, why, do)
-
-
-@stack_rule("The engine can read its repository")
-def engines_can_read_where_their_models_lie(stack: Stack) -> Iterator[Problem]:
-    """Not every engine loads models straight from object storage."""
-    for index, server, _ in stack.buckets():
-        if isinstance(server, OpenaiServer) and not (server.openai.reads_object_storage or server.openai.source):
-            what = f"engine {server.openai.engine} of {server.name} reads no model straight from object storage"
-            do = "Name a dataset (a csi driver mounts a bucket), or take engine vllm or nim."
-            yield stack.source.problem(("servers", index, "repository"), what, do=do)
 
 
 @stack_rule("Shared frontends have an egress rule for the Kubernetes API")

@@ -242,11 +242,11 @@ def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Itera
     for index, pin in enumerate(definition.lock.images):
         if pin.image not in named:
             what = f"the digest is for an image that {definition.file} does not name, {pin.image}"
-            do = f"{suggestion(pin.image, named)} Run `make pin`."
+            do = f"{suggestion(pin.image, named)} Run `tidegate pin`."
             yield definition.lock_document.problem(("images", index, "image"), what, do=do)
         if pin.image in seen:
             what = f"{pin.image} stands twice"
-            yield definition.lock_document.problem(("images", index, "image"), what, do="Run `make pin`.")
+            yield definition.lock_document.problem(("images", index, "image"), what, do="Run `tidegate pin`.")
         seen.add(pin.image)
 
 
@@ -258,7 +258,7 @@ def images_have_a_digest(definition: Definition) -> Iterator[Problem]:
             if definition.lock.digest(image.reference) is None:
                 what = f"image {image.reference} has no digest"
                 why = "A tag can be moved. A cluster takes no image without a digest, except in local environments."
-                do = "Run `make pin` where the registry can be reached."
+                do = "Run `tidegate pin` where the registry can be reached."
                 yield stack.source.problem(("images", index), what, why=why, do=do)
 
 
@@ -270,5 +270,5 @@ def dashboards_have_what_they_show(stack: Stack) -> Iterator[Problem]:
         return
     lacking = "rules: false leaves their recording rules out" if monitoring.operator else "operator is not true"
     what = f"nothing would be on the dashboards, or they would not be made: {lacking}"
-    do = "Say operator: true and no rules: false, or leave dashboards out; `make dashboards` writes them as files."
+    do = "Say operator: true and no rules: false, or leave dashboards out; `tidegate dashboards` writes them as files."
     yield stack.source.problem(("monitoring", "dashboards"), what, do=do)

@@ -219,10 +219,12 @@ def tritons_are_supported(stack: Stack) -> Iterator[Problem]:
             why = (
                 "An older one can crash when a caller cancels a gRPC call, or does not know options that Tidegate sets."
             )
-            yield stack.source.problem(path, what, why, f"Set tag to {OLDEST_TRITON}-py3 or later, and run `make pin`.")
+            yield stack.source.problem(
+                path, what, why, f"Set tag to {OLDEST_TRITON}-py3 or later, and run `tidegate pin`."
+            )
         elif re.search(r"-(py3-)?(sdk|min|build)(-|$)", image.tag):
             what = f"image {image.name} is {image.tag}, which has no Triton server or no backends"
-            yield stack.source.problem(path, what, do=f"Set tag to {found['release']}-py3, and run `make pin`.")
+            yield stack.source.problem(path, what, do=f"Set tag to {found['release']}-py3, and run `tidegate pin`.")
 
 
 @stack_rule("Proxy and eviction policy are of one release", "advisory")

@@ -198,7 +198,7 @@ def test_models_that_come_from_a_slow_volume_again_and_again_are_to_be_staged(tm
     assert byte_count(pool.loading.staging.size) * 15 // 16 == pytest.approx(sum(SIZES.values()), rel=1e-3)
     text = "\n".join(told(found, found.stacks[0], Recorded(from_a_slow_volume().samples(), SLOW)))
     assert "kind: disk" in text
-    assert "make check refuses" not in text
+    assert "tidegate check refuses" not in text
 
 
 @pytest.mark.parametrize("reason", ["loading", "queued"])
@@ -291,7 +291,7 @@ def test_what_the_definition_has_no_room_for_is_said(tmp_path: Path) -> None:
     few = GPUS.replace("1g.10gb: 3, 2g.20gb: 2", "1g.10gb: 1")
     found = definition(tmp_path, ON_SLICES, SMALL, few)
     text = "\n".join(told(found, found.stacks[0], Recorded(pressed(SMALL).samples(), TURNS)))
-    assert 'make check refuses it as things are: data plane "here" has' in text
+    assert 'tidegate check refuses it as things are: data plane "here" has' in text
     assert "Not advised: proxy.rateLimit" in text
 
 

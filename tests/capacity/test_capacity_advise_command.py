@@ -1,4 +1,4 @@
-"""`make advise` as people call it: of a real Prometheus, of samples that were kept, and with whatever may be wrong."""
+"""`tidegate advise` as people call it: of a real Prometheus, of samples that were kept, and with bad input."""
 
 import gzip
 import json
@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from capacity.__main__ import app
 from capacity.advising import subjects
 from capacity.pressures import Pressures
 from capacity.recorded import SAMPLES_FILE, TRACE_FILE, asked
 from capacity.samples import Recorded
+from cli.app import app
 from lab.local_plane.process import ROOT, free_ports
 from lab.local_plane.prometheus import DATA, Prometheus, installed, prometheus
 from stacks.stack import Definition
@@ -139,7 +139,7 @@ def test_samples_that_were_kept_say_the_same_again_on_a_machine_without_a_promet
     assert "memory   short" in first.stdout
     assert "advice   a larger slice:" in first.stdout
     assert "(the same calls, simulated)" in first.stdout
-    command = [sys.executable, "-m", "capacity", "advise", file, "--samples", str(samples)]
+    command = [sys.executable, "-m", "cli", "advise", file, "--samples", str(samples)]
     again = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=120, check=False)
     assert (again.returncode, again.stdout) == (0, first.stdout)
 
@@ -185,7 +185,7 @@ def test_matchers_that_are_none_are_told_with_their_words(here: Definition, serv
 @pytest.mark.parametrize("hours", ["0", "-1", "nan", "9000"])
 def test_hours_are_some_and_at_most_a_year(here: Definition, hours: str) -> None:
     sentence = refused(here.document.file, "--prometheus", "http://here", "--hours", hours)
-    assert sentence.startswith(f"HOURS={hours} is not more than 0")
+    assert sentence.startswith(f"--hours {hours} is not more than 0")
 
 
 def test_hours_are_a_number(here: Definition) -> None:
@@ -198,7 +198,7 @@ def test_hours_are_a_number(here: Definition) -> None:
 @pytest.mark.parametrize("target", ["99", "0%", "101%", "abc", "%", "-1%", "nan%"])
 def test_a_target_is_a_share_in_per_cent(here: Definition, target: str) -> None:
     sentence = refused(here.document.file, "--prometheus", "http://here", "--target", target)
-    assert sentence == f"TARGET={target} is no share of calls, such as 99%."
+    assert sentence == f"--target {target} is no share of calls, such as 99%."
 
 
 def test_where_no_prometheus_is_is_told(here: Definition) -> None:
@@ -207,7 +207,7 @@ def test_where_no_prometheus_is_is_told(here: Definition) -> None:
         here.document.file, "--prometheus", f"http://127.0.0.1:{port}", code=1
     )
     assert "is no address of a Prometheus" in refused(here.document.file, "--prometheus", "prometheus:9090")
-    assert refused(here.document.file).startswith("Say where from: PROMETHEUS=<url>")
+    assert refused(here.document.file).startswith("Say where from: --prometheus <url>")
 
 
 def test_a_stack_is_to_be_said_where_there_are_several(here: Definition, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_stack_is_to_be_said_where_there_are_several(here: Definition, tmp_pat
     names = [stack.name for stack in read_definition(tmp_path / "inference.yaml").stacks]
     file = str(tmp_path / "inference.yaml")
     sentence = refused(file, "--prometheus", "http://here")
-    assert sentence.startswith("Say which stack the Prometheus looks after: STACK= one of ")
+    assert sentence.startswith("Name the stack that this Prometheus reads: --stack, one of ")
     assert all(name in sentence for name in names)
     near = f"There is no stack {names[0]}x: did you mean {names[0]}? There are: "
     assert refused(file, "--prometheus", "http://here", "--stack", f"{names[0]}x").startswith(near)
@@ -241,7 +241,7 @@ def test_a_stack_is_to_be_said_where_there_are_several(here: Definition, tmp_pat
 def test_samples_that_are_none_are_told(here: Definition, tmp_path: Path, content: bytes) -> None:
     (tmp_path / SAMPLES_FILE).write_bytes(content)
     sentence = refused(here.document.file, "--samples", str(tmp_path))
-    assert sentence == f"{tmp_path / SAMPLES_FILE} holds no samples as `make advise` keeps them."
+    assert sentence == f"{tmp_path / SAMPLES_FILE} holds no samples as `tidegate advise` keeps them."
 
 
 def test_a_folder_without_samples_and_none_at_all_are_told(here: Definition, tmp_path: Path) -> None:

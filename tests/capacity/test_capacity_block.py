@@ -1,4 +1,4 @@
-"""The block of an answer, pasted into a user's definition: `make check` takes it, and it renders what was simulated."""
+"""The block of an answer, pasted into a definition: `tidegate check` takes it, and it renders what was simulated."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +76,7 @@ def trees(draw: st.DrawFn) -> Tree:
 
 
 def after(definition: Definition, made: Block) -> Definition:
-    """Return the definition with the block pasted, as a file that `make check` has taken."""
+    """Return the definition with the block pasted, as a file that `tidegate check` has taken."""
     with TemporaryDirectory() as folder:
         file = write(Path(folder), pasted(definition, made.text).document.tree)
         check_definition(file, Seen("check", str(file)))

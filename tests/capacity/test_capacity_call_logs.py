@@ -20,8 +20,8 @@ from tidegate_eviction.simulate.trace import read_trace
 from tidegate_service.json_lines import JsonLines
 from typer.testing import CliRunner
 
-from capacity.__main__ import app
 from capacity.call_logs import read_logs
+from cli.app import app
 
 CALLER = "mrs-visitor"
 NOON = datetime(2026, 11, 3, 12, tzinfo=UTC).timestamp()

@@ -1,4 +1,4 @@
-"""`make plan`, as people see it: a table, a sentence, a block to paste, pictures; one clear message for a mistake."""
+"""`tidegate plan`, as people see it: a table, a sentence, a block to paste, pictures; one message for a mistake."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ import pytest
 from tidegate_eviction.simulate.trace import write_trace
 from typer.testing import CliRunner, Result
 
-from capacity.__main__ import app
 from capacity.changed import pasted
 from capacity.plan import target_of
+from cli.app import app
 from stacks.command import CommandError
 from stacks.validate import read_definition
 
@@ -49,7 +49,7 @@ def test_a_plan_is_a_table_a_sentence_a_block_and_pictures(folder: Path) -> None
     assert "profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}, replicas: 1}" in said.stdout
     assert "It replaces ondemand/main." in said.stdout
     assert "To drain and cut again: 1 of 1 node." in said.stdout
-    assert "make check takes it, and the pools that it makes are those that were simulated." in said.stdout
+    assert "tidegate check takes it, and the pools that it makes are those that were simulated." in said.stdout
     assert {file.name for file in (folder / "build/plan").iterdir()} == {"plan.svg", "plan.png"}
 
 
@@ -93,7 +93,9 @@ def test_a_stack_that_has_no_pool_for_the_other_models_has_no_row_and_the_plan_g
     assert said.exit_code == 0, said.stderr
     assert "dev-lab has no on-demand pool for 1 of 2 models that it does not name" in said.stdout
     assert "today:" not in said.stdout
-    assert "make check refuses it as things are:" in said.stdout  # where the models of a new server lie, nobody said
+    assert (
+        "tidegate check refuses it as things are:" in said.stdout
+    )  # where the models of a new server lie, nobody said
 
 
 def test_models_get_names_that_a_definition_takes(folder: Path) -> None:
@@ -101,7 +103,7 @@ def test_models_get_names_that_a_definition_takes(folder: Path) -> None:
     said = plan("named.csv", "--target", "90%")
     assert "are called otherwise here: my model → my_model." in said.stdout
     assert "{name: my_model, server: ondemand" in said.stdout
-    assert "make check takes it" in said.stdout
+    assert "tidegate check takes it" in said.stdout
 
 
 def test_without_a_price_there_are_hours_and_no_money(folder: Path) -> None:
@@ -118,7 +120,7 @@ def test_a_target_that_nothing_meets_is_told_with_what_is_closest_and_exit_code_
     assert said.exit_code == 1
     assert "Larger than what models may take on a whole L4, and so refused: large." in said.stdout
     assert "The closest is 1 × whole GPU" in said.stdout
-    assert "on up to 8 GPUs meets TARGET=99%" in said.stderr
+    assert "on up to 8 GPUs meets --target 99%" in said.stderr
 
 
 @pytest.mark.usefixtures("folder")
@@ -140,8 +142,8 @@ def test_where_a_request_may_not_take_as_long_as_a_load_the_plan_says_what_to_ra
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["day.csv", "--target", "nearly"], ["TARGET=nearly", "TARGET=99%"]),
-        (["day.csv", "--target", "0%"], ["TARGET=0%", "more than 0%"]),
+        (["day.csv", "--target", "nearly"], ["--target nearly", "--target 99%"]),
+        (["day.csv", "--target", "0%"], ["--target 0%", "more than 0%"]),
         (["day.csv", "--gpu", "a100"], ["no GPU 'a100'", "A100-40GB, A100-80GB, H100-80GB", "B200", "T4"]),
         (["day.csv", "--stack", "dev-lob"], ["no stack dev-lob", "dev-lab"]),
         (["day.csv", "--stack", ""], ["no stack"]),
@@ -150,13 +152,13 @@ def test_where_a_request_may_not_take_as_long_as_a_load_the_plan_says_what_to_ra
         (["day.csv", "--prices", "some.yaml"], ["some.yaml:1:21", "expected a mapping"]),
         (["day.csv", "--definition", "none.yaml"], ["none.yaml: there is no such file"]),
         (["day.csv", "--definition", "some.yaml"], ['unknown key "prices"', '"servers" is missing']),
-        ([""], ["Say for which requests", "make plan TRACE="]),
+        ([""], ["Say for which requests", "tidegate plan TRACE="]),
         (["."], ["Say for which requests"]),
         (["build"], ["build: the trace cannot be read"]),
         (["empty.csv"], ["empty.csv: there is no request in it"]),
         (["uncalled.csv"], ["uncalled.csv: there is no request in it"]),
         (["bad.csv"], ["bad.csv:2:", "describes the model 'nobody'"]),
-        (["none.csv"], ["none.csv", "cannot be read", "`make trace` records one"]),
+        (["none.csv"], ["none.csv", "cannot be read", "`tidegate trace` records one"]),
     ],
 )
 def test_a_mistake_is_one_message_and_nothing_is_simulated(

@@ -14,11 +14,11 @@ import pytest
 from tidegate_eviction.simulate.trace import read_trace
 from typer.testing import CliRunner
 
-from capacity.__main__ import app
 from capacity.prometheus import Prometheus as Asked
 from capacity.recorded import asked
 from capacity.recording import record
 from capacity.trace import trace_of
+from cli.app import app
 from lab.local_plane.prometheus import DATA, Prometheus, installed, prometheus
 from tests.proxy.rigs.pytest_rigs import not_run
 
@@ -222,6 +222,6 @@ def test_copies_of_series_count_once(remembered: tuple[Past, Path, float], tmp_p
 def test_calls_of_several_environments_are_not_thrown_together(server: Prometheus, tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["trace", str(tmp_path / "day.csv"), "--prometheus", server.url, "--hours", "2"])
     expected = (
-        "There are calls in inference-dev, inference-prod: say which, as in MATCH='namespace=\"inference-dev\"'.\n"
+        "There are calls in inference-dev, inference-prod: say which, as in --match 'namespace=\"inference-dev\"'.\n"
     )
     assert (ran.exit_code, ran.stderr, [*tmp_path.iterdir()]) == (2, expected, [])

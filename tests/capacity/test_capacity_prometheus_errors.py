@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from capacity.__main__ import app
 from capacity.prometheus import AUTHORIZATION_FILE
+from cli.app import app
 from lab.local_plane.process import free_ports
 from lab.local_plane.prometheus import installed, prometheus
 from tests.proxy.rigs.pytest_rigs import not_run
@@ -98,7 +98,7 @@ def test_where_nobody_listens_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hours", ["0", "-1", "nan", "9000"])
 def test_hours_are_some_and_at_most_a_year(tmp_path: Path, hours: str) -> None:
-    assert f"HOURS={hours} is not more than 0" in refused(tmp_path, "http://here", "--hours", hours, code=2)
+    assert f"--hours {hours} is not more than 0" in refused(tmp_path, "http://here", "--hours", hours, code=2)
 
 
 def test_a_credential_goes_along_and_to_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +126,6 @@ def test_a_real_server_says_what_it_does_not_understand(tmp_path: Path) -> None:
         installed()
     with prometheus(tmp_path / "prometheus") as server:
         assert "parse error" in (told := refused(tmp_path, server.url, "--match", "namespace=prod", code=2))
-        assert "Is it for MATCH=namespace=prod?" in told
+        assert "Is it for --match namespace=prod?" in told
         match = 'namespace="prod"'
         assert f"no series of Tidegate's proxies with {match} in" in refused(tmp_path, server.url, "--match", match)

@@ -1,6 +1,6 @@
-"""A pool in trouble on a real data plane: `make advise` says of its Prometheus what is to be done, and then it is well.
+"""A pool in trouble on a real data plane: `tidegate advise` says what is to be done, and then it is well.
 
-Each situation is what `make advise` may meet: memory, computing or the volume is short, one model is greedy, all is
+Each situation is what `tidegate advise` may meet: memory, computing or the volume is short, one model is greedy, all is
 well. What is advised is pasted into the definition as it is printed, and the data plane is started anew from that.
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from capacity.__main__ import app
 from capacity.prometheus import Prometheus as Asked
+from cli.app import app
 from lab.demo.visitor import Visitor
 from lab.local_plane.prometheus import installed as prometheus_installed
 from lab.local_plane.prometheus import prometheus

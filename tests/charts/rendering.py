@@ -44,7 +44,7 @@ def rendered(values: dict[str, Any], *arguments: str, chart: Path = CHART) -> Ob
     """What Helm renders, without the hooks of `helm test`."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "values.yaml"
-        file.write_text(values_text(values, "As `make values` writes them."), "utf-8")
+        file.write_text(values_text(values, "As `tidegate values` writes them."), "utf-8")
         done = helm(["template", "tidegate", chart, "--values", file, *arguments])
     assert done.returncode == 0, done.stderr
     found = [item for item in yaml.load_all(done.stdout, _Loader) if item]

@@ -1,6 +1,5 @@
-"""`python -m charts`: values of a stack, and the folder of the chart."""
+"""`tidegate values`, `chart` and `package`, and how the chart's folder is generated."""
 
-import io
 import os
 import re
 import shutil
@@ -13,9 +12,9 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from charts import CHART, values_of
-from charts.__main__ import app, main
 from charts.folder import contents, require_chart, stale, write
 from charts.packaging import ROOT
+from cli.app import app
 from stacks.command import CommandError
 from stacks.resolve import resolve
 from stacks.validate import read_definition
@@ -52,8 +51,8 @@ def test_the_values_of_a_stack_are_those_that_it_resolves_to_under_a_heading() -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("values", REFERENCE), "Say which stack, as in STACK=dev-lab. There are: dev-lab, prod-east, prod-west.\n"),
-        (("values", REFERENCE, "--stack", ""), "Say which stack, as in STACK=dev-lab."),
+        (("values", REFERENCE), "Name a stack, as in --stack dev-lab. There are: dev-lab, prod-east, prod-west.\n"),
+        (("values", REFERENCE, "--stack", ""), "Name a stack, as in --stack dev-lab."),
         (("values", REFERENCE, "--stack", "prod-eats"), "did you mean prod-east? There are: dev-lab, prod-east, "),
     ],
 )
@@ -98,7 +97,7 @@ def test_a_folder_of_somebody_elses_is_not_taken_for_the_charts(tmp_path: Path) 
 
 def test_the_folder_is_the_same_in_another_process_whatever_the_order_of_hashes() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "charts", "generate", "--check"],
+        [sys.executable, "-m", "charts", "--check"],
         cwd=ROOT,
         env=os.environ | {"PYTHONHASHSEED": "7", "PYTHONPATH": f"{ROOT}:{ROOT / 'contracts'}", "LC_ALL": "C"},
         capture_output=True,
@@ -108,17 +107,23 @@ def test_the_folder_is_the_same_in_another_process_whatever_the_order_of_hashes(
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_terminal_that_cannot_show_a_character_shows_another_instead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = io.TextIOWrapper(io.BytesIO(), "ascii")
-    monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr(sys, "argv", ["charts", "values", str(tmp_path / "modèle.yaml")])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    shown.seek(0)
-    assert ended.value.code == 2
-    assert "mod?le.yaml: there is no such file" in shown.read()
+def test_the_chart_is_written_into_a_folder_of_yours(tmp_path: Path, wanted: dict[str, str]) -> None:
+    first, second = (charts("chart", "--out", tmp_path / "tidegate") for _ in range(2))
+    assert first.exit_code == 0
+    assert stale(wanted, tmp_path / "tidegate") == []
+    assert second.stdout.endswith("files, nothing changed.\n")
+    (tmp_path / "notes.txt").write_text("mine")
+    assert charts("chart", "--out", tmp_path).exit_code == 1
+    assert (tmp_path / "notes.txt").exists()
+
+
+def test_a_terminal_that_cannot_show_a_character_shows_another_instead(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", "values", str(tmp_path / "modèle.yaml"), "--stack", "a"],
+        cwd=ROOT, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "mod?le.yaml: there is no such file" in done.stderr
 
 
 def test_packaging_says_where_the_file_is_and_what_it_hashes_to(tmp_path: Path) -> None:

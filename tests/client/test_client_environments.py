@@ -72,7 +72,7 @@ def test_a_strange_file_is_named_with_the_place(
     assert str(told.value).startswith(f"{file}: ")
     assert why in str(told.value)
     monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", " ")
-    with pytest.raises(UsageError, match=r"TIDEGATE_ENVIRONMENTS is not set\n.*make environments"):
+    with pytest.raises(UsageError, match=r"TIDEGATE_ENVIRONMENTS is not set\n.*tidegate environments"):
         environments.load()
 
 

@@ -106,7 +106,7 @@ def test_a_killed_parent_takes_its_cluster_along(
 def test_one_that_outlives_its_starter_is_found_again_and_refuses_a_second_start(
     starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
-    """As `make up CLUSTER=local` and `make down` need it."""
+    """As `tidegate up --cluster local` and `tidegate down` need it."""
     folder = tmp_path / "cluster"
     out, _ = starter("outlives").communicate(timeout=900)
     assert out == "ready\n"

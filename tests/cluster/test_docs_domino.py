@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.thorough
 PAGE = (ROOT / "docs/domino.md").read_text("utf-8")
 (DEFINITION,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 (FAILED,) = re.findall(r"^```text\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-COMMANDS = re.findall(r"^(make rollout .*)$", PAGE, re.MULTILINE)
+COMMANDS = re.findall(r"^(tidegate rollout .*)$", PAGE, re.MULTILINE)
 SLICES = {"2g.20gb": 2, "1g.10gb": 3}
 
 
@@ -34,18 +35,18 @@ class Nexus(World):
 
     @property
     def definition(self) -> Path:
-        """Where make looks for it."""
+        """Where `tidegate` looks for it."""
         return self.folder / "stacks" / "inference.yaml"
 
     def goes_on(self) -> Ended:
         """Run the page's next command, in a folder of its own."""
         goal, *said = COMMANDS[self.next].split()[1:]
         self.next += 1
-        command = ["make", f"--file={ROOT}/Makefile", f"TIDEGATE={ROOT}", goal, *said, f"ENGINE={self.engine}"]
+        command = [sys.executable, "-m", "cli", goal, *said, "--engine", self.engine]
         done = subprocess.run(
             command,
             cwd=self.folder,
-            env={**surroundings(), **self.environment},
+            env={**surroundings(), **self.environment, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             timeout=900,

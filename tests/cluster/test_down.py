@@ -1,4 +1,4 @@
-"""`make down`: the datasets' volumes stay, and nothing else."""
+"""`tidegate down`: the datasets' volumes stay, and nothing else."""
 
 import shlex
 
@@ -79,7 +79,7 @@ def test_production_is_taken_down_only_by_somebody_who_is_sure(site: Site) -> No
     ended = site.down(stack=None, ok=False)
     assert ended.code == 2
     assert "prod-lab is production: every model there stops being served. Nothing was changed." in ended.err
-    assert f"make down CLUSTER=tests DEFINITION={site.definition} YES=1" in ended.err
+    assert f"tidegate down {site.definition} --cluster tests --yes" in ended.err
     assert site.state("uid") == before
     assert "Down in tests: prod-lab." in site.down("--yes", stack=None).out
 

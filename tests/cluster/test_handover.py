@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from charts import CHART
-from charts.__main__ import app as charts_app
 from charts.packaging import package
+from cli.app import app as charts_app
 from lab import tools
 
 from .world import HELM, KINDS, PULUMI, ROOT, Site, settled
@@ -27,7 +27,7 @@ def test_from_helm_to_pulumi_and_back(site: Site) -> None:
     ended = site.up(engine="pulumi", ok=False)
     assert ended.code == 1
     assert f"dev-lab was brought up with Helm, as release dev-lab in namespace {site.prefix}-dev." in ended.err
-    assert "make up CLUSTER=tests STACK=dev-lab ENGINE=pulumi ADOPT=1" in ended.err
+    assert "tidegate up --cluster tests --stack dev-lab --engine pulumi --adopt" in ended.err
 
     site.up("--adopt", engine="pulumi")
     assert site.state("uid", EVERYTHING) == before
@@ -74,7 +74,7 @@ def test_what_kubectl_applied_is_adopted_by_helm(site: Site) -> None:
 
 def apply_rendered(site: Site) -> None:
     """Render dev-lab and apply its files as docs/helm.md says."""
-    site.run("up", "--out", str(site.folder / "rendered"), "--stack", "dev-lab")
+    site.run("render", "--out", str(site.folder / "rendered"), "--stack", "dev-lab")
     options = "--server-side", "--force-conflicts", "--field-manager=helm"
     site.kubectl("apply", *options, "--filename", str(site.folder / "rendered" / "dev-lab"))
 
@@ -109,7 +109,7 @@ OLDER = "0.0.9"
 
 @pytest.fixture
 def values(site: Site) -> Path:
-    """Dev's values, as `make values STACK=dev-lab` writes them."""
+    """Dev's values, as `tidegate values --stack dev-lab` writes them."""
     done = CliRunner().invoke(charts_app, ["values", str(site.definition), "--stack", "dev-lab"])
     assert done.exit_code == 0, done.output
     path = site.folder / "dev-lab.yaml"
@@ -119,7 +119,7 @@ def values(site: Site) -> Path:
 
 @pytest.fixture(scope="module")
 def charts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The chart of today as `make package` makes it, and one of before, which probed less often."""
+    """The chart of today as `tidegate package` makes it, and one of before, which probed less often."""
     folder = tmp_path_factory.mktemp("charts")
     old = folder / "old" / "tidegate"
     shutil.copytree(CHART, old)
@@ -151,7 +151,7 @@ def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
     ended = site.helm("upgrade", "dev-lab", str(today), *where, "-f", str(values), *wait)
     assert "REVISION: 2" in ended.out
     settled(site.cluster, f"{site.prefix}-dev")
-    assert site.changes() == [], "what plain Helm installed is what `make up` would"
+    assert site.changes() == [], "what plain Helm installed is what `tidegate up` would"
     after = site.state("uid")
     assert after == {key: item["metadata"]["uid"] for key, item in before.items()}, "nothing was made anew"
     site.up()

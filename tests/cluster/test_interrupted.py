@@ -79,7 +79,7 @@ def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew
 @pytest.mark.thorough
 @HELM
 def test_a_release_that_was_left_uninstalling_is_taken_down_first(site: Site) -> None:
-    """As a Helm that was killed in `make down` leaves it: no upgrade of such a release is possible."""
+    """As a Helm that was killed in `tidegate down` leaves it: no upgrade of such a release is possible."""
     site.up()
     service = site.objects()["Service", f"{site.prefix}-dev", "small-main"]["metadata"]["uid"]
     # A finalizer of somebody keeps one object, and Helm waits for it.

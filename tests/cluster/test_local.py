@@ -1,4 +1,4 @@
-"""What `make up CLUSTER=local` and `make down CLUSTER=local` do around the engine."""
+"""What `tidegate up --cluster local` and `tidegate down --cluster local` do around the engine."""
 
 import io
 import os
@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from cli.app import app
 from lab import tools
 from lab.local_cluster import LocalCluster, Network, processes
 from lab.local_cluster.folder import locked, mark, private_folder
 from rollout import local
-from rollout.cli import app
 from rollout.contexts import LOCAL
 from rollout.health import in_words
 from rollout.render import render
@@ -56,7 +56,9 @@ def text_of(cluster: LocalCluster, stacks: tuple[Stack, ...]) -> str:
 
 def test_a_local_cluster_that_goes_while_stacks_come_up_is_told_of(tmp_path: Path) -> None:
     gone = LocalCluster(tmp_path, "local", Network(), 1)
-    with pytest.raises(CommandError, match=r"^the local cluster answers no more: .+\nIf it was taken down: make up"):
+    with pytest.raises(
+        CommandError, match=r"^the local cluster answers no more: .+\nIf it was taken down: tidegate up"
+    ):
         local.placement_table(gone, local.local_stacks(read(REFERENCE)))
 
 
@@ -78,7 +80,7 @@ def test_environments_that_share_a_namespace_do_not_stand_together(tmp_path: Pat
     definition = read(REFERENCE, tmp_path, **changes)
     with pytest.raises(CommandError, match=r"dev-lab, prod-east live in the same namespace, inference") as caught:
         local.local_stacks(definition)
-    assert "STACK=dev-lab" in str(caught.value)
+    assert "--stack dev-lab" in str(caught.value)
     assert [stack.name for stack in local.local_stacks(definition, "dev-lab")] == ["dev-lab"]
 
 
@@ -94,7 +96,7 @@ def test_a_local_cluster_is_started_found_again_updated_and_taken_down(
     done = CliRunner().invoke(app, preview, catch_exceptions=False)
     assert done.exit_code == 1
     assert "there is no local cluster to compare with" in done.stderr
-    assert "make up CLUSTER=local" in done.stderr
+    assert "tidegate up --cluster local" in done.stderr
 
     definition = read(REFERENCE)
     stacks = local.local_stacks(definition)
@@ -179,7 +181,7 @@ def test_people_are_told_how_to_look_around_and_how_to_take_it_down(cluster: Loc
     """Commands to copy: with the kubeconfig, and with a kubectl that is there."""
     text = local.how_to_look_around(cluster)
     assert f"export KUBECONFIG={cluster.kubeconfig}" in text
-    assert "make down CLUSTER=local" in text
+    assert "tidegate down --cluster local" in text
     kubectl = next(line.split()[0] for line in text.splitlines() if " get pods" in line)
     assert kubectl in ("kubectl", str(tools.path("kubectl")))
 
@@ -246,7 +248,7 @@ def test_down_ends_and_removes_what_is_left_of_an_incomplete_cluster(
 
 
 @pytest.mark.usefixtures("half")
-@pytest.mark.parametrize(("command", "how"), [("preview", "make up"), ("down", "make down")])
+@pytest.mark.parametrize(("command", "how"), [("preview", "tidegate up"), ("down", "tidegate down")])
 def test_nothing_is_compared_or_taken_down_alone_in_an_incomplete_cluster(
     command: str, how: str, tmp_path: Path
 ) -> None:
@@ -256,7 +258,7 @@ def test_nothing_is_compared_or_taken_down_alone_in_an_incomplete_cluster(
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 1
     assert INCOMPLETE in done.stderr
-    assert f"{how} CLUSTER=local" in done.stderr
+    assert f"{how} --cluster local" in done.stderr
 
 
 @pytest.mark.usefixtures("half")

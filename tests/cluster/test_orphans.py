@@ -1,4 +1,4 @@
-"""What leaves the definition is not forgotten: a preview shows it, and `make down` needs no definition of it."""
+"""What leaves the definition is not forgotten: a preview shows it, and `tidegate down` needs no definition of it."""
 
 from .test_down import WHAT_A_NAMESPACE_HAS, everything_in
 from .world import Site
@@ -22,7 +22,7 @@ def test_an_environment_that_left_the_definition_is_seen_and_taken_down_and_its_
         (site.checkout / "stacks" / "Pulumi.dev-lab.yaml").unlink()
 
     said, page = preview(site)
-    command = f"make down CLUSTER=tests STACK=dev-lab DEFINITION={site.definition}"
+    command = f"tidegate down {site.definition} --cluster tests --stack dev-lab"
     assert page.startswith("**⚠️ 2 stacks: 1 ORPHANED, 1 unchanged**")
     assert "**ORPHANED** <code>dev-lab</code> is no longer described" in page
     assert f"namespace {namespace}, since " in said

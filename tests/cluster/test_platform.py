@@ -1,4 +1,4 @@
-"""A platform of one's own on a control plane: its make brings it up, out plane after plane, and down."""
+"""A platform of one's own on a control plane: brought up, rolled out plane after plane, and taken down."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from tests.rollout.init.conftest import Program, commit, program
 
 from .world import objects_of, prepare, settled
 
-__all__ = ["program"]  # a fixture of the tests of `make init`
+__all__ = ["program"]  # a fixture of the tests of `tidegate init`
 DIGEST = f"sha256:{'0' * 64}"
 
 
@@ -38,18 +38,19 @@ def test_a_platform_is_brought_up_previewed_rolled_out_and_taken_down_from_its_f
     commit(platform, "where it lives")
     prepare(cluster, objects_of(definition, "prod-main"))
 
-    def make(*words: str) -> str:
-        return program.make(platform, *words, **there).stdout
+    def tidegate(*words: str) -> str:
+        return program.tidegate(platform, *words, **there).stdout
 
-    here = f"CLUSTER={cluster.context}"
-    assert "prod-main: " in make("preflight", here)
-    make("up", here, "ENGINE=helm")
+    here = ("--cluster", cluster.context)
+    helm = ("--engine", "helm")
+    assert "prod-main: " in tidegate("preflight", *here)
+    tidegate("up", *here, *helm)
     settled(cluster, f"{namespace}-prod")
-    make("preview", here)
+    tidegate("preview", *here)
     assert (platform / "build/preview.md").read_text("utf-8").startswith("**✅ ")
     change(platform / DEFINITION, "\n      replicas: 2\n", "\n      replicas: 3\n")
-    assert "prod-main" in make("rollout", "ENV=prod", "ENGINE=helm", "DRY_RUN=1")
-    make("rollout", "ENV=prod", "ENGINE=helm")
+    assert "prod-main" in tidegate("rollout", "--environment", "prod", *helm, "--dry-run")
+    tidegate("rollout", "--environment", "prod", *helm)
     (record,) = (platform / "build/rollout/prod").glob("*/rollout.json")
     assert json.loads(record.read_text("utf-8"))
     (proxy,) = [
@@ -58,20 +59,20 @@ def test_a_platform_is_brought_up_previewed_rolled_out_and_taken_down_from_its_f
         if item["metadata"]["name"] == "inference-proxy"
     ]
     assert proxy["spec"]["replicas"] == 3
-    make("down", here, "ENGINE=helm", "YES=1")
+    tidegate("down", *here, *helm, "--yes")
     assert cluster.get("deployments,statefulsets", namespace=f"{namespace}-prod") == []
 
     # As the README has it with Helm alone, and with kubectl alone.
     prepare(cluster, objects_of(definition, "dev-lab"))
-    (platform / "east.yaml").write_text(make("values", "STACK=dev-lab"), "utf-8")
-    make("chart")
+    (platform / "east.yaml").write_text(tidegate("values", "--stack", "dev-lab"), "utf-8")
+    tidegate("chart")
     of_helm = ("--namespace", f"{namespace}-dev", "--create-namespace", "--take-ownership", "-f", "east.yaml")
     chart = ("install", "dev-lab", "charts/tidegate", *of_helm)
     subprocess.run([tools.path("helm"), *chart], cwd=platform, env=cluster.environment(), check=True)
     settled(cluster, f"{namespace}-dev")
     cluster.kubectl("delete", "namespace", f"{namespace}-prod")  # which is Helm's
     cluster.kubectl("delete", "persistentvolume", f"{namespace}-prod-models")
-    make("up", "STACK=prod-main")
+    tidegate("render", "--stack", "prod-main")
     rendered = ("apply", "--server-side", "-f", "build/rendered/prod-main/")
     kubectl = (tools.path("kubectl"), "--context", cluster.context)
     subprocess.run([*kubectl, *rendered], cwd=platform, env=cluster.environment(), check=True)

@@ -171,7 +171,7 @@ def test_without_its_former_name_it_is_another_stack_and_the_message_says_how_to
     before = up(site)
     site.edit("{name: lab, ", "{name: west-1, ")
     said = previewed(site)
-    assert "data plane west-1: DID NOT BRING THIS UP, lab did, so `make up` refuses" in said
+    assert "data plane west-1: DID NOT BRING THIS UP, lab did, so `tidegate up` refuses" in said
     assert "formerly lab" not in said
     ended = site.up(stack=NOW, ok=False)
     assert "was brought up with Helm, as release dev-lab" in ended.err
@@ -186,5 +186,5 @@ def test_a_plain_pulumi_up_is_told_who_moves_the_state(site: Site) -> None:
     site.edit(*PLANE)
     ended = site._by_hand("pulumi", "preview", "--stack", "dev-lab", "--non-interactive", ok=False)
     assert "dev on lab is dev on west-1 now, and Pulumi's state has to be moved to that name first" in ended.text
-    assert "make up CLUSTER=tests STACK=dev-west-1 ENGINE=pulumi" in ended.text
+    assert "tidegate up --cluster tests --stack dev-west-1 --engine pulumi" in ended.text
     assert standing(site) == before

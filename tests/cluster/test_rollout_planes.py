@@ -157,7 +157,7 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     said = " ".join(re.sub(r"[│\s]+", " ", ended.out).split())
     for part in ("StatefulSet main-warm: 1 of 3 pods are available", "exceeded quota: tight"):
         assert part in said, said
-    assert f"ENV={world.prefix} RESUME=1" in ended.err
+    assert f"--environment {world.prefix} --resume" in ended.err
     assert world.warm("east") == 3
 
     world.quota("west", None)

@@ -1,4 +1,4 @@
-"""`make up` in real clusters: dev and prod from one definition, again, and after edits."""
+"""`tidegate up` in real clusters: dev and prod from one definition, again, and after edits."""
 
 import json
 

@@ -16,12 +16,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from cli.app import app
 from lab import tools
 from lab.bench.iac import checkout
 from lab.local_cluster import LocalCluster, crds
 from lab.local_cluster.nodes import cpu_node, mig_mixed
 from rollout.changes.compare import ObjectChange, compare
-from rollout.cli import app
 from rollout.live import Live, live_objects
 from rollout.needs import stand_ins
 from rollout.render import Rendered, render
@@ -242,7 +242,7 @@ class Site:
     def launch(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command as a process group of its own."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "rollout", command, str(self.definition), *arguments],
+            [sys.executable, "-m", "cli", command, str(self.definition), *arguments],
             cwd=self.checkout,
             env={
                 **os.environ,

@@ -1,4 +1,4 @@
-"""The files that `make up` writes pass kubeconform, strict; those of three environments are as they were reviewed."""
+"""The files of `tidegate render` pass kubeconform, strict; those of three environments are as they were reviewed."""
 
 from pathlib import Path
 

@@ -3,14 +3,19 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
+
+from cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/ci.md").read_text("utf-8")
@@ -40,10 +45,10 @@ class Command:
 
 
 def github(job: str) -> list[Command]:
-    """Return what a job runs."""
+    """Return what a job runs, but for the install: the runner has this code as `tidegate`."""
     out = []
     for step in GITHUB["jobs"][job]["steps"]:
-        if "run" in step:
+        if "run" in step and "pip install" not in step["run"]:
             variables = {**GITHUB["jobs"][job].get("env", {}), **step.get("env", {})}
             out.append(Command(step["run"], variables, "always()" in step.get("if", "")))
     return out
@@ -113,36 +118,41 @@ def test_previews_have_the_history_and_keep_the_cache() -> None:
     for job in GITHUB["jobs"].values():
         uses = {step["uses"].partition("@")[0]: step.get("with", {}) for step in job["steps"] if "uses" in step}
         if "actions/checkout" in uses:
-            assert uses["actions/cache"]["path"] == "~/.cache/tidegate"
+            assert uses["actions/cache"]["path"].split() == ["~/.cache/pip", "~/.cache/tidegate"]
     assert GITHUB["jobs"]["preview"]["steps"][0]["with"]["fetch-depth"] == "0"
     assert GITLAB["variables"]["GIT_DEPTH"] == "0"
     (kept,) = GITLAB["default"]["cache"]["paths"]
-    assert GITLAB["variables"]["TIDEGATE_CACHE"] == f"$CI_PROJECT_DIR/{kept}"
+    for variable in ("PIP_CACHE_DIR", "TIDEGATE_CACHE"):
+        assert GITLAB["variables"][variable].startswith(f"$CI_PROJECT_DIR/{kept}/")
+
+
+def test_jobs_install_what_the_repository_pins_and_the_comment_installs_nothing() -> None:
+    for name, job in GITHUB["jobs"].items():
+        installs = [step for step in job["steps"] if "pip install --quiet -r requirements.txt" in step.get("run", "")]
+        assert len(installs) == (name != "comment")
+    assert GITLAB["default"]["before_script"] == ["pip install --quiet -r requirements.txt"]
+    assert GITLAB["comment"]["before_script"] == []
 
 
 def surroundings() -> dict[str, str]:
     """Return the environment without what `make test` put into it for its own sake."""
-    ours = ("PYTHONPATH", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "DEFINITION", "OUT", "STACK", "CLUSTER", "BASE", "ENV")
+    ours = ("PYTHONPATH", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")
     return {name: value for name, value in os.environ.items() if name not in ours}
 
 
 TEXTS = [command.text for job in JOBS for command in (*github(job), *gitlab(job))]
-MAKES = sorted(
-    {line for text in TEXTS for line in text.splitlines() if line.startswith("make ")}
-    | set(re.findall(r"`(make rollout [^`]*)`", PAGE.replace("\n", " ")))
+COMMANDS = sorted(
+    {line for text in TEXTS for line in text.splitlines() if line.startswith("tidegate ")}
+    | set(re.findall(r"`(tidegate rollout [^`]*)`", PAGE.replace("\n", " ")))
 )
 
 
-@pytest.mark.parametrize("command", MAKES)
-def test_make_knows_every_goal_and_setting(command: str) -> None:
-    environment = {**surroundings(), "WHERE": "somewhere", "TARGET": "main", "CI_MERGE_REQUEST_DIFF_BASE_SHA": "HEAD"}
-    dry = ["bash", "-c", command.partition(" > ")[0].replace("make ", "make --dry-run RUN=python ", 1)]
-    done = subprocess.run(dry, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    line = next(line for line in done.stdout.replace("\\\n", " ").splitlines() if "-m rollout" in line)
-    for setting in ("BASE", "CLUSTER", "ENV", "DRY_RUN", "RESUME", "BACK", "JSON"):
-        option = "environment" if setting == "ENV" else setting.lower().replace("_", "-")
-        assert (f"{setting}=" in command) == (f"--{option}" in line), line
+@pytest.mark.parametrize("command", COMMANDS)
+def test_tidegate_has_every_command_and_option(command: str) -> None:
+    verb, *words = shlex.split(command.partition(" > ")[0])[1:]
+    known = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
+    with known.make_context(verb, words):
+        pass
 
 
 # ---- they do what the page says ----
@@ -210,7 +220,11 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runner(origin: Path, tmp_path: Path) -> Runner:
     """A fresh clone of it."""
     git(tmp_path, "clone", "--quiet", str(origin), str(tmp_path / "clone"))
-    return Runner(tmp_path / "clone", tmp_path)
+    runner = Runner(tmp_path / "clone", tmp_path)
+    runner.program("tidegate")
+    command = f'PYTHONPATH="{runner.clone}" exec "{sys.executable}" -m cli "$@"'
+    (tmp_path / "bin/tidegate").write_text(f"#!/bin/sh\n{command}\n", "utf-8")
+    return runner
 
 
 def of_a_pull_request(runner: Runner) -> dict[str, str]:
@@ -278,12 +292,11 @@ def test_annotations_come_of_the_document_and_a_text_of_the_definition_is_only_t
     assert {"description", "check_name", "fingerprint"} < one.keys()
 
 
-def test_make_fails_with_2_and_prints_the_code_where_a_guardrail_is_broken(runner: Runner) -> None:
+def test_a_guardrail_that_is_broken_fails_the_job_with_1(runner: Runner) -> None:
     definition = runner.clone / "stacks/inference.yaml"
     definition.write_text(definition.read_text("utf-8").replace("gpuSlices: 6", "gpuSlices: 5"), "utf-8")
     (done,) = runner.run([command for command in gitlab("preview") if "preview" in command.text], **OF_MAIN)
-    assert done.returncode == 2
-    assert re.search(r"^make: \*\*\* \[.*\] Error 1$", done.stderr, re.MULTILINE)
+    assert done.returncode == 1
     lines = (runner.clone / "build/preview.md").read_text("utf-8").rstrip().splitlines()
     assert lines[0].startswith("**⛔ 1 mandatory guardrail finding")
     assert lines[-1].startswith("**⛔ ")

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import typer
-from tidegate.cli.app import app
 from tidegate_eviction.__main__ import app as eviction
 from typer.core import TyperGroup
+
+from cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", "proxy/README.md", "policies/eviction/README.md", "client/README.md"]
@@ -24,20 +25,20 @@ RUN = {
     "README.md: make demo ": "tests/lab/demo/test_demo_walk.py",
     "README.md: make demo-lifecycle": "tests/lab/demo/test_demo_lifecycle.py",
     "README.md: make demo-llm": "tests/lab/demo/test_demo_llm.py",
-    "README.md: make init": "tests/rollout/init/test_init_platform.py",
+    "README.md: tidegate init": "tests/rollout/init/test_init_platform.py",
     "client/README.md: pip install": "tests/requirements/test_packages.py",
-    "docs/capacity.md: make trace PROMETHEUS": "tests/capacity/test_capacity_prometheus.py",
-    "docs/capacity.md: make trace LOGS": "tests/capacity/test_capacity_call_logs.py",
-    "docs/capacity.md: make plan": "tests/capacity/test_capacity_plan.py",
-    "docs/capacity.md: make advise": "tests/capacity/test_capacity_advise_command.py",
-    "docs/domino.md: make rollout": "tests/cluster/test_docs_domino.py",
+    "docs/capacity.md: tidegate trace --prometheus": "tests/capacity/test_capacity_prometheus.py",
+    "docs/capacity.md: tidegate trace --logs": "tests/capacity/test_capacity_call_logs.py",
+    "docs/capacity.md: tidegate plan": "tests/capacity/test_capacity_plan.py",
+    "docs/capacity.md: tidegate advise": "tests/capacity/test_capacity_advise_command.py",
+    "docs/domino.md: tidegate rollout": "tests/cluster/test_docs_domino.py",
     "docs/eviction.md: python -m tidegate_eviction simulate": "tests/docs/test_docs_own_policy.py",
     "docs/export.md: ": "tests/client/triton/export/test_export_docs.py",
-    "docs/helm.md: make values": "tests/cluster/test_handover.py",
-    "docs/json.md: make check JSON=1": "tests/rollout/test_rollout_json.py",
+    "docs/helm.md: tidegate values": "tests/cluster/test_handover.py",
+    "docs/json.md: tidegate check --json": "tests/rollout/test_rollout_json.py",
     "docs/openai.md: tidegate model check chat": "tests/client/openai/test_openai_life.py",
     "docs/models.md: ": "tests/docs/test_docs_models.py",
-    "docs/platform.md: make init": "tests/rollout/init/test_init_platform.py",
+    "docs/platform.md: tidegate init": "tests/rollout/init/test_init_platform.py",
     "docs/proxy-api.md: ": "tests/proxy/docs/test_docs_proxy_api.py",
     "docs/scaling.md: make demo-scaling": "tests/lab/demo/test_demo_scaling.py",
     "docs/simulator.md: pip install": "tests/requirements/test_packages.py",
@@ -46,7 +47,7 @@ RUN = {
 """By page and how a block begins: the test that runs what stands there, or the same with what a test has instead."""
 PROGRAMS = {
     "cd", "curl", "do", "docker", "done", "export", "for", "git", "helm", "kubectl", "pip", "pulumi", "sort", "grep",
-    "printf", "cat", "cp", "rm", "sed", "mkdir", "python", "POD=$(kubectl",
+    ".", "python3", "printf", "cat", "cp", "rm", "sed", "mkdir", "python", "POD=$(kubectl",
 }  # fmt: skip
 
 
@@ -132,7 +133,7 @@ def test_every_other_line_is_of_a_program_that_is_known() -> None:
 
 
 def test_the_page_of_commands_is_what_typer_says_of_them() -> None:
-    command = [sys.executable, "-m", "typer", "tidegate.cli.app", "utils", "docs", "--name", "tidegate"]
+    command = [sys.executable, "-m", "typer", "cli.app", "utils", "docs", "--name", "tidegate"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     said = done.stdout.partition("\n")[2]
     assert (ROOT / "docs/cli.md").read_text("utf-8").rstrip("\n").endswith(said.rstrip("\n")), (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from tidegate.cli.app import app
 
+from cli.app import app
 from components.dashboards import DASHBOARDS
 from stacks.definition.environment import RUNBOOKS
 from tests.components.alerts import EXPECTED
@@ -19,7 +19,6 @@ SECTIONS = dict(
     re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", (ROOT / "docs/runbooks.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
 )
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 
 
 def alerts() -> dict[str, dict[str, str]]:
@@ -105,10 +104,10 @@ def test_what_the_first_block_says_is_so_in_the_definition_and_commands_go_by_it
     assert SAID["POOL"] in {each["name"] for each in server["pools"]}
     assert SAID["POD"] == f"{SAID['SERVER']}-{SAID['POOL']}-0"
     assert SAID["MODEL"] in {each["name"] for each in said["models"]}
-    made = [line for page, line in LINES if line.startswith("make ") and "plan" not in line and "runbooks" in page]
+    made = [line for page, line in LINES if line.startswith("tidegate advise ") and "runbooks" in page]
     assert made
     for line in made:
-        assert 'STACK="$STACK"' in line, "a definition has several stacks"
+        assert '--stack "$STACK"' in line, "a definition has several stacks"
 
 
 def test_no_command_scrolls_sideways() -> None:
@@ -126,9 +125,7 @@ def test_a_section_has_a_meaning_three_commands_that_exist_and_what_it_usually_w
     assert len(lines) == 3
     for line in lines:
         program, *words = line.removeprefix("POD=$(").split()
-        if program == "make":
-            assert words[0] in TARGETS, line
-        elif program == "tidegate":
+        if program == "tidegate":
             assert words[0] in COMMANDS, line
         else:
             assert program in ("kubectl", "curl"), line

@@ -30,7 +30,7 @@ def test_a_mandatory_finding_stops_the_preview_and_names_object_and_remedy(proje
     assert "[mandatory]  gpu-slices-stay-under-their-ceiling" in answer
     assert answer.count("it may take 6 GPU slices, and its ceiling is 5") == 1, "each rule is in the pack twice"
     assert "gpu-slices-stay-under-their-ceiling.advisory" not in answer
-    assert "raise guardrails.gpuSlices" in answer
+    assert "agree on a higher guardrails.gpuSlices" in answer
 
 
 def test_the_level_is_that_of_the_definition_and_waivers_count(project: Project) -> None:

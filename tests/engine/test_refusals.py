@@ -63,5 +63,5 @@ def test_a_cluster_takes_no_image_without_a_digest(project: Project) -> None:
     project.pulumi("stack", "init", "dev-lab", "--no-select")
     answer = refused(project, "up", "dev-lab")
     assert "no digest in images.lock: nvcr.io/nvidia/tritonserver:" in answer
-    assert "make pin" in answer
+    assert "tidegate pin" in answer
     assert "kubernetes:" not in " ".join(item["type"] for item in project.state("dev-lab"))

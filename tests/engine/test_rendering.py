@@ -26,7 +26,8 @@ def test_pulumi_renders_every_stack_as_we_do(brought_up: Project, definition: st
 def test_pulumi_renders_a_platform_of_ones_own_with_the_program_that_it_pins(engine: Engine, tmp_path: Path) -> None:
     def write(folder: Path) -> None:
         write_repository(InitRequest(folder), Outcome())
-        (folder / ".tidegate").symlink_to(ROOT)
+        for package in ("charts", "components", "lab", "policies", "rollout", "stacks", "contracts/tidegate_contracts"):
+            (folder / Path(package).name).symlink_to(ROOT / package)  # in the place of an install
 
     project = Project.create(engine, tmp_path, write)
     project.up(project.add_rendering_stack("prod-main", "prod", "main"))

@@ -1,4 +1,4 @@
-"""Our own definitions fulfil the guardrails, no definition makes one crash, and `make up` holds everybody to them."""
+"""Our own definitions fulfil the guardrails, no definition makes one crash, and every command enforces them."""
 
 import copy
 from pathlib import Path
@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from cli.app import app
 from policies.guardrails import check, check_all
-from rollout.cli import app
 from rollout.guardrails import enforce, findings
 from rollout.render import render, rendered
 from stacks.command import CommandError
@@ -91,7 +91,7 @@ def test_no_malformed_object_makes_a_guardrail_crash(place: tuple[Any, ...], val
     assert isinstance(text, str)
 
 
-# ---- make up ----
+# ---- tidegate up ----
 
 WILDCARD = "access-rules-name-servers-or-models"
 
@@ -110,7 +110,7 @@ def production(tmp_path: Path, guardrails: str = "") -> Path:
 def test_up_writes_nothing_where_a_mandatory_guardrail_is_broken_and_names_every_finding(tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = f"guardrails: {{severities: {{{WILDCARD}: advisory}}}}"
-    ended = CliRunner().invoke(app, ["up", str(production(tmp_path, said)), "--out", str(out)])
+    ended = CliRunner().invoke(app, ["render", str(production(tmp_path, said)), "--out", str(out)])
     assert ended.exit_code == 1
     assert ended.stderr.count("has no digest") == 8
     assert f"{WILDCARD}, advisory here" in ended.stderr
@@ -124,7 +124,7 @@ def test_up_says_advisories_and_waivers_and_writes(tmp_path: Path) -> None:
         'rule: access-rules-name-servers-or-models, until: "2999-01-01"}, {name: v, owner: me, reason: so, '
         'rule: volumes-are-retained, until: "2999-01-01"}]}'
     )
-    ended = CliRunner().invoke(app, ["up", str(production(tmp_path, said)), "--out", str(tmp_path / "out")])
+    ended = CliRunner().invoke(app, ["render", str(production(tmp_path, said)), "--out", str(tmp_path / "out")])
     assert ended.exit_code == 0, ended.stderr
     assert "waived by me until 2999-01-01 (w): so" in ended.stdout
     assert "waiver v covers nothing" in ended.stdout
@@ -225,7 +225,7 @@ def test_production_alone_is_judged_among_the_stacks_that_are_not_asked_for(
     if name == "preview":
         wrong = sharing.read_text()
         sharing.write_text(wrong.replace("volumeHandle: fs-00000001", "volumeHandle: fs-00000003"))
-        assert CliRunner().invoke(app, ["up", str(sharing), "--out", str(out)]).exit_code == 0
+        assert CliRunner().invoke(app, ["render", str(sharing), "--out", str(out)]).exit_code == 0
         sharing.write_text(wrong)
     ended = CliRunner().invoke(app, [name, str(sharing), *options, *folder])
     assert ended.exit_code == 1, ended.stdout
@@ -234,7 +234,7 @@ def test_production_alone_is_judged_among_the_stacks_that_are_not_asked_for(
 
 
 def test_what_a_stack_breaks_in_another_stops_it_too_and_is_said_of_the_other(sharing: Path, tmp_path: Path) -> None:
-    ended = CliRunner().invoke(app, ["up", str(sharing), "--stack", "dev-lab", "--out", str(tmp_path / "out")])
+    ended = CliRunner().invoke(app, ["render", str(sharing), "--stack", "dev-lab", "--out", str(tmp_path / "out")])
     assert ended.exit_code == 1, ended.stdout
     assert f"prod-east, prod-west: PersistentVolume/tidegate-prod-models in tidegate-prod: {SHARED}" in ended.stderr
     assert "1 mandatory finding, 3 advisories; nothing was written." in ended.stderr
@@ -245,7 +245,7 @@ def test_what_is_wrong_in_others_anyway_stops_no_stack(sharing: Path, tmp_path: 
     (trial,) = (stack for stack in definition.stacks if stack.name == "trial-lab")
     rendering = [render(trial, definition)]
     assert set(findings(rendering, definition)) == {"trial-lab"}
-    ended = CliRunner().invoke(app, ["up", str(sharing), "--stack", "trial-lab", "--out", str(tmp_path / "out")])
+    ended = CliRunner().invoke(app, ["render", str(sharing), "--stack", "trial-lab", "--out", str(tmp_path / "out")])
     assert ended.exit_code == 0, ended.stderr
 
 

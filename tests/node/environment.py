@@ -106,7 +106,7 @@ class Environment:
         self.apply([namespace, {**keys, "stringData": {"tests": hash_line(self.key)}}, *others])
 
     def install_chart(self) -> None:
-        """Install it by Helm with what `make values` writes, as docs/helm.md says; its callers' keys come first."""
+        """Install it by Helm with what `tidegate values` writes, as docs/helm.md says; its callers' keys come first."""
         definition = read_definition(self.definition)
         (stack,) = (stack for stack in definition.stacks if stack.name == self.release)
         values = self.machine.folder / "values.yaml"

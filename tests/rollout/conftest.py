@@ -137,7 +137,7 @@ def call() -> Callable[..., Ended]:
     """Run the command line in process, which must end with this exit code."""
 
     def run(*arguments: object, code: int | None = None) -> Ended:
-        from rollout.cli import app
+        from cli.app import app
 
         result = CliRunner().invoke(app, [str(argument) for argument in arguments])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -151,7 +151,7 @@ def call() -> Callable[..., Ended]:
 @pytest.fixture
 def up(call: Call, definition: Path, out: Path) -> Call:
     """Render the definition's stacks into `out`."""
-    return partial(call, "up", definition, "--out", out)
+    return partial(call, "render", definition, "--out", out)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def rendered(up: Call, out: Path) -> Path:
 @pytest.fixture
 def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """Start the command line as a process, which ends with the test at the latest."""
-    with programs("rollout", ENVIRONMENT) as begin:
+    with programs("cli", ENVIRONMENT) as begin:
         yield begin
 
 

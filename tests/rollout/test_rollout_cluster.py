@@ -123,7 +123,7 @@ def test_only_local_environments_may_run_images_without_a_digest(
     assert call("up", definition, "--cluster", "kind-lab").code == 0
     ended = call("up", definition, "--cluster", "east", code=1)
 
-    for part in ("registry.test/proxy:1 (prod-east)", "A tag can be moved", f"make pin DEFINITION={definition}"):
+    for part in ("registry.test/proxy:1 (prod-east)", "A tag can be moved", f"tidegate pin {definition}"):
         assert part in ended.err
     assert [stack for stack, _ in engine.asked] == ["dev-lab"]
 
@@ -177,12 +177,12 @@ def test_no_local_cluster_is_started_for_what_cannot_be_brought_up_there(up_in: 
 
     monkeypatch.setattr(local, "start_local", start)
     monkeypatch.setattr(engines, "FINDERS", {"stand-in": lambda _: None})
-    ended = up_in("local", code=3)
+    ended = up_in("local", code=6)
 
     assert "There is no engine here to bring a stack up with; nothing was changed" in ended.err
 
 
-def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_three(
+def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_its_own(
     up_in: Call, pinned: Path, monkeypatch: Patch
 ) -> None:
     def none(name: str) -> tools.Found:
@@ -190,9 +190,9 @@ def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_three(
 
     monkeypatch.setattr(engines, "FINDERS", {**engines.FINDERS, "pulumi": lambda _: None})
     monkeypatch.setattr(tools, "find", none)
-    ended = up_in("kind-lab", "--stack", "dev-lab", code=3)
+    ended = up_in("kind-lab", "--stack", "dev-lab", code=6)
 
-    assert f"make up DEFINITION={pinned} STACK=dev-lab\n" in ended.err
+    assert f"tidegate render {pinned} --stack dev-lab\n" in ended.err
     for part in ("building helm failed", "install Pulumi", "kubectl --context kind-lab apply --server-side", "Helm"):
         assert part in ended.err
 
@@ -216,15 +216,15 @@ def test_production_is_not_taken_down_by_the_way(down: Call, pinned: Path, engin
     ended = down("--cluster", "east")
     assert (ended.code, engine.asked) == (2, [])
     assert "prod-east is production" in ended.err
-    assert ended.err.endswith(f"If that is meant: make down CLUSTER=east DEFINITION={pinned} YES=1\n")
+    assert ended.err.endswith(f"If that is meant: tidegate down {pinned} --cluster east --yes\n")
     ended = down("--cluster", "east", "--engine", "other")
-    assert ended.err.endswith(f"DEFINITION={pinned} ENGINE=other YES=1\n")
+    assert ended.err.endswith("--engine other --yes\n")
 
 
 @pytest.mark.parametrize(
     ("command", "where"),
     [
-        *((command, where) for command in ("up", "down", "preview") for where in ("", "--cluster local")),
+        *((command, where) for command in ("up", "down") for where in ("", "--cluster local")),
         ("rollout", "--environment prod"),
     ],
 )
@@ -236,7 +236,7 @@ def test_an_engine_that_there_is_not_is_refused_everywhere_in_the_same_words(
     monkeypatch.chdir(tmp_path)
     ended = call(command, pinned, *where.split(), "--engine", "foo")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err == "there is no engine foo. ENGINE is one of: pulumi, helm.\n"
+    assert ended.err == "there is no engine foo. --engine is one of: pulumi, helm.\n"
     assert not (tmp_path / "build").exists()
 
 
@@ -245,7 +245,7 @@ def test_without_a_cluster_it_is_said_what_to_name_and_which_contexts_there_are(
     call: Call, definition: Path, command: str
 ) -> None:
     assert call(command, definition, code=2).err == (
-        "Which cluster? CLUSTER=<context> of kind-lab, east; or CLUSTER=local, the one on this machine.\n"
+        "Which cluster? --cluster <context> of kind-lab, east; or --cluster local, the one on this machine.\n"
     )
 
 

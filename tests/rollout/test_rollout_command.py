@@ -119,9 +119,9 @@ def test_a_failure_stops_it_with_what_stands_where_and_how_to_go_on(roll: Call, 
     assert "bringing it up: exceeded quota" in ended.out
     assert ended.err.splitlines()[-3:] == [
         "Rollout 1 of prod failed: 2 of 3 planes passed. Next:",
-        f"  make rollout ENV=prod RESUME=1 DEFINITION={planes}   goes on with the same texts, with the planes that "
+        f"  tidegate rollout {planes} --environment prod --resume   goes on with the same texts, with the planes that "
         "have not passed",
-        f"  make rollout ENV=prod DEFINITION={planes}   begins anew, with the definition as it is then",
+        f"  tidegate rollout {planes} --environment prod   begins anew, with the definition as it is then",
     ]
 
 
@@ -208,7 +208,7 @@ def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_w
         (("--from", "west", "--back"), "FROM and BACK cannot stand together"),
         (("--from", "wets"), "There is no data plane of environment prod called wets: did you mean west?"),
         (("--environment", "prd"), "There is no environment prd: did you mean prod?"),
-        (("--environment", ""), "Which environment? ENV=<name>: dev, prod."),
+        (("--environment", ""), "Which environment? --environment <name>: dev, prod."),
         (("--environment", "../prod"), "There is no environment ../prod"),
     ],
 )

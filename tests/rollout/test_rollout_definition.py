@@ -18,7 +18,7 @@ def test_a_good_definition_is_summed_up_in_a_line_and_alike_advisories_in_a_para
 ) -> None:
     ended = call("check", definition, code=0)
     assert ended.out.startswith(f"{definition}: ok – 2 stacks (dev-lab, prod-east), 1 server, 1 model\n")
-    assert (ended.out.count("has no digest"), ended.out.count("make pin")) == (3, 1)
+    assert (ended.out.count("has no digest"), ended.out.count("tidegate pin")) == (3, 1)
 
 
 def test_long_paragraphs_are_cut_and_counted() -> None:

@@ -113,7 +113,7 @@ def test_no_engine_takes_what_nobody_brought_up_with_it(
     cluster: Any = Cluster([namespace])
     with pytest.raises(CommandError, match=whose) as caught:
         ownership.require(cluster, stack, engine)
-    assert f"ENGINE={engine} ADOPT=1" in str(caught.value)
+    assert f"--engine {engine} --adopt" in str(caught.value)
     assert ownership.require(cluster, stack, engine, adopt=True) is not None
 
 
@@ -209,7 +209,7 @@ def test_a_state_of_another_cluster_is_forgotten_and_what_is_there_stays(stack: 
     for cluster in (Cluster(), Cluster([HERE, made("ConfigMap", "a")])):
         what = planned(stack, state, cluster)
         assert (what.state.objects(), what.adopts) == ([], True)
-        assert "make down CLUSTER=another STACK=dev-lab" in what.notes[0]
+        assert "tidegate down --cluster another --stack dev-lab" in what.notes[0]
         assert cluster.deleted == []
 
 
@@ -218,7 +218,7 @@ def test_a_stack_that_runs_cannot_get_another_namespace(stack: Stack, monkeypatc
     runs = Cluster([THERE, made("Service", "b", "tidegate-old")])
     with pytest.raises(CommandError, match="Set the namespace back to tidegate-old") as caught:
         planned(stack, state, runs)
-    assert "make down CLUSTER=kind-lab STACK=dev-lab" in str(caught.value)
+    assert "tidegate down --cluster kind-lab --stack dev-lab" in str(caught.value)
     what = planned(stack, state, Cluster([THERE]))  # taken down: only what holds data is left
     assert (what.state.objects(), what.adopts, what.notes) == ([], True, ())
 
@@ -273,7 +273,7 @@ def test_a_dry_run_refuses_what_pulumi_does_not_know_of_as_an_up_does(
     lists(monkeypatch, *objects[:-1])
     with pytest.raises(CommandError, match="not in Pulumi's state") as caught:
         Pulumi(PulumiCli("pulumi", "3.260.0")).check(stack, some)
-    assert "ADOPT=1" in str(caught.value)
+    assert "--adopt" in str(caught.value)
     Pulumi(PulumiCli("pulumi", "3.260.0"), adopt=True).check(stack, some)
     lists(monkeypatch, *objects)
     Pulumi(PulumiCli("pulumi", "3.260.0")).check(stack, some)

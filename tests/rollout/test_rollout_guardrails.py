@@ -8,7 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from rollout.cli import app
+from cli.app import app
 from rollout.render import render
 from stacks.validate import read_definition
 

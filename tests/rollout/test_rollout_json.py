@@ -1,8 +1,7 @@
-"""JSON=1: one document of a form that stays, whatever a command finds and however it ends."""
+"""--json: one document of a form that stays, whatever a command finds and however it ends."""
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +92,7 @@ def test_what_the_definition_no_longer_describes_has_the_command_that_takes_it_d
     found = {one["name"]: one for one in document(preview("--json", code=0))["stacks"]}
     assert found["prod-east"]["state"] == "removed"
     assert found["prod-east"]["stays"].startswith("is no longer described: its ")
-    assert found["prod-east"]["down"].startswith("make down CLUSTER=east STACK=prod-east")
+    assert found["prod-east"]["down"].startswith("tidegate down --cluster east --stack prod-east")
     assert (found["dev-lab"]["stays"], found["dev-lab"]["down"]) == ("", "")
 
 
@@ -109,7 +108,7 @@ def test_a_secret_is_no_more_in_a_document_than_on_the_screen(preview: Call, edi
 def test_the_plan_of_a_rollout_is_for_dry_runs_alone(call: Call, definition: Path, tmp_path: Path) -> None:
     rollout = ("rollout", definition, "--environment", "prod", "--json", "--journals", tmp_path / "journals")
     found = document(call(*rollout, code=2))
-    assert "DRY_RUN=1" in found["failure"]
+    assert "--dry-run" in found["failure"]
 
 
 def test_the_schema_in_the_docs_is_that_of_the_code_and_the_page_names_every_field() -> None:
@@ -119,11 +118,3 @@ def test_the_schema_in_the_docs_is_that_of_the_code_and_the_page_names_every_fie
     parts = [schema, *(schema["$defs"][name] for name in ("Found", "SeenStack"))]
     fields = {name for part in parts for name in part["properties"]}
     assert [name for name in sorted(fields) if not re.search(rf"[`.]{name}`", page)] == []
-
-
-@pytest.mark.parametrize("goal", ["", "up", "pin", "check up", "check preview"])
-def test_other_goals_of_make_refuse_it_and_two_at_once_would_be_two_documents(goal: str) -> None:
-    command = ["make", "--dry-run", "RUN=python", *goal.split(), "JSON=1"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "JSON=1 is for check preflight preview rollout environments, one at a time" in done.stderr

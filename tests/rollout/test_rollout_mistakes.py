@@ -49,7 +49,7 @@ def test_a_mistake_is_refused_a_guardrail_or_an_advisory(
     if kind != "guardrail":
         return
     assert f"Rule {case['guardrail']}, mandatory here." in checked.err
-    assert case["says"] in call("up", path, "--out", out, code=1).err, "up judges alike"
+    assert case["says"] in call("render", path, "--out", out, code=1).err, "up judges alike"
     assert not out.exists()
     waiver = {"owner": "me", "reason": "so", "until": "2999-01-01"}
     waivers = [{"name": rule, "rule": rule, **waiver} for rule in (case["guardrail"], *case.get("also", ()))]

@@ -1,6 +1,7 @@
 """Which stacks a cluster still has and no definition describes, how they are told of, and how they go."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -127,7 +128,7 @@ def test_what_runs_where_no_stack_of_the_definition_lives_is_an_orphan(definitio
         "is no longer described, and still there (namespace tidegate-old, since 2026-01-01, 1 object by Pulumi)"
         "; another definition's? Then give each a `platform`"
     )
-    assert orphan.command(definition) == f"make down CLUSTER=kind-lab STACK=old-lab DEFINITION={definition}"
+    assert orphan.command(definition) == f"tidegate down {definition} --cluster kind-lab --stack old-lab"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_a_preview_with_an_orphan_is_not_green(definition: Path, there: Have) ->
     text = page(changes, "It")
     assert text.startswith("**⚠️ 2 stacks: 1 ORPHANED, 1 unchanged**")
     assert "- **ORPHANED** <code>old-lab</code> is no longer described, and still there" in text
-    assert "To take it down: <code>make down CLUSTER=kind-lab STACK=old-lab DEFINITION=" in text
+    assert re.search("To take it down: <code>tidegate down [^ ]+ --cluster kind-lab --stack old-lab<", text)
     terminal = terminal_summary(changes).plain.splitlines()
     assert terminal == [f"old-lab {orphan.words}", f"  {orphan.command(definition)}"]
 
@@ -246,18 +247,18 @@ def test_a_cluster_that_holds_nothing_else_is_previewed_too(
     there(*stack_in("tidegate-prod", "prod", "west", "eks-old"))
     ended = call("preview", definition, "--cluster", "eks-old", "--summary", tmp_path / "page.md", code=0)
     assert (tmp_path / "page.md").read_text("utf-8").startswith("**⚠️ 1 stack: 1 ORPHANED**")
-    assert f"  make down CLUSTER=eks-old STACK=prod-west DEFINITION={definition}\n" in ended.out
+    assert f"  tidegate down {definition} --cluster eks-old --stack prod-west\n" in ended.out
     assert ended.out.endswith("Not described, and in the cluster: prod-west; see above.\n")
     said = ("--cluster", "eks-old", "--summary", tmp_path / "page.md", "--json")
     (one,) = json.loads(call("preview", definition, *said, code=0).out)["stacks"]
     assert (one["name"], one["state"]) == ("prod-west", "orphaned")
     assert one["stays"].startswith("is no longer described, and still there (namespace tidegate-prod, since ")
-    assert one["down"] == f"make down CLUSTER=eks-old STACK=prod-west DEFINITION={definition}"
+    assert one["down"] == f"tidegate down {definition} --cluster eks-old --stack prod-west"
 
 
 def test_a_stack_that_a_change_removes_is_told_with_the_command_that_takes_it_down() -> None:
     removed = stack_change("old-lab", (), [OLD[0]], None, definition="a.yaml")
-    assert removed.down == "make down CLUSTER=kind-lab STACK=old-lab DEFINITION=a.yaml"
+    assert removed.down == "tidegate down a.yaml --cluster kind-lab --stack old-lab"
     assert f"To take it down: <code>{removed.down}</code>" in page([removed], "It")
 
 
@@ -305,14 +306,14 @@ def test_without_a_name_only_what_is_described_goes_and_orphans_are_told_of(
     ended = down(code=0)
     assert [name for name, *_ in engine.gone] == ["dev-lab"]
     assert "old-lab is no longer described" in ended.err
-    assert "STACK=old-lab" in ended.err
+    assert "--stack old-lab" in ended.err
 
 
 def test_where_all_are_orphans_each_goes_by_its_name(call: Call, definition: Path, engine: Engine, there: Have) -> None:
     there(*stack_in("tidegate-prod", "prod", "west", "eks-old"))
     ended = call("down", definition, "--cluster", "eks-old", code=2)
     assert engine.gone == []
-    assert f"  make down CLUSTER=eks-old STACK=prod-west DEFINITION={definition}" in ended.err
+    assert f"  tidegate down {definition} --cluster eks-old --stack prod-west" in ended.err
     call("down", definition, "--cluster", "eks-old", "--stack", "prod-west", code=0)
     assert [name for name, *_ in engine.gone] == ["prod-west"]
 

@@ -67,16 +67,16 @@ def test_a_marker_that_cannot_be_understood_is_no_leave_to_write(rendered: Path,
 def test_a_file_in_the_folders_place_is_refused(call: Call, definition: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine", "utf-8")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        ended = call("up", definition, "--out", place, code=1)
+        ended = call("render", definition, "--out", place, code=1)
         assert str(tmp_path / "file") in ended.err
 
 
 def test_a_link_to_a_folder_stays_a_link(call: Call, definition: Path, tmp_path: Path, edit: Edit) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    assert call("up", definition, "--out", tmp_path / "link").code == 0
+    assert call("render", definition, "--out", tmp_path / "link").code == 0
     edit('proxy, tag: "1"', 'proxy, tag: "2"')
-    assert "1 changed" in call("up", definition, "--out", tmp_path / "link").out
+    assert "1 changed" in call("render", definition, "--out", tmp_path / "link").out
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real" / output.MARKER).is_file()
 
@@ -90,7 +90,7 @@ def test_a_full_disk_is_one_message_and_leaves_the_last_rendering(
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1500, limit[1]))
     try:
-        process = start("up", definition, "--out", rendered)
+        process = start("render", definition, "--out", rendered)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     _, err = process.communicate(timeout=60)
@@ -109,7 +109,7 @@ def test_a_folder_of_somebody_else_beside_ours_is_neither_removed_nor_renamed(
         (rendered.parent / name).mkdir()
         (rendered.parent / name / "thesis.txt").write_text("mine", "utf-8")
     before = tree(rendered.parent)
-    for command in ("up", "preview"):
+    for command in ("render", "preview"):
         ended = call(command, definition, "--out", rendered, code=1)
         assert f".tidegate-{what} was not made by Tidegate" in ended.err
     assert tree(rendered.parent) == before
@@ -155,8 +155,10 @@ def test_what_is_no_file_in_a_files_place_is_not_read_and_not_lost(
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 @pytest.mark.thorough
 def test_with_closed_streams_it_works_all_the_same(definition: Path, out: Path, closed: str) -> None:
-    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "rollout"]
-    done = subprocess.run([*command, "up", definition, "--out", out], env=ENVIRONMENT, check=False, capture_output=True)
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "cli"]
+    done = subprocess.run(
+        [*command, "render", definition, "--out", out], env=ENVIRONMENT, check=False, capture_output=True
+    )
     assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
     assert output.read_index(out) is not None
 
@@ -184,7 +186,7 @@ def test_ctrl_c_and_sigterm_say_that_nothing_was_changed(
     start: Call, definition: Path, out: Path, number: signal.Signals
 ) -> None:
     with output.locked(out):  # so that the run waits, and cannot be done before it is stopped
-        process: subprocess.Popen[str] = start("up", definition, "--out", out)
+        process: subprocess.Popen[str] = start("render", definition, "--out", out)
         assert process.stderr
         while "waiting: another run is writing" not in process.stderr.readline():
             pass

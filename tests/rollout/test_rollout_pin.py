@@ -15,7 +15,7 @@ from rollout import definition as commands
 from stacks.images_lock import read_images_lock
 from stacks.validate import read_definition
 
-from .conftest import ROOT, Call, Edit, Patch, gone, soon
+from .conftest import Call, Edit, Patch, gone, soon
 
 Push = Callable[[str, str], str]
 Script = Callable[[str], None]
@@ -125,7 +125,7 @@ def test_when_one_image_fails_nothing_is_written(pin: Call, definition: Path, re
     assert f"not resolved: {registry}/proxy:nope: " in ended.err
     assert "MANIFEST_UNKNOWN" in ended.err or "404" in ended.err
     assert "1 of 3 images could not be resolved; nothing was written." in ended.err
-    assert ended.err.endswith(f"all the same: make pin KEEP_GOING=1 DEFINITION={definition}\n")
+    assert ended.err.endswith(f"all the same: tidegate pin {definition} --keep-going\n")
     assert not (definition.parent / "images.lock").exists()
 
 
@@ -147,7 +147,7 @@ def test_a_registry_that_cannot_be_reached_is_a_reason_and_advice_repeats_what_w
 ) -> None:
     edit("registry.test/", "127.0.0.1:1/")
     ended = pin("--insecure", "--registry-plane", "east", code=1)
-    assert ended.err.endswith(f"make pin KEEP_GOING=1 INSECURE=1 REGISTRY_PLANE=east DEFINITION={definition}\n")
+    assert ended.err.endswith(f"tidegate pin {definition} --keep-going --insecure --registry-plane east\n")
     assert ended.err.count("\nnot resolved: 127.0.0.1:1/") == 3
     assert "connection refused" in ended.err
 
@@ -159,17 +159,6 @@ def test_a_data_planes_mirror_can_be_asked_instead(
     edit("{name: east,", f"{{name: east, registries: {{canonical.test: {registry}}},")
     pin("--registry-plane", "east", code=0)
     assert pins(definition) == {image.replace(registry, "canonical.test"): digest for image, digest in digests.items()}
-
-
-def test_everything_that_pin_can_be_told_make_can_be_told() -> None:
-    settings = ["DEFINITION=d.yaml", "KEEP_GOING=1", "INSECURE=1", "REGISTRY_PLANE=east"]
-    command = ["make", "--dry-run", "pin", "RUN=python", *settings]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    (line,) = (line for line in done.stdout.replace("\\\n", "").splitlines() if "rollout pin" in line)
-    assert line.split() == [
-        "python", "-m", "rollout", "pin", '"$DEFINITION"',
-        "--keep-going", "--insecure", "--registry-plane", '"$REGISTRY_PLANE"',
-    ]  # fmt: skip
 
 
 @pytest.fixture

@@ -84,16 +84,16 @@ def test_a_name_that_does_not_say_what_it_was_is_told_and_the_stack_compared_wit
     edit("{name: lab, context: kind-lab", "{name: west, context: kind-lab")
     ended = preview(code=0)
     assert "In 1 of 2 stacks: 1 changed." in ended.out
-    assert "dev-west data plane west: DID NOT BRING THIS UP, lab did, so `make up` refuses" in ended.out
+    assert "dev-west data plane west: DID NOT BRING THIS UP, lab did, so `tidegate up` refuses" in ended.out
     assert "say formerly: [lab] in it" in ended.out
-    assert "make down" not in ended.text
+    assert "tidegate down" not in ended.text
     assert "formerly lab" not in ended.text
 
 
 def test_without_a_rendering_it_says_what_to_do(definition: Path, out: Path, preview: Call) -> None:
     ended = preview(code=1)
-    assert f"\n  make up DEFINITION={definition} OUT={out}\n" in ended.err
-    assert ended.err.endswith(f"\n  make preview BASE=main DEFINITION={definition}\n")
+    assert f"\n  tidegate render {definition} --out {out}\n" in ended.err
+    assert ended.err.endswith(f"\n  tidegate preview {definition} --base main\n")
     assert not out.parent.exists()
 
 
@@ -126,7 +126,7 @@ class Repository:
         self.folder, self.page, self.call = folder, page, call
         self.definition = folder / "definitions/two.yaml"
         packages = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name != "tests"]
-        for part in (*packages, "contracts"):
+        for part in (*packages, "client", "contracts", "service"):
             shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         self.definition.parent.mkdir()
         shutil.copy(definition, self.definition)
@@ -277,7 +277,7 @@ def test_against_a_revision_without_the_definition_everything_is_new(repo: Repos
 
 
 def test_a_definition_of_another_repository_is_compared_with_its_own_revision(repo: Repository) -> None:
-    git(repo.folder, "rm", "-r", "--quiet", "rollout")
+    git(repo.folder, "rm", "-r", "--quiet", "cli", "rollout")
     repo.commit("no code")
     repo.edit("replicas: 1\n", "replicas: 2\n")
     ended = repo.against("HEAD")
@@ -335,13 +335,9 @@ def test_outside_of_a_git_repository_it_says_so(call: Call, definition: Path, pa
     assert "needs git" in call("preview", definition, "--base", "main", "--summary", page).err
 
 
-def test_its_help_says_that_it_needs_no_engine(call: Call) -> None:
-    assert "Makes no difference: previews need no engine." in call("preview", "--help").out
-
-
 def test_a_revision_and_a_cluster_are_one_too_many(call: Call, definition: Path, page: Path) -> None:
     ended = call("preview", definition, "--base", "main", "--cluster", "kind-lab", "--summary", page, code=2)
-    assert ended.err == "BASE and CLUSTER cannot stand together: compare with one of them.\n"
+    assert ended.err == "Compare with --base or with --cluster, not with both.\n"
 
 
 # ---- guardrails ----

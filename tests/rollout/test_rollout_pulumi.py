@@ -74,7 +74,7 @@ def test_an_answer_that_cannot_be_understood_is_one_message(up: Up, command: str
         ('services "a" is forbidden: exceeded quota: tight, requested: services=1, used: services=2',
          "services a was refused by the quota tight: requested: services=1"),
         ("The resource already exists in the cluster. This can happen when:",
-         "CLUSTER=kind-lab STACK=dev-lab ENGINE=pulumi ADOPT=1"),
+         "--cluster kind-lab --stack dev-lab --engine pulumi --adopt"),
     ],
     ids=["replaced", "deleted", "the API server", "unknown to its state"],
 )  # fmt: skip
@@ -289,7 +289,7 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: StandIn, version: str) -
     ids=range(6),
 )
 def test_a_pulumi_that_will_not_do_is_refused(stand_in: StandIn, monkeypatch: Patch, script: bytes, says: str) -> None:
-    monkeypatch.setattr(pulumi_cli, "_VERSION_SECONDS", 2)
+    monkeypatch.setattr(pulumi_cli, "_SHORT_SECONDS", 2)
     stand_in(script)
     with pytest.raises(CommandError, match=re.escape(says)):
         pulumi_cli.find()
@@ -350,7 +350,10 @@ def test_what_is_known_of_a_new_stack_is_not_asked(
 def test_what_is_said_of_the_program_is_what_stands_in_its_files() -> None:
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
     assert project["requiredPulumiVersion"] == ">=" + ".".join(map(str, pulumi_cli.OLDEST))
-    assert f'config.get("definition") or "{pulumi_cli.DEFAULT_DEFINITION}"' in (ROOT / "__main__.py").read_text()
+    assert (
+        f'config.get("definition") or "{pulumi_cli.DEFAULT_DEFINITION}"'
+        in (ROOT / "rollout/program/__init__.py").read_text()
+    )
     assert (ROOT / pulumi_cli.DEFAULT_DEFINITION).is_file()
 
 

@@ -1,14 +1,16 @@
 """`up` without a cluster."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
+from cli.options import DEFINITION
+from cli.platform import DEFAULT_OUT
 from rollout import output
-from rollout.cli import DEFAULT_OUT
-from rollout.terminal import MAKEFILE, make
+from rollout.terminal import DEFAULTS, tidegate
 
 from .conftest import Call, Edit, Tree
 
@@ -30,7 +32,7 @@ def test_every_object_is_one_file_that_says_where_it_is_from_in_the_order_to_app
 def test_the_same_definition_gives_the_same_bytes(
     rendered: Path, run: Call, definition: Path, tmp_path: Path, tree: Tree
 ) -> None:
-    run("up", definition, "--out", tmp_path / "again", PYTHONHASHSEED="7", LC_ALL="C", COLUMNS="40", code=0)
+    run("render", definition, "--out", tmp_path / "again", PYTHONHASHSEED="7", LC_ALL="C", COLUMNS="40", code=0)
     assert tree(tmp_path / "again") == tree(rendered)
 
 
@@ -46,67 +48,35 @@ def test_it_ends_with_a_table_the_differences_the_advisories_and_the_way_on(
         "9×NetworkPolicy",
         "models (nfs)",
         "proxy.replicas 1 → autoscaled 3–12",
-        f"  make up CLUSTER=kind-lab DEFINITION={definition} OUT={out}\n",
+        f"  tidegate up {definition} --cluster kind-lab\n",
         f"kubectl --context kind-lab apply --server-side -f {out}/dev-lab/",
         "51 files written for 2 stacks.",
     ):
         assert part in said
-    assert said.count("`make pin`") == 1
+    assert said.count("`tidegate pin`") == 1
 
 
-def test_the_way_on_names_the_definition_the_folder_and_the_stack_that_were_given(
-    definition: Path, out: Path, up: Call
-) -> None:
+def test_the_way_on_names_the_definition_the_folder_and_the_stack_that_were_given(definition: Path, up: Call) -> None:
     said = up("--stack", "prod-east").out
-    assert f"  make up CLUSTER=east DEFINITION={definition} OUT={out} STACK=prod-east\n" in said
+    assert f"  tidegate up {definition} --cluster east --stack prod-east\n" in said
     assert "What differs" not in said, "one stack alone differs from nothing"
 
 
-def test_a_command_to_copy_leaves_out_what_the_makefile_says_itself_and_quotes_the_rest() -> None:
-    makefile = (Path(__file__).resolve().parents[2] / "Makefile").read_text("utf-8")
-    for name, value in MAKEFILE.items():
-        assert f"\n{name} ?= {value}\n" in makefile
-    assert str(DEFAULT_OUT) == MAKEFILE["OUT"]
-    assert make("up", CLUSTER="a b", DEFINITION=Path(MAKEFILE["DEFINITION"]), OUT=DEFAULT_OUT, STACK=None) == (
-        "make up CLUSTER='a b'"
+def test_a_command_to_copy_leaves_out_defaults_and_quotes_the_rest() -> None:
+    assert {str(DEFINITION), str(DEFAULT_OUT)} == DEFAULTS
+    assert tidegate("up", DEFINITION, cluster="a b", out=DEFAULT_OUT, stack=None, keep_going=True, adopt=False) == (
+        "tidegate up --cluster 'a b' --keep-going"
     )
+    assert tidegate("check", Path("my file.yaml")) == "tidegate check 'my file.yaml'"
 
 
-def test_the_columns_of_makes_help_are_aligned() -> None:
+def test_make_lists_its_goals() -> None:
     root = Path(__file__).resolve().parents[2]
-    command = ["make", "--no-print-directory", "help"]
-    lines = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.splitlines()
-    listed = lines[2 : lines.index("", 2)]
-    commands = [line for line in listed if line.startswith("  make ")]
-    column = 9 + max(len(line.split()[1]) for line in commands)
-    assert len(commands) > 20
-    for line in listed:
-        assert len(line) <= 120
-        assert line[column - 2 : column] == "  ", line
-        assert line[column] != " ", line
-
-
-def test_make_refuses_a_setting_that_it_does_not_know() -> None:
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(["make", "check", "DEFINTION=x"], cwd=root, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "no setting is called DEFINTION: there are ADOPT" in done.stderr
-
-
-@pytest.mark.parametrize("said", ["preview BASE=", "preview CLUSTER=", "up CLUSTER=", "down CLUSTER=lab STACK="])
-def test_make_takes_a_name_that_is_empty_for_no_name_left_out(said: str) -> None:
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(["make", *said.split()], cwd=root, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert f"{said.split()[-1]} is empty: say what it is, or leave it out" in done.stderr
-
-
-@pytest.mark.parametrize(("word", "yes"), [("YES", True), ("on", True), ("No", False), ("", False), ("maybe", None)])
-def test_make_takes_a_switch_for_on_or_off_and_nothing_else_for_either(word: str, yes: bool | None) -> None:
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(["make", "-n", "down", f"YES={word}"], cwd=root, capture_output=True, text=True)
-    assert ("YES is a switch: say YES=1 or YES=0" in done.stderr) == (done.returncode == 2) == (yes is None)
-    assert ("--yes" in done.stdout) == (yes is True)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "help"], cwd=root, capture_output=True, text=True, check=True
+    )
+    goals = re.findall(r"^([a-z-]+):.*## ", (root / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert re.findall(r"^  make (\S+) +\S", done.stdout, re.MULTILINE) == goals
 
 
 def test_a_second_run_says_that_nothing_changed_and_touches_nothing(rendered: Path, up: Call) -> None:

@@ -97,7 +97,7 @@ def test_a_digest_of_another_image_and_an_image_that_stands_twice_are_said_in_th
     assert stale.file == twice.file == str(tmp_path / "images.lock")
     assert (line_of(stale), line_of(twice)) == (f"- image: {other}", f"- image: {IMAGES[1]}")
     assert f'Did you mean "{IMAGES[0]}"? ' in stale.do
-    assert "make pin" in stale.do
+    assert "tidegate pin" in stale.do
     assert twice.what == f"{IMAGES[1]} stands twice"
 
 

@@ -58,7 +58,7 @@ def edited(path: PATH, value: Any) -> dict[str, Any]:
 
 
 def checks(tree: dict[str, Any]) -> bool:
-    """Whether `make check` would accept a definition."""
+    """Whether `tidegate check` would accept a definition."""
     try:
         validate(parse(yaml.safe_dump(tree, sort_keys=False), "test.yaml"), ImagesLock())
     except DefinitionError:

@@ -1,4 +1,4 @@
-// crane stands alone: it asks for newer golang.org/x modules than Kubernetes is made with, and `make pin` needs it quickly
+// crane stands alone: it asks for newer golang.org/x modules than Kubernetes is made with, and `tidegate pin` needs it quickly
 // where nothing else of the tools is there.
 module tidegate.dev/tools/crane
 

@@ -2,7 +2,7 @@
 
 Kubernetes' admission enforces the profile too, where the Namespace says so; here a breach is seen before a pod is
 refused. Its own checks are a library of Go. A program made of it (lab/tools/pod-security) would be fast enough, 300
-pods in 0.1 s, but `make up` and the policy pack run where there is only Python: so the tests ask it whether it agrees.
+pods in 0.1 s, but `tidegate` and the policy pack run where there is only Python. So the tests compare with it.
 
 Fields that only Windows has are looked at as everywhere else; what a Windows pod is let off, it is let off here.
 """

@@ -19,7 +19,7 @@ _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 @guardrail(
     "Every image is named by its digest",
-    "Run `make pin` where the registry can be reached; in a values file, write image: repository:tag@sha256:…. To "
+    "Run `tidegate pin` where the registry can be reached; in a values file, write image: repository:tag@sha256:…. To "
     "render without a registry, say guardrails: {severities: {images-are-pinned-by-digest: advisory}}: a cluster takes "
     "no image without a digest all the same.",
     shared="advisory",

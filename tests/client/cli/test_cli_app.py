@@ -12,8 +12,10 @@ import pytest
 import typer
 from tidegate import __version__
 from tidegate.cli import output
-from tidegate.cli.app import EPILOG, app
+from tidegate.cli.app import EPILOG, PLATFORM, app
 from tidegate.errors import BusyError, ExitCode, IntegrityError, RefusedError, TidegateError, UsageError
+
+from cli.app import app as whole
 
 ROOT = Path(__file__).resolve().parents[3]
 PATHS = os.pathsep.join([str(ROOT / "client"), str(ROOT / "contracts")])
@@ -181,3 +183,11 @@ def test_a_shell_completes_commands_and_options() -> None:
     assert completed("tidegate pro") == ["promote"]
     assert set(completed("tidegate model ")) == {"new", "check", "show"}
     assert "--latency-ms" in completed("tidegate tune --la")
+
+
+def test_without_the_platform_its_commands_say_what_to_install() -> None:
+    every = typer.main.get_command(whole).commands.keys()  # type: ignore[attr-defined]
+    assert every - typer.main.get_command(app).commands.keys() == {*PLATFORM}  # type: ignore[attr-defined]
+    done = python("-m", "tidegate", "up", "--cluster", "east")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "uv tool install" in done.stderr

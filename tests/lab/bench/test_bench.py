@@ -167,7 +167,7 @@ def test_a_quick_run_of_definitions_ends_with_the_ratios_as_json() -> None:
     assert done.returncode == 0, done.stderr
     assert "run 1 of 1" in done.stderr
     *table, last = done.stdout.splitlines()
-    for heading in ("data planes", "objects", *STEPS, "make check"):
+    for heading in ("data planes", "objects", *STEPS, "tidegate check"):
         assert heading in "\n".join(table)
     found = json.loads(last)
     assert set(found) == {*(f"{step}_per_object_2" for step in STEPS), "check_seconds_2"}
@@ -175,7 +175,7 @@ def test_a_quick_run_of_definitions_ends_with_the_ratios_as_json() -> None:
 
 
 def test_engines_and_rollouts_are_compared_by_their_medians() -> None:
-    up = "make up ENGINE=helm"
+    up = "tidegate up --engine helm"
     found = iac.compared({"kubectl apply, and wait": [2.0, 1.0, 9.0], up: [3.0], f"{up}, again": [1.5]})
     assert found.figures == {"helm_up_vs_kubectl": 1.5, "noop_vs_up": 0.5}
     assert found.lines[0] == ("kubectl apply, and wait", "2.00 s (1.00 – 9.00 s, 3 times)")

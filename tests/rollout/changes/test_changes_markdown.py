@@ -247,7 +247,7 @@ def test_a_page_of_any_change_fits_a_comment_and_says_where_all_of_it_is(
     assert size(text) <= LIMIT
     for tag in ("code", "pre", "details"):
         assert text.count(f"<{tag}>") == text.count(f"</{tag}>")
-    cut = "*Cut: GitHub takes 65,536 characters. The output of `make preview` has all of it.*"
+    cut = "*Cut: GitHub takes 65,536 characters. The output of `tidegate preview` has all of it.*"
     assert (cut in text) == (stacks * objects * fields > 1)
     assert text.startswith(f"**✏️ {stacks} stack")
 
@@ -266,7 +266,7 @@ def test_thousands_of_deletions_are_counted_in_the_first_line() -> None:
     text = page([changed([made("Service", f"gone-{n}") for n in range(5_000)], [])], "x")
     assert size(text) <= LIMIT
     assert "5000 DELETED" in text.splitlines()[0]
-    assert "The output of `make preview` has all of it.*" in text
+    assert "The output of `tidegate preview` has all of it.*" in text
 
 
 def test_a_preview_that_failed_says_all_of_why() -> None:

@@ -1,8 +1,9 @@
-"""What the tests of `make init` share: this code in a git repository, and the processes that people would start."""
+"""What the tests of `tidegate init` share: this code in a git repository, and what people would run."""
 
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,24 +17,31 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Program:
-    """A repository of Tidegate, and a cache folder of its own, in which what is installed is shared."""
+    """A repository of Tidegate, and a cache folder of its own, in which the tools are shared."""
 
     repository: Path
     cache: Path
 
-    def make(self, where: Path, *words: str, code: int = 0, **environment: str) -> "subprocess.CompletedProcess[str]":
-        """Run make in a folder, as somebody would who has no variable of the tests set."""
+    def tidegate(
+        self, where: Path, *words: object, code: int = 0, python: str = sys.executable, **environment: str
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run the command in a folder, as somebody would who has no variable of the tests set.
+
+        It is that of the repository, or the one that another Python has installed.
+        """
         more = {"TIDEGATE_CACHE": str(self.cache), "GIT_CONFIG_GLOBAL": os.devnull, **environment}
-        command, told = ["make", *words], surroundings() | more
+        if python == sys.executable:
+            more["PYTHONPATH"] = str(self.repository)
         done = subprocess.run(
-            command, cwd=where, env=told, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400
-        )
+            [python, "-m", "cli", *map(str, words)], cwd=where, env=surroundings() | more,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400,
+        )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
         return done
 
-    def platform(self, where: Path, *settings: str) -> Path:
-        """Write a platform as `make init` does, and commit it."""
-        self.make(self.repository, "init", f"DIR={where}", f"TIDEGATE_REPOSITORY={self.repository}", *settings)
+    def platform(self, where: Path, *options: str) -> Path:
+        """Write a platform as `tidegate init` does, and commit it."""
+        self.tidegate(self.repository, "init", where, "--repository", self.repository, *options)
         commit(where, "our platform")
         return where
 

@@ -1,4 +1,5 @@
-"""The command line. What a command needs is imported when it runs: `check` must not wait for Pulumi's SDK."""
+"""Commands about a definition and its clusters. What a command needs is imported when it runs: `check` must not wait
+for Pulumi's SDK."""
 
 import sys
 from collections.abc import Iterator
@@ -8,24 +9,21 @@ from typing import Annotated
 
 import typer
 
+from rollout.seen import Seen
 from stacks.command import WRONG_INPUT, CommandError, Outcome, answering
 from stacks.problems import DefinitionError
 
-from .seen import Seen
+from . import options
+from .options import DEFINITION, AsJson, Definition, Stack
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Brings the stacks of a definition out: as YAML, or up on a cluster.",
-)
-
-Definition = Annotated[Path, typer.Argument(metavar="DEFINITION", help="The stack definition.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the rendered YAML.")]
-StackName = Annotated[str | None, typer.Option("--stack", metavar="NAME", help="Only this stack.")]
+Cluster = Annotated[
+    str,
+    typer.Option(
+        metavar="CONTEXT", help="Kubeconfig context; `local` is the cluster here.", autocompletion=options.contexts
+    ),
+]
 KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Go on whatever the clusters lack.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, all else on the other.")]
 
 DEFAULT_OUT = Path("build/rendered")
 
@@ -33,7 +31,7 @@ DEFAULT_OUT = Path("build/rendered")
 def _known(engine: str | None) -> str | None:
     """Refuse the name of an engine that there is not, also where none is needed: it was meant for something."""
     if engine is not None:
-        from .engines import require_known
+        from rollout.engines import require_known
 
         with answering():
             require_known(engine)
@@ -62,111 +60,136 @@ def seeing(command: str, file: Path, *, as_json: bool) -> Iterator[tuple[Outcome
     except typer.Exit as exit_:
         ended = exit_
     if as_json:
-        from .json_document import document_text  # not before: other runs do without
+        from rollout.json_document import document_text  # not before: other runs do without
 
         print(document_text(seen, ended.exit_code if ended else 0, outcome.failure), file=stdout)
     if ended:
         raise ended
 
 
-@app.command()
-def up(
-    definition: Definition,
+def render(
+    definition: Definition = DEFINITION,
     out: Out = DEFAULT_OUT,
-    stack: StackName = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="CONTEXT", help="Bring stacks up there, with an engine.")
-    ] = None,
+    stack: Stack = None,
+    unchecked: Annotated[bool, typer.Option("--unchecked", hidden=True)] = False,
+) -> None:
+    """Write every stack as YAML, to apply by any means; needs no cluster and no engine."""
+    with answering() as outcome:
+        if unchecked:  # what previews of later revisions compare with
+            from rollout.changes.revision import render_for_previews
+
+            render_for_previews(definition, out)
+        else:
+            from rollout.up import render_all
+
+            render_all(definition, out, stack, outcome)
+
+
+def up(
+    definition: Definition = DEFINITION,
+    cluster: Cluster = "",
+    stack: Stack = None,
     engine: EngineName = None,
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Take over a stack that another engine brought up, or a namespace.")
     ] = False,
     keep_going: KeepGoing = False,
 ) -> None:
-    """Render every stack to YAML; with --cluster bring the stacks of that kubeconfig context up there."""
+    """Bring the stacks of a kubeconfig context up there, with Pulumi or Helm."""
     with answering() as outcome:
-        if cluster is not None:
-            from .cluster import Request, bring_up
+        from rollout.cluster import Request, bring_up
 
-            bring_up(Request(definition, cluster, stack, engine, adopt, keep_going, out), outcome)
-        else:
-            from .up import render_all
-
-            render_all(definition, out, stack, outcome)
+        bring_up(Request(definition, cluster, stack, engine, adopt, keep_going), outcome)
 
 
-@app.command()
 def down(
-    definition: Definition,
-    cluster: Annotated[str, typer.Option("--cluster", metavar="CONTEXT", help="Where; `local` is the one here.")] = "",
-    stack: StackName = None,
+    definition: Definition = DEFINITION,
+    cluster: Cluster = "",
+    stack: Stack = None,
     engine: EngineName = None,
     yes: Annotated[bool, typer.Option("--yes", help="Take stacks of production down too.")] = False,
 ) -> None:
     """Take the stacks of a kubeconfig context down; their datasets stay."""
     with answering() as outcome:
-        from .cluster import Request, take_down
+        from rollout.cluster import Request, take_down
 
         take_down(Request(definition, cluster, stack, engine), outcome, sure=yes)
 
 
-@app.command()
-def check(definition: Definition, as_json: AsJson = False) -> None:
+def check(definition: Definition = DEFINITION, as_json: AsJson = False) -> None:
     """Check the definition: its form, its rules, and the guardrails."""
     with seeing("check", definition, as_json=as_json) as (_, seen):
-        from .definition import check_definition
+        from rollout.definition import check_definition
 
         check_definition(definition, seen)
 
 
-@app.command()
 def guardrails(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="YAML of Kubernetes objects; - is standard input.")],
+    file: Annotated[str, typer.Argument(help="YAML of Kubernetes objects; - is standard input.")] = "-",
 ) -> None:
     """Hold the Kubernetes objects in a file, or on standard input, to the guardrails."""
     with answering():
-        from .manifests import check_manifests
+        from rollout.manifests import check_manifests
 
         check_manifests(file)
 
 
-@app.command()
 def preflight(
-    definition: Definition,
-    cluster: Annotated[str, typer.Option("--cluster", metavar="CONTEXT", help="Where; `local` is the one here.")] = "",
-    stack: StackName = None,
+    definition: Definition = DEFINITION,
+    cluster: Cluster = "",
+    stack: Stack = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what the stacks of a kubeconfig context need and it lacks; change nothing there."""
     with seeing("preflight", definition, as_json=as_json) as (_, seen):
-        from .preflight import tell_lacks
+        from rollout.preflight import tell_lacks
 
         tell_lacks(definition, cluster, stack, seen)
 
 
-@app.command()
-def environments(definition: Definition) -> None:
+def environments(definition: Definition = DEFINITION) -> None:
     """Print what clients are told of the environments: where to publish and call models, and who may (JSON)."""
     with answering():
-        from .definition import tell_clients
+        from rollout.definition import tell_clients
 
         tell_clients(definition)
 
 
-@app.command()
+def schema() -> None:
+    """Print the JSON schema of definitions, for editors: tidegate schema > stacks/definition.schema.json."""
+    with answering():
+        from stacks.reference import schema_text
+
+        print(schema_text(), end="")
+
+
+def dashboards(
+    folder: Annotated[Path, typer.Argument(help="Folder of the files.")] = Path("build/dashboards"),
+) -> None:
+    """Write Grafana's dashboards as JSON files, to be imported into any Grafana."""
+    with answering():
+        from components.dashboards import DASHBOARDS
+        from components.dashboards.grafana import written
+
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in DASHBOARDS:
+            file = folder / f"tidegate-{each.name}.json"
+            file.write_text(written(each) + "\n", encoding="utf-8")
+            print(f"{file}: {each.description}")
+
+
 def preview(
-    definition: Definition,
+    definition: Definition = DEFINITION,
     out: Out = DEFAULT_OUT,
-    stack: StackName = None,
+    stack: Stack = None,
     base: Annotated[
         str | None, typer.Option("--base", metavar="REV", help="Compare with this git revision instead of DIR.")
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="CONTEXT", help="Compare with what runs there instead of DIR.")
-    ] = None,
-    engine: Annotated[  # noqa: ARG001
         str | None,
-        typer.Option("--engine", metavar="NAME", callback=_known, help="Makes no difference: previews need no engine."),
+        typer.Option(
+            metavar="CONTEXT", help="Compare with what runs there instead of DIR.", autocompletion=options.contexts
+        ),
     ] = None,
     summary: Annotated[
         Path, typer.Option("--summary", metavar="FILE", help="Page for reviewers, of a comparison with REV or CONTEXT.")
@@ -175,14 +198,13 @@ def preview(
 ) -> None:
     """Show what would change against the last rendering, a git revision or a cluster; change nothing there."""
     with seeing("preview", definition, as_json=as_json) as (_, seen):
-        from .preview import Wanted, preview_changes
+        from rollout.preview import Wanted, preview_changes
 
         preview_changes(Wanted(definition, out, stack, base, cluster, summary), seen)
 
 
-@app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where: a folder that is empty, or is not there yet.")],
+    folder: Annotated[Path, typer.Argument(help="Where: a folder that is empty, or is not there yet.")],
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="PRODUCT", help="GPU of the nodes, as labelled.")] = None,
     values: Annotated[
         Path | None, typer.Option("--import", metavar="FILE", help="Values of the Domino blueprint's chart.")
@@ -194,24 +216,14 @@ def init(
 ) -> None:
     """Write a repository for a platform of one's own, which pins this program."""
     with answering() as outcome:
-        from .init.repository import InitRequest, write_repository
+        from rollout.init.repository import InitRequest, write_repository
 
         outcome.text = "nothing was written"
         write_repository(InitRequest(folder, gpu, values, repository), outcome)
 
 
-@app.command(hidden=True)
-def render(definition: Definition, out: Out = DEFAULT_OUT) -> None:
-    """Write what a definition renders to, without guardrails: what previews of later revisions compare with."""
-    with answering():
-        from .changes.revision import render_for_previews
-
-        render_for_previews(definition, out)
-
-
-@app.command()
 def pin(
-    definition: Definition,
+    definition: Definition = DEFINITION,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Write what could be resolved, even when some images could not.")
     ] = False,
@@ -222,16 +234,20 @@ def pin(
 ) -> None:
     """Ask the registries for the digests of all images, and write images.lock beside the definition."""
     with answering() as outcome:
-        from .definition import pin_images
+        from rollout.definition import pin_images
 
         pin_images(definition, keep_going, insecure, registry_plane, outcome)
 
 
-@app.command()
 def rollout(
-    definition: Definition,
-    environment: Annotated[str, typer.Option("--environment", metavar="NAME", help="What is rolled out.")],
-    start: Annotated[str | None, typer.Option("--from", metavar="PLANE", help="Begin with this data plane.")] = None,
+    environment: Annotated[
+        str, typer.Option(metavar="NAME", help="The environment to bring up.", autocompletion=options.environments)
+    ],
+    definition: Definition = DEFINITION,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="PLANE", help="Begin with this data plane.", autocompletion=options.planes),
+    ] = None,
     engine: EngineName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and what would change.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the rollout that was not finished.")] = False,
@@ -244,10 +260,10 @@ def rollout(
 ) -> None:
     """Bring an environment up in one data plane after another, in waves, each behind a health gate."""
     with seeing("rollout", definition, as_json=as_json) as (outcome, seen):
-        from .waves.command import roll_out
-        from .waves.prepare import RolloutRequest
+        from rollout.waves.command import roll_out
+        from rollout.waves.prepare import RolloutRequest
 
         if as_json and not dry_run:
-            raise CommandError("JSON=1 tells the plan of a rollout: say DRY_RUN=1 too.", WRONG_INPUT)
+            raise CommandError("--json prints the plan of a rollout: add --dry-run.", WRONG_INPUT)
         wanted = RolloutRequest(definition, environment, start, engine, dry_run, resume, back, journals, keep_going)
         roll_out(wanted, outcome, seen)

@@ -1,0 +1,66 @@
+"""Commands about traffic and the slices it needs. What a command needs is imported when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stacks.command import answering
+
+from .options import DEFINITION, Definition, Stack
+
+Trace = Annotated[Path, typer.Argument(help="File of the requests; gzipped if its name ends in .gz.")]
+TRACE = Path("build/trace.csv.gz")
+Target = Annotated[str, typer.Option(metavar="PERCENT", help="Share of calls that find their model resident.")]
+Prometheus = Annotated[str, typer.Option(metavar="URL", help="The Prometheus to read.")]
+Match = Annotated[str, typer.Option(metavar="MATCHERS", help="Further matchers of PromQL, such as cluster=…")]
+
+
+def trace(
+    out: Trace = TRACE,
+    prometheus: Prometheus = "",
+    hours: Annotated[float | None, typer.Option(help="How long, up to now.")] = None,
+    match: Match = "",
+    logs: Annotated[str, typer.Option(metavar="FILES", help="Logs of proxies and eviction policies instead.")] = "",
+) -> None:
+    """Write recorded traffic as a trace, which the simulator reads."""
+    with answering() as outcome:
+        outcome.text = "nothing was written"
+        from capacity.command import Sources, write_recorded
+
+        write_recorded(Sources(prometheus, hours, match, logs), out)
+
+
+def advise(
+    definition: Definition = DEFINITION,
+    stack: Stack = None,
+    prometheus: Prometheus = "",
+    samples: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Samples kept before; with --prometheus, where they are kept.")
+    ] = None,
+    hours: Annotated[float, typer.Option(help="How long, up to now.")] = 24.0,
+    match: Match = "",
+    target: Target = "99%",
+) -> None:
+    """Say what presses on each pool, and what is to be done about it."""
+    with answering():
+        from capacity.advising import Wanted, tell_advice
+
+        tell_advice(Wanted(definition, stack, prometheus, samples, hours, match, target))
+
+
+def plan(
+    trace: Trace = TRACE,
+    definition: Annotated[
+        Path, typer.Option(metavar="FILE", help="The platform of today, and footprints.")
+    ] = DEFINITION,
+    target: Target = "99%",
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="GPU", help="a100-80gb, or a node label.")] = None,
+    prices: Annotated[Path | None, typer.Option("--prices", metavar="FILE", help="Prices of GPUs.")] = None,
+    stack: Stack = None,
+) -> None:
+    """Search for the cheapest slices that answer a share of a trace's requests at once, and draw what was found."""
+    with answering():
+        from capacity.plan import PlanRequest, make_plan
+
+        make_plan(PlanRequest(trace, definition, target, gpu, prices, stack))

@@ -1,0 +1,67 @@
+"""Commands for Helm. What a command needs is imported when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stacks.command import WRONG_INPUT, CommandError, answering
+
+from .options import DEFINITION, Definition, stacks
+
+
+def chart(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the chart.")] = Path("charts/tidegate"),
+) -> None:
+    """Write the folder of the Helm chart, which is generated from the components."""
+    with answering():
+        from charts import CHART
+        from charts.folder import require_chart, write
+
+        require_chart(out)
+        files = (path for path in CHART.rglob("*") if path.is_file())
+        wanted = {path.relative_to(CHART).as_posix(): path.read_text("utf-8") for path in files}
+        changed = write(wanted, out)
+        for path in changed:
+            print(f"{out / path}: {'written' if path in wanted else 'removed'}")
+        print(f"{len(wanted)} files, {len(changed) or 'nothing'} changed.")
+
+
+def values(
+    definition: Definition = DEFINITION,
+    stack: Annotated[str, typer.Option(metavar="NAME", help="The stack.", autocompletion=stacks)] = "",
+) -> None:
+    """Print the chart's values of one stack."""
+    with answering():
+        from charts import values_of
+        from charts.values_file import values_text
+        from stacks.command import chosen
+        from stacks.problems import escaped, listed
+        from stacks.resolve import resolve
+        from stacks.validate import read_definition
+
+        read = read_definition(definition)
+        if not stack:
+            names = listed(each.name for each in read.stacks)
+            raise CommandError(f"Name a stack, as in --stack {read.stacks[0].name}. There are: {names}.", WRONG_INPUT)
+        (one,) = chosen(read, stack)
+        heading = (
+            f"Values of the Tidegate chart: stack {one.name} of {escaped(read.file)}, by `tidegate values`.\n"
+            f"helm upgrade --install {one.name} charts/tidegate --namespace {one.namespace} \\\n"
+            "  --create-namespace --take-ownership -f <this file>"
+        )
+        print(values_text(values_of(resolve(one, read.lock)), heading), end="")
+
+
+def package(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the package.")] = Path("build/charts"),
+) -> None:
+    """Package the chart for an OCI registry, byte for byte the same each time."""
+    with answering():
+        import hashlib
+
+        from charts import CHART
+        from charts.packaging import package as write_package
+
+        path = write_package(CHART, out)
+        print(f"{path}  sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}")

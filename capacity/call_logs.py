@@ -158,8 +158,8 @@ class _File:
         self._give_up()
         if self._unreadable and not self._readable:
             raise CommandError(
-                f"--logs: {self._unreadable} wraps calls or loads in a form that Tidegate cannot read. Export the lines "
-                "as text or JSON, for example with `kubectl logs`. Nothing was written.",
+                f"--logs: {self._unreadable} wraps calls or loads in a form that Tidegate cannot read. Export the "
+                "lines as text or JSON, for example with `kubectl logs`. Nothing was written.",
                 WRONG_INPUT,
             )
 

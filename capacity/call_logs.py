@@ -158,8 +158,8 @@ class _File:
         self._give_up()
         if self._unreadable and not self._readable:
             raise CommandError(
-                f"LOGS: {self._unreadable} wraps calls or loads in a form that Tidegate cannot read. Export the lines "
-                "as text or JSON, for example with `kubectl logs`. Nothing was written.",
+                f"--logs: {self._unreadable} wraps calls or loads in a form that Tidegate cannot read. Export the "
+                "lines as text or JSON, for example with `kubectl logs`. Nothing was written.",
                 WRONG_INPUT,
             )
 
@@ -289,7 +289,7 @@ def _pieces(files: list[Path], logs: _Logs) -> Iterator[None]:
                     first = next(lines, "")
         except (OSError, EOFError, zlib.error) as error:
             why = getattr(error, "strerror", None) or error
-            raise CommandError(f"LOGS: {escaped(str(path))} cannot be read: {why}.") from None
+            raise CommandError(f"--logs: {escaped(str(path))} cannot be read: {why}.") from None
         file.end()
         yield
 

@@ -57,7 +57,7 @@ def _recording(sources: Sources) -> Recording:
     if sources.logs:
         if sources.match or sources.hours is not None:
             raise CommandError(
-                "HOURS and MATCH are for PROMETHEUS: logs are read whole, all that are named.", WRONG_INPUT
+                "--hours and --match are for --prometheus: logs are read whole, all that are named.", WRONG_INPUT
             )
         return read_logs(sources.logs)
     hours = _DAY if sources.hours is None else sources.hours

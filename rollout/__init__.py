@@ -1,12 +1,10 @@
 """Brings stacks out: as YAML to apply by any means, or up on a cluster with an engine.
 
-`python -m rollout up|down|check|preflight|preview|pin|rollout DEFINITION` is what the Makefile calls. Exit codes:
-0 done · 1 it could not be done · 2 the definition or the command line is wrong · 3 no engine for a cluster · 130
-stopped with Ctrl-C.
+`cli` has the commands that use it.
 
 | module | what happens there |
 |---|---|
-| `cli`, `terminal` | the command line; what people see |
+| `terminal` | what people see, and commands to copy |
 | `definition` | commands about the definition alone: `check`, `environments`, `pin` |
 | `render` | a stack as objects and YAML texts, for every other command |
 | `seen`, `json_document` | what a command has found; the document that --json makes of it |
@@ -16,6 +14,8 @@ stopped with Ctrl-C.
 | `cluster` | stacks up in a cluster, and down again; `local` has the cluster here |
 | `engines/` | what makes a stack true on a cluster: Pulumi, Helm, and whose a stack is |
 | `waves/` | `rollout`: one data plane after another |
+| `program/` | the Pulumi program |
+| `init/` | the repository of a platform of your own |
 | `preview`, `changes/` | what would change, and how that is said |
 | `kubectl`, `processes` | asks a cluster, and explains its refusals; runs other programs |
 | `live`, `managed_fields` | what a cluster has and would have, and which manager set which field |

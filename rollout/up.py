@@ -37,7 +37,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
         if before and only and not output.same_definition(before, definition.file):
             raise CommandError(
                 f"{escaped(str(out))} holds a rendering of {escaped(before.definition)}, and one stack of "
-                f"{escaped(definition.file)} cannot stand among its stacks.\nRender without STACK, or name another "
+                f"{escaped(definition.file)} cannot stand among its stacks.\nRender without --stack, or name another "
                 "folder with --out <folder>."
             )
         found = output.look(out, before) if before else None

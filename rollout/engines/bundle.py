@@ -27,7 +27,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """`pulumi` or `helm`, as ENGINE= says it."""
+        """`pulumi` or `helm`, as --engine names it."""
 
     @property
     def title(self) -> str:

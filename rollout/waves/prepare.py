@@ -58,10 +58,12 @@ class Prepared:
 def refuse_contradictions(request: RolloutRequest) -> None:
     """Raise CommandError for settings that cannot stand together, before any folder is made after them."""
     if request.resume and request.back:
-        raise CommandError("RESUME and BACK cannot stand together: the one goes on, the other takes back.", WRONG_INPUT)
-    kept = "RESUME" if request.resume else "BACK" if request.back else ""
+        raise CommandError(
+            "--resume and --back cannot stand together: the one goes on, the other takes back.", WRONG_INPUT
+        )
+    kept = "--resume" if request.resume else "--back" if request.back else ""
     if request.start and kept:
-        raise CommandError(f"FROM and {kept} cannot stand together: {kept} knows where planes stand.", WRONG_INPUT)
+        raise CommandError(f"--from and {kept} cannot stand together: {kept} knows where planes stand.", WRONG_INPUT)
     if not kept or not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", request.environment):
         stacks_of(read_definition(request.definition), request.environment)
 

@@ -244,7 +244,7 @@ def test_of_a_gpu_whose_label_is_not_known_the_cuts_are_told_and_what_to_say(tmp
     definition = read_definition(write(tmp_path, tree_of([pool("1g.10gb")], [], [{"1g.10gb": 7}])))
     made = block(definition, definition.stacks[0], answer, TRACE)
     assert "dataPlanes" not in made.text
-    assert "The definition has no H100-80GB: say GPU=<their node label" in made.said[-1]
+    assert "The definition has no H100-80GB: say --gpu <their node label" in made.said[-1]
     assert any("of H100-80GB with 1 each: 1 of" in line for line in made.said)
 
 

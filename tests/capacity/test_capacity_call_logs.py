@@ -265,4 +265,4 @@ def test_logs_that_tell_nothing_end_with_one_sentence(tmp_path: Path, words: str
 def test_what_is_for_prometheus_is_not_for_logs(tmp_path: Path, more: list[str]) -> None:
     ran = CliRunner().invoke(app, ["trace", str(tmp_path / "out.csv"), "--logs", "a.log", *more])
     assert (ran.exit_code, ran.stderr.count("\n")) == (2, 1)
-    assert "PROMETHEUS" in ran.stderr
+    assert "--prometheus" in ran.stderr

@@ -152,7 +152,7 @@ def test_where_a_request_may_not_take_as_long_as_a_load_the_plan_says_what_to_ra
         (["day.csv", "--prices", "some.yaml"], ["some.yaml:1:21", "expected a mapping"]),
         (["day.csv", "--definition", "none.yaml"], ["none.yaml: there is no such file"]),
         (["day.csv", "--definition", "some.yaml"], ['unknown key "prices"', '"servers" is missing']),
-        ([""], ["Say for which requests", "tidegate plan TRACE="]),
+        ([""], ["Say for which requests", "tidegate plan day.csv.gz"]),
         (["."], ["Say for which requests"]),
         (["build"], ["build: the trace cannot be read"]),
         (["empty.csv"], ["empty.csv: there is no request in it"]),

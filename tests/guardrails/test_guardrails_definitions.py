@@ -209,11 +209,11 @@ def pin(path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ["up", "--stack", "prod-east"],
+        ["render", "--stack", "prod-east"],
         ["preview", "--stack", "prod-east"],
         ["rollout", "--environment", "prod", "--dry-run"],
     ],
-    ids=["up", "preview", "rollout"],
+    ids=["render", "preview", "rollout"],
 )
 def test_production_alone_is_judged_among_the_stacks_that_are_not_asked_for(
     sharing: Path, tmp_path: Path, command: list[str]

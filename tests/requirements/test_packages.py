@@ -119,7 +119,7 @@ def test_every_package_of_the_repository_is_installed_by_a_page() -> None:
 
 
 def test_every_line_that_a_page_has_people_install_is_tested() -> None:
-    tested = [documented(page) for page in COMMANDS] + [[f"./client[{extra}]"] for extra in EXTRAS]
+    tested = [documented(page) for page in COMMANDS] + [["./client"]] + [[f"./client[{extra}]"] for extra in EXTRAS]
     readmes = [ROOT / package / "README.md" for package in every_package()]
     for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *filter(Path.exists, readmes)):
         for line in lines(page.relative_to(ROOT).as_posix()):

@@ -203,9 +203,9 @@ def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_w
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--resume", "--back"), "RESUME and BACK cannot stand together"),
-        (("--from", "west", "--resume"), "FROM and RESUME cannot stand together"),
-        (("--from", "west", "--back"), "FROM and BACK cannot stand together"),
+        (("--resume", "--back"), "--resume and --back cannot stand together"),
+        (("--from", "west", "--resume"), "--from and --resume cannot stand together"),
+        (("--from", "west", "--back"), "--from and --back cannot stand together"),
         (("--from", "wets"), "There is no data plane of environment prod called wets: did you mean west?"),
         (("--environment", "prd"), "There is no environment prd: did you mean prod?"),
         (("--environment", ""), "Which environment? --environment <name>: dev, prod."),

@@ -86,13 +86,15 @@ def test_a_preview_has_what_changes_what_restarts_and_what_is_weaker(preview: Ca
 
 
 @pytest.mark.usefixtures("rendered")
-def test_what_the_definition_no_longer_describes_has_the_command_that_takes_it_down(preview: Call, edit: Edit) -> None:
+def test_what_the_definition_no_longer_describes_has_the_command_that_takes_it_down(
+    preview: Call, edit: Edit, definition: Path
+) -> None:
     edit("  - {name: east, environments: [prod]}\n", "")
     edit("environments: [dev]", "environments: [dev, prod]")
     found = {one["name"]: one for one in document(preview("--json", code=0))["stacks"]}
     assert found["prod-east"]["state"] == "removed"
     assert found["prod-east"]["stays"].startswith("is no longer described: its ")
-    assert found["prod-east"]["down"].startswith("tidegate down --cluster east --stack prod-east")
+    assert found["prod-east"]["down"] == f"tidegate down {definition} --cluster east --stack prod-east"
     assert (found["dev-lab"]["stays"], found["dev-lab"]["down"]) == ("", "")
 
 

@@ -127,8 +127,8 @@ def test_with_stack_only_that_folder_is_replaced(rendered: Path, edit: Edit, tre
 def test_one_stack_of_another_definition_is_not_mixed_in(call: Call, definition: Path, out: Path) -> None:
     other = definition.with_name("other.yaml")
     other.write_bytes(definition.read_bytes())
-    assert "holds a rendering of" in call("up", other, "--out", out, "--stack", "dev-lab", code=1).err
-    assert "held a rendering of" in call("up", other, "--out", out).err
+    assert "holds a rendering of" in call("render", other, "--out", out, "--stack", "dev-lab", code=1).err
+    assert "held a rendering of" in call("render", other, "--out", out).err
 
 
 def test_files_edited_by_hand_are_noticed_and_written_anew(rendered: Path, tree: Tree, up: Call) -> None:

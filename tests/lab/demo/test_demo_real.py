@@ -189,7 +189,7 @@ def test_what_it_says_to_try_works(shown: Shown) -> None:
         time.sleep(2 * SCRAPED_SECONDS)
         assert json.loads(paste(alerts))["status"] == "success"
         said = paste(trace)
-        assert re.search(r"/zoo\.csv\.gz: \d+ calls of \d+ models \(", said), said
+        assert re.search(r"zoo\.csv\.gz: \d+ calls of \d+ models \(", said), said
         assert len(read_trace(shown.folder / "zoo.csv.gz")) >= 12
         assert re.search(r"lru-idle", said), said
 

@@ -22,7 +22,9 @@ PAGES += [f"docs/{file.name}" for file in sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]+?) -->\n\n?)?^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RUN = {
     "README.md: make up     #": "tests/rollout/test_rollout_up.py",
+    "README.md: make test   #": "tests/test_runs.py",
     "README.md: make demo ": "tests/lab/demo/test_demo_walk.py",
+    "README.md: make demo-up ": "tests/lab/demo/test_demo_real.py",
     "README.md: make demo-lifecycle": "tests/lab/demo/test_demo_lifecycle.py",
     "README.md: make demo-llm": "tests/lab/demo/test_demo_llm.py",
     "README.md: tidegate init": "tests/rollout/init/test_init_platform.py",
@@ -139,3 +141,8 @@ def test_the_page_of_commands_is_what_typer_says_of_them() -> None:
     assert (ROOT / "docs/cli.md").read_text("utf-8").rstrip("\n").endswith(said.rstrip("\n")), (
         "make docs writes it anew"
     )
+
+
+def test_the_definition_in_the_readme_is_the_small_one_that_is_checked() -> None:
+    small = (ROOT / "stacks/reference/small.yaml").read_text("utf-8")
+    assert f"```yaml\n{small}```" in (ROOT / "README.md").read_text("utf-8")

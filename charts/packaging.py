@@ -11,12 +11,14 @@ import tarfile
 import tomllib
 import zlib
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 from .values_file import scalar
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "tidegate"
+DISTRIBUTION = "tidegate-platform"
 # Native sidecars, which hold the eviction policies, are stable from here on.
 KUBE_VERSION = ">=1.33.0-0"
 KEYWORDS = ("gpu", "inference", "mig", "model-serving", "nvidia", "triton")
@@ -31,9 +33,9 @@ _FIRST = ("Chart.yaml", "values.yaml", "values.schema.json")
 
 
 def version() -> str:
-    """Return the version of the chart, which is the project's as well; no install has the project's own file."""
-    (found,) = re.findall(r"^version: (\S+)$", (ROOT / "charts/tidegate/Chart.yaml").read_text("utf-8"), re.MULTILINE)
-    return str(found)
+    """Return the version of the project, which is the chart's as well."""
+    in_checkout = (ROOT / "pyproject.toml").is_file()
+    return _project()["version"] if in_checkout else metadata.version(DISTRIBUTION)
 
 
 def chart_description() -> str:
@@ -48,19 +50,18 @@ def _project() -> dict[str, str]:
 
 def chart_yaml() -> str:
     """Return the text of `Chart.yaml`."""
-    project = _project()
-    released, made = changes((ROOT / "CHANGELOG.md").read_text("utf-8"), project["version"])
+    released, made = changes((ROOT / "CHANGELOG.md").read_text("utf-8"), version())
     lines = [
         "apiVersion: v2",
         f"name: {NAME}",
         f"description: {scalar(chart_description())}",
         "type: application",
-        f"version: {project['version']}",
-        f"appVersion: {scalar(project['version'])}",
+        f"version: {version()}",
+        f"appVersion: {scalar(version())}",
         f"kubeVersion: {scalar(KUBE_VERSION)}",
         f"keywords: [{', '.join(KEYWORDS)}]",
         "annotations:",
-        f"  artifacthub.io/license: {project['license']}",
+        f"  artifacthub.io/license: {_project()['license']}",
         "  artifacthub.io/category: ai-machine-learning",
         f'  artifacthub.io/prerelease: "{"false" if released else "true"}"',
         "  artifacthub.io/changes: |",

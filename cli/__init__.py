@@ -1,6 +1,6 @@
 """The command `tidegate`: what platform admins run, and the commands for models, which `client/` has alone too.
 
-Exit codes: 0 done · 1 it could not be done · 2 the definition or the command line is wrong · 3 no engine for a
+Exit codes: 0 done · 1 it could not be done · 2 the definition or the command line is wrong · 6 no engine for a
 cluster · 130 stopped with Ctrl-C. Those of the commands for models: `tidegate --help` lists them.
 
 | module | commands |

@@ -1,10 +1,12 @@
 """`tidegate` with all of its commands; `python -m cli` in a checkout."""
 
 import gc
-import os
-import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typer import Typer
 
 ROOT = Path(__file__).resolve().parents[1]
 # In a checkout, these have folders of their own; where Tidegate is installed, all packages lie side by side.
@@ -17,22 +19,16 @@ def collect_rarely() -> None:
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C and SIGTERM end it without a traceback, even while it is still being loaded."""
-    collect_rarely()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the processes that it started end with it
-    # A stream that the shell closed (`>&-`) is None in Python; what is printed to it goes nowhere.
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show an arrow is no reason to fail
-    try:
+    """Run the command line."""
+    from tidegate.__main__ import run
+
+    def load() -> "Typer":
         from .app import app
 
-        app(prog_name="tidegate")
-    except KeyboardInterrupt:
-        print("stopped; nothing was changed", file=sys.stderr)
-        sys.exit(130)
+        return app
+
+    collect_rarely()
+    run(load)
 
 
 if __name__ == "__main__":

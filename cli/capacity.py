@@ -42,7 +42,7 @@ def advise(
     match: Match = "",
     target: Target = "99%",
 ) -> None:
-    """Say what presses on each pool, and what is to be done about it."""
+    """Show what limits each pool, and recommend a change."""
     with answering():
         from capacity.advising import Wanted, tell_advice
 

@@ -140,7 +140,7 @@ def preflight(
     stack: Stack = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what the stacks of a kubeconfig context need and it lacks; change nothing there."""
+    """List what the stacks of a kubeconfig context need and the cluster lacks; change nothing."""
     with seeing("preflight", definition, as_json=as_json) as (_, seen):
         from rollout.preflight import tell_lacks
 
@@ -148,7 +148,7 @@ def preflight(
 
 
 def environments(definition: Definition = DEFINITION) -> None:
-    """Print what clients are told of the environments: where to publish and call models, and who may (JSON)."""
+    """Print where clients publish and call models, and who may, as JSON for TIDEGATE_ENVIRONMENTS."""
     with answering():
         from rollout.definition import tell_clients
 
@@ -214,7 +214,7 @@ def init(
         typer.Option("--repository", metavar="ADDRESS", help="Where Tidegate is fetched from; else `origin`."),
     ] = None,
 ) -> None:
-    """Write a repository for a platform of one's own, which pins this program."""
+    """Write a repository for your platform, which pins this version of Tidegate."""
     with answering() as outcome:
         from rollout.init.repository import InitRequest, write_repository
 

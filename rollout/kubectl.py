@@ -205,7 +205,7 @@ _RULES = [
     (_INVALID + _THE_REST, "{thing} was refused as invalid: {said}."),
     (
         r"(?P<said>(?:conflict with|Apply failed with \d+ conflict)[^\n]*)",
-        "somebody else owns fields that Tidegate sets: {said}.\n    `tidegate preview --cluster …` shows them; leave"
+        "another manager owns fields that Tidegate sets: {said}.\n    `tidegate preview --cluster …` shows them; leave"
         " them out of the definition, or have the other stop setting them.",
     ),
     (

@@ -55,7 +55,7 @@ def load(path: Path | None = None) -> Environments:
         first = error.errors(include_url=False, include_input=False)[0]
         why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
         what = "describes no environments that this client understands"
-        do = "make it anew with `tidegate environments`; if it is newer than this client, install the newest client"
+        do = "write it again with `tidegate environments`; if it is newer than this client, install the newest client"
         raise UsageError(what, where=str(path), why=why, do=do) from None
 
 

@@ -85,7 +85,7 @@ def of_model(
 
 
 class Engine:
-    """An engine that speaks the API itself, and is told everything by its arguments.
+    """An engine that serves the API itself, and takes all settings as arguments.
 
     Its methods may be handed placeholders.
     """
@@ -102,7 +102,7 @@ class Engine:
         raise NotImplementedError
 
     def variables(self, it: Any, served: Served) -> Variables:  # noqa: ARG002
-        """Return environment variables beside those that are said."""
+        """Return environment variables in addition to those of the definition."""
         return None
 
     def paths(self, it: Any) -> tuple[str, str]:  # noqa: ARG002
@@ -289,7 +289,7 @@ class _Dynamo(Engine):
 
 
 def by_engine(settings: EngineSettings, make: Callable[[Engine, Any], Made | None]) -> Made | None:
-    """Return what `make` makes of the engine that is said, and its settings."""
+    """Return what `make` makes of the chosen engine and its settings."""
     return of_kinds(settings, {engine.settings: partial(make, engine) for engine in _ENGINES})
 
 

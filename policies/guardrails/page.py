@@ -22,7 +22,7 @@ What the words mean is in [concepts.md](concepts.md).
 
 | where | what it looks at | a mandatory finding |
 |---|---|---|
-| `tidegate render`, `up`, `preview`, `rollout` | all stacks of the definition, also those that nobody asked for | \
+| `tidegate render`, `up`, `preview`, `rollout` | all stacks of the definition, also with `--stack` | \
 exit code 1, nothing written or applied |
 | `tidegate guardrails <file>`, or `helm template … \\| tidegate guardrails` | the objects in that YAML: one stack | \
 exit code 1 |

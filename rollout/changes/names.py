@@ -13,7 +13,7 @@ from .workloads import Tree, mapping, text
 Thing = TypeVar("Thing")
 Place = tuple[str, str]  # A namespace, and the kubeconfig context that it is in.
 _PARTS = (ENVIRONMENT, ("name",)), (PLANE, ("dataPlane", "name"))
-_MOVED = "`tidegate up` moves its Helm release or Pulumi stack; no object is made anew for that, and nothing restarts"
+_MOVED = "`tidegate up` moves its Helm release or Pulumi stack; no object is replaced, and nothing restarts"
 
 
 def under_names_of_now(found: Mapping[str, Thing], stacks: Iterable[Stack]) -> dict[str, Thing]:

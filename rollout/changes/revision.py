@@ -1,13 +1,11 @@
 """What a git revision's own code makes of a definition.
 
-Where no code lies beside it, the program that its requirements.txt pins takes its place; where it pins the one that is
-installed here, or none, this one.
+If no code lies beside it, the program that its requirements.txt pins renders it. If it pins none, or the same as the
+working tree, this program does.
 """
 
-import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from lab.tools import ToolError
+from lab.tools.cache import cache_root, digest, once
 from stacks.command import FAILED, WRONG_INPUT, CommandError
 from stacks.problems import escaped
 from stacks.validate import read_definition
@@ -104,52 +104,47 @@ def _pin(folder: Path) -> str:
 
 def _installed(requirements: Path) -> Path:
     """Return the Python of an environment with what a revision pins, which is made once, in the cache folder."""
-    cache = os.environ.get("TIDEGATE_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tidegate"
-    )
-    name = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:16]
-    venv = Path(cache) / "venv" / name
-    python = venv / "bin/python"
-    if not (venv / "complete").exists():
+
+    def make(venv: Path) -> None:
         note("installing the Tidegate that it pins …")
-        shutil.rmtree(venv, ignore_errors=True)
-        install = [
-            str(python),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "-r",
-            str(requirements),
-        ]
-        for words in ([sys.executable, "-m", "venv", str(venv)], install):
-            done = processes.run(words, seconds=SECONDS, passing=_FETCHING.fullmatch)
-            if done.returncode:
-                why = "".join(f"\n    {escaped(line)}" for line in done.stderr.strip().splitlines()[-_TAIL:])
-                raise CommandError(f"The Tidegate that the revision pins cannot be installed:{why}")
-        (venv / "complete").touch()
-    return python
+        failure = "The Tidegate that the revision pins cannot be installed"
+        pip = (venv / "bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check")
+        _run([sys.executable, "-m", "venv", venv], failure, _FETCHING)
+        _run([*pip, "install", "-r", requirements], failure, _FETCHING)
+
+    place = cache_root() / "venv" / digest(requirements.read_bytes(), sys.version)
+    try:
+        once(place, make, "the environment of a pinned Tidegate")
+    except ToolError as error:
+        raise CommandError(str(error)) from None
+    return place / "bin/python"
 
 
 def _render(revision: str, python: Path, root: Path | None, definition: Path, out: Path) -> None:
     """Run `render` of the program in `root`, or of the one that `python` has installed."""
     environment = {} if root is None else {"PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
     words: list[str | Path] = [python, "-m", "cli", "render", definition, "--out", out, "--unchecked"]
-    if root is not None and not (root / "cli").is_dir():  # before 0.3
+    if root is not None and not (root / "cli").is_dir():  # 0.2 and before
         words = [python, "-m", "rollout", "render", definition, "--out", out]
+    _run(words, f"{escaped(revision)} cannot be rendered", _PASSED_ON, root or definition.parent, environment)
+
+
+def _run(
+    words: list[str | Path],
+    failure: str,
+    passing: re.Pattern[str],
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run a program that belongs to the revision; raise CommandError, or NothingToCompare if its input is wrong."""
     try:
-        done = processes.run(
-            words, seconds=SECONDS, cwd=root or definition.parent, environment=environment, passing=_PASSED_ON.fullmatch
-        )
+        done = processes.run(words, seconds=SECONDS, cwd=folder, environment=environment, passing=passing.fullmatch)
     except subprocess.TimeoutExpired:
-        raise CommandError(f"{escaped(revision)} cannot be rendered: no end after {SECONDS} s.") from None
+        raise CommandError(f"{failure}: no end after {SECONDS} s.") from None
     if done.returncode:
         lines = "".join(f"\n    {escaped(line)}" for line in done.stderr.strip().splitlines()[-_TAIL:])
         error = NothingToCompare if done.returncode == WRONG_INPUT else CommandError
-        raise error(
-            f"{escaped(revision)} cannot be rendered: its own `render` ended with exit code {done.returncode}:{lines}"
-        )
+        raise error(f"{failure}: it ended with exit code {done.returncode}:{lines}")
 
 
 def _git(folder: Path, *arguments: str, error: str, code: int = FAILED, more: Mapping[str, str] | None = None) -> str:

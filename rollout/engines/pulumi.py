@@ -173,6 +173,11 @@ def _finish(cli: PulumiCli, code: int) -> None:
 def _here(cli: PulumiCli, stack: Home) -> PulumiCli:
     """Return Pulumi with a project and a state of its own for the local cluster, with which they vanish."""
     if stack.data_plane.context_name != LOCAL:
+        if not (pulumi_cli.PROJECT / "Pulumi.yaml").is_file():
+            raise CommandError(
+                f"{escaped(str(Path.cwd()))} has no Pulumi project, and Tidegate's own is not installed here.\n"
+                "    Run this in the folder of your platform, which `tidegate init` writes, or add --engine helm."
+            )
         return cli
     folder = local.local_folder() / PULUMI
     (folder / "state").mkdir(parents=True, exist_ok=True, mode=0o700)

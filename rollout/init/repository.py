@@ -14,7 +14,7 @@ from urllib.request import url2pathname
 
 from pydantic import TypeAdapter, ValidationError
 
-from charts.packaging import ROOT, version
+from charts.packaging import DISTRIBUTION, ROOT, version
 from charts.values_file import scalar
 from stacks.command import WRONG_INPUT, CommandError, Outcome
 from stacks.definition.gpu_products import gpu_product
@@ -31,7 +31,6 @@ from .blueprint import Slot, read_values
 
 TEXTS = Path(__file__).parent / "text"
 DEFINITION = "stacks/inference.yaml"
-DISTRIBUTION = "tidegate-platform"
 
 
 @dataclass(frozen=True)

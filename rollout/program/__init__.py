@@ -58,13 +58,13 @@ def _declare() -> None:
     args = resolve(stack, definition.lock)
     provider = k8s.Provider(
         "cluster",
-        # Not the context: it may be named anew, and a provider that is replaced takes all its objects with it.
+        # Not the context: it may get another name, and a replaced provider takes all its objects with it.
         cluster_identifier=stack.data_plane.name,
         context=None if render_to else context,
-        # Found as kubectl finds it; the SDK would write the path of somebody's own file into the state.
+        # Found as kubectl finds it; otherwise the SDK would write the path of a personal file into the state.
         kubeconfig="",
         render_yaml_to_directory=render_to,
-        # What somebody changed by hand becomes as declared again, instead of a conflict.
+        # A manual change is reverted, instead of being a conflict.
         enable_patch_force=True,
         # Otherwise another line in a ConfigMap deletes it and makes a new one, under the pods that have it mounted.
         enable_config_map_mutable=True,

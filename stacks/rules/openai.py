@@ -185,7 +185,7 @@ def engines_are_placed(stack: Stack) -> Iterator[Problem]:
         if not isinstance(settings, CustomSettings) and not (
             isinstance(settings, DynamoSettings) and settings.worker == "mocker"
         ):
-            what = f"{server.name}/{pool.name} has no GPU: no placement is said"
+            what = f"{server.name}/{pool.name} has no GPU, because it has no placement"
             do = "Say placement: {kind: gpu}, or a slice of one; or {kind: cpu} if its image is built for processors."
             yield stack.source.problem(path, what, do=do)
 

@@ -51,7 +51,7 @@ NUMBER = 'Deployment.apps "d" is invalid: spec.replicas: Invalid value: -1: must
         (SET, "StatefulSet a cannot be changed in place: spec: Forbidden: updates to statefulset spec"),
         (VOLUME, "Datasets are kept: add a dataset of another name, and move the servers to it."),
         (NUMBER, "Deployment d was refused as invalid: spec.replicas: Invalid value: -1"),
-        ('Apply failed with 1 conflict: conflict with "flux"', "somebody else owns fields that Tidegate sets: Apply"),
+        ('Apply failed with 1 conflict: conflict with "flux"', "another manager owns fields that Tidegate sets: Apply"),
     ],
 )
 def test_a_refusal_names_the_object_and_the_rule(said: str, told: str) -> None:

@@ -1,6 +1,5 @@
 """`tidegate`: all commands together. What a command needs is imported when it runs: help must not wait for MLflow."""
 
-import os
 import sys
 from typing import Annotated
 
@@ -88,15 +87,9 @@ def _is_for_admins(ctx: typer.Context) -> None:
     raise typer.Exit(ExitCode.USAGE)
 
 
-def main() -> None:
-    """Run the command line."""
+def alone() -> typer.Typer:
+    """Return the commands for models, with stand-ins for all others that name what to install."""
     for name in PLATFORM:
         settings = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
         app.command(name, hidden=True, context_settings=settings)(_is_for_admins)
-    # A stream that was closed (`>&-`) is None in Python; what is printed to it goes nowhere.
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show an arrow is no reason to fail
-    app(prog_name="tidegate")
+    return app

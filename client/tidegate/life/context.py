@@ -81,7 +81,7 @@ class Context:
         who = self.proxy(home.plane).whoami()
         if who.environment != home.environment.name:
             what = f"the proxy is that of {who.environment}, and not of {home.environment.name}"
-            do = "have environments.json made anew with `tidegate environments`"
+            do = "ask your platform admin to run `tidegate environments` again"
             raise UsageError(what, where=home.plane.proxy_url, do=do)
         return who
 

@@ -62,7 +62,7 @@ class ReplicaLeases:
         self.came = monotonic()  # When it was first listed.
         self.asked_once = asyncio.Event()  # Set when the first renewal has ended, with an answer or without.
         self._acquiring: SharedTasks[tuple[_Wanted, float], api.Answer] = SharedTasks()
-        self._asked: dict[_Wanted, float] = {}  # When each that is under way was asked for last.
+        self._began: dict[_Wanted, float] = {}  # When the last request for each began, if it is under way.
         self._releases: set[asyncio.Task[None]] = set()
         self._hurry = asyncio.Event()
         self._renewing = asyncio.get_running_loop().create_task(self._run())
@@ -70,7 +70,7 @@ class ReplicaLeases:
     # --- acquiring
     async def acquire(self, model: str, room_seconds: float | None = None, *, spare: bool = False) -> api.Answer:
         """Ask for a lease, together with the callers that began to wait for the same within a second: each waits for as
-        long as the pool lets it, whoever came before; raises PolicyError.
+        long as the pool lets it, also if it came later; raises PolicyError.
 
         The request is cancelled when its last caller leaves. `room_seconds` is how long to wait for room: the pool's
         own bound where it is None. `spare`: only if that takes nothing from others.
@@ -78,13 +78,13 @@ class ReplicaLeases:
         if self._left:
             raise PolicyError(_NOT_USED)
         wanted, now = (model, room_seconds, spare), monotonic()
-        asked = self._asked.get(wanted, now)
-        if now - asked >= TOGETHER_SECONDS:
-            asked = now
-        self._asked[wanted] = asked
-        return await self._acquiring.join((wanted, asked), lambda: self._ask_once(wanted, asked))
+        began = self._began.get(wanted, now)
+        if now - began >= TOGETHER_SECONDS:
+            began = now
+        self._began[wanted] = began
+        return await self._acquiring.join((wanted, began), lambda: self._ask_once(wanted, began))
 
-    async def _ask_once(self, wanted: _Wanted, asked: float) -> api.Answer:
+    async def _ask_once(self, wanted: _Wanted, began: float) -> api.Answer:
         model, room_seconds, spare = wanted
         message = api.Acquire(holder=self._holder, model=model, room_seconds=room_seconds, spare=spare or None)
         try:
@@ -93,8 +93,8 @@ class ReplicaLeases:
             self._count("unanswered")
             raise
         finally:
-            if self._asked.get(wanted) == asked:
-                del self._asked[wanted]
+            if self._began.get(wanted) == began:
+                del self._began[wanted]
         if not (spare and isinstance(answer, api.Busy)):
             self._count(answer.outcome)
         return answer

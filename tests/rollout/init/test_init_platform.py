@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
+from charts.packaging import DISTRIBUTION
 from rollout.init import repository
-from rollout.init.repository import DEFINITION, DISTRIBUTION, InitRequest, write_repository
+from rollout.init.repository import DEFINITION, InitRequest, write_repository
 from stacks.command import CommandError, Outcome
 from stacks.validate import read_definition
 from tests.docs.test_ci import GITHUB, GITLAB, git, surroundings

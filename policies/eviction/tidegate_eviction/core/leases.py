@@ -13,8 +13,8 @@ from .messages import Answered, Ticket, Use
 from .pool import RETURNING, WANTS_ROOM, Lease, Model, Pool, Waiter
 
 _RECENT = 0.2  # How much the latest use counts in the mean time between uses; 0.05 to 0.5 choose much the same.
-JITTER = 0.1  # Share of `retry_after` that callers are told beside at most, so that not all come back at once.
-LATE_SECONDS = 3.0  # So much later than they are told callers may come back, and find what they were told.
+JITTER = 0.1  # At most this share of `retry_after` is added at random, so that callers do not all come back at once.
+LATE_SECONDS = 3.0  # A caller may come this much later than `retry_after`, and the answer still holds.
 SPARE_SECONDS = 10.0  # After which who was refused what is spare may ask again.
 _LOADED = (State.RESIDENT, State.DRAINING)
 _REASONS: dict[State, wire.BusyReason] = {

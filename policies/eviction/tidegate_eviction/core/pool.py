@@ -20,7 +20,7 @@ _IDLE_LOADS = 4  # Idle for so many times what its load took, a model may go whe
 _TIMES = 32  # So many of the last loads and unloads say what they usually take.
 UNSURE = "an earlier start"
 """Holder of the lease that every model found at a start is given; no name on the wire can be this one."""
-RETURNING = "callers who were told when to come back"
+RETURNING = "callers who are due to return"
 """Holder of the lease that a model has after its load, until these callers should have come; nor can it be this one."""
 NO_ROOM = "there is no room: all that is resident is in use, or was too lately"
 LEAKED = "it does not fit beside what has leaked"
@@ -47,7 +47,7 @@ class Waiter:
 
     ticket: Ticket
     room_by: float = math.inf
-    is_back: bool = False  # Whether its caller came when one who was told busy was to come back.
+    is_back: bool = False  # Whether its caller came when a refused one was due.
 
 
 @dataclass(slots=True, frozen=True)
@@ -109,11 +109,11 @@ class Model:
     room_kept_until: float = -math.inf  # But not for longer than this when no caller waits for it.
     due: float = 0.0  # Of a queued one: when there may be room for it at the earliest.
     asked_since: float = 0.0
-    """Since when it has been asked for; when the first caller who was told busy comes back."""
+    """When its first waiting caller asked; when the first refused caller is due."""
     back_at: float = -math.inf
     returns: list[tuple[float, float]] = field(default_factory=list)
-    """From when to when callers who were told busy are to come back; times that overlap are one."""
-    kept_until: float = -math.inf  # Until when those come back who were told so while it was being loaded.
+    """Periods in which refused callers are due; overlapping ones are merged."""
+    kept_until: float = -math.inf  # Until when callers that it refused while loading are due.
     burst_at: float = -math.inf  # When the last burst of calls began.
     gaps: tuple[float, ...] = ()  # Seconds between the last bursts, the latest last.
     expected_until: float = -math.inf  # Until when it is kept for a call that a timer is to make.
@@ -135,7 +135,7 @@ class Model:
 
     @property
     def asked_until(self) -> float:
-        """Until when a caller who was told busy may come back."""
+        """Until when a refused caller is due."""
         return max((until for _, until in self.returns), default=-math.inf)
 
     @property

@@ -51,8 +51,8 @@ class VictimSelector:
 
     def choose_paying(self, needed: int, model: Model) -> list[Model]:
         """Return the models whose eviction for another frees so many bytes, and costs their own callers least: of those
-        that may be evicted, or of all without a lease, if those cost less still, if it pays, or if a caller waits who
-        has come back when he was told to."""
+        that may be evicted, or of all without a lease, if those cost less still, if it pays, or if a caller waits
+        who came back when due."""
         pool, best, least = self._pool, list[Candidate](), math.inf
         ready, unleased = self._models(False)[0], self._models(True)[0]
         is_back = any(waiter.is_back for waiter in model.waiters.values())

@@ -30,7 +30,7 @@ from .footprints import Footprints
 from .metrics import NAMED_MODELS, Counts, tell
 from .settings import SettingsError, seconds_open
 
-JITTER_LEAST_SECONDS = 0.1  # What is added at random to `retry_after` at most, beside a share of it.
+JITTER_LEAST_SECONDS = 0.1  # At most so much is added at random to `retry_after`, with a share of it.
 LOOK_SECONDS = 10.0  # Seconds between two looks at the repository; looks take a tenth of the time at most.
 LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
 """How long an acquire of a cold model waits for a look at it, at most and at least; then what was seen last counts."""

@@ -56,7 +56,7 @@ class SimulatedReplica:
         self._setting, self._clock, self._outcome = setting, clock, outcome
         self._tier = SimulatedTier(setting.tier_bytes, setting.tier_speedup) if setting.tier_bytes else None
         self._loading = 0
-        self._asked: dict[_Ask, tuple[float, int]] = {}  # When each was asked for last, and by which ticket.
+        self._began: dict[_Ask, tuple[float, int]] = {}  # When the last request for each began, and its ticket.
         self._tickets: dict[int, list[Told]] = {}
         self._leases: dict[str, dict[str, HeldLease]] = {holder: {} for holder in clock.holders}
         self._resident: dict[str, frozenset[str]] = dict.fromkeys(clock.holders, frozenset())
@@ -109,14 +109,14 @@ class SimulatedReplica:
         """Ask for a lease, together with those of a proxy's requests that began to wait for the same within a second;
         `told` is called with the answer, and whether it came at once."""
         ask, now = (which, holder, room_seconds), self._clock.now
-        asked, number = self._asked.get(ask, (-FOR_EVER, 0))
-        if now - asked < TOGETHER_SECONDS and number in self._tickets:
+        began, number = self._began.get(ask, (-FOR_EVER, 0))
+        if now - began < TOGETHER_SECONDS and number in self._tickets:
             self._tickets[number].append(told)
             return
         self._wake()
         step, answer = self._core.acquire(self._models[which].name, holder, None, now, room_seconds)
         if isinstance(answer, Ticket):
-            self._asked[ask], self._tickets[answer.number] = (now, answer.number), [told]
+            self._began[ask], self._tickets[answer.number] = (now, answer.number), [told]
         self._do(step)
         if not isinstance(answer, Ticket):
             told(answer, True)

@@ -144,7 +144,7 @@ format: .test ## Put the code into its form
 LOCK = $(TEST) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 # Extras of packages that the tests have. What `tidegate export` needs has an environment of its own (export.in).
-EXTRAS = $(foreach extra,pandas plot s3 signing,--extra $(extra))
+EXTRAS = $(foreach extra,pandas s3 signing,--extra $(extra))
 
 .PHONY: lock
 lock: .test ## Resolve all dependencies anew

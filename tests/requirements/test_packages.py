@@ -32,7 +32,6 @@ COMMANDS = {
 """What runs then, of each page, in a folder with a `model.py`."""
 EXTRAS = {
     "pandas": "import pandas",
-    "plot": "import matplotlib.backends.backend_agg",
     "s3": "import boto3",
     "signing": "import model_signing.signing, model_signing.verifying",
     "sklearn": "import pandas, skl2onnx, onnxruntime",

@@ -74,5 +74,5 @@ class ToyKind:
     def tell_problem(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
         return CONTENT_TYPE, problem.body(request_id)
 
-    def plain_error(self, body: bytes) -> tuple[bytes, str]:
-        return body, body.decode()
+    def error_text(self, body: bytes) -> str:
+        return body.decode()

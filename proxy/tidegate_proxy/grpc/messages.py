@@ -1,8 +1,8 @@
 """Reads a caller's messages as they come: what they ask for, and that nothing later in them asks for something else.
 
 A message is five bytes (a flag, and its length), then protobuf. Compressed messages are refused. The fields that decide
-(name, version, parameters) come before the tensors, as every protobuf library writes them. A message that has one of them
-later, or twice, is refused, because the inference server would take the last.
+(name, version, parameters) come before the tensors, as every protobuf library writes them. A message that has one of
+them later, or twice, is refused, because the inference server would take the last.
 """
 
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ class MessageReader:
     """
 
     __slots__ = (
-        "_at", "_carry", "_count", "_fields", "_length", "_limit", "_plain", "_raw", "_requested", "_sent_head", "_skip",
-        "_version_at", "_whole", "missing",
+        "_at", "_carry", "_count", "_fields", "_length", "_limit", "_plain", "_raw", "_requested", "_sent_head",
+        "_skip", "_version_at", "_whole", "missing",
     )  # fmt: skip
 
     def __init__(self, limit: int, whole: bool) -> None:

@@ -64,9 +64,8 @@ def differences(revision: str) -> Iterator[str]:
         with rendering_of(revision, path) as (_, folder):
             before = {file.name: _without_heading(file.read_text()) for file in (folder / stack).iterdir()}
         for name in sorted(before.keys() | files(stack).keys()):
-            texts = before.get(name, ""), files(stack).get(name, "")
-            lines = (text.splitlines(keepends=True) for text in texts)
-            yield from unified_diff(*lines, f"{revision}/{stack}/{name}", f"{stack}/{name}")
+            old, new = (side.get(name, "").splitlines(keepends=True) for side in (before, files(stack)))
+            yield from unified_diff(old, new, f"{revision}/{stack}/{name}", f"{stack}/{name}")
 
 
 def _without_heading(text: str) -> str:

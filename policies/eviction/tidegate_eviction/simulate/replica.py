@@ -244,7 +244,7 @@ class SimulatedReplica:
             model, now = self._models[which], self._clock.now
             seconds, copied = model.load_seconds, 0.0
             if self._tier is not None:
-                seconds, copied = self._tier.load(model, self._core.outlook(0.0), now)
+                seconds, copied = self._tier.load(model, now)
             self._outcome.loads.append((now, seconds))
             return self._after(0.0 if self._setting.instant else seconds, partial(self._loaded, command, which, copied))
         return self._after(self._setting.unload_seconds, partial(self._unloaded, command, which))

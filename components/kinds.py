@@ -51,9 +51,6 @@ class ServerKind(Protocol):
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         """Declare the objects of a pool, under a component of that name."""
 
-    def alerts(self, selector: str) -> list[dict[str, Any]]:
-        """Return alerts on what these servers measure, and what dashboards go by, of series with these labels."""
-
 
 KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind(), "openai": OpenaiKind()}
 """Kind, as servers say it → what is known of it."""

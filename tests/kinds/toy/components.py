@@ -69,7 +69,3 @@ class ToyKind:
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
         ToyPool(name, pool, opts)
-
-    def alerts(self, selector: str) -> list[dict[str, Any]]:
-        assert selector
-        return []

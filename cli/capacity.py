@@ -59,7 +59,7 @@ def plan(
     prices: Annotated[Path | None, typer.Option("--prices", metavar="FILE", help="Prices of GPUs.")] = None,
     stack: Stack = None,
 ) -> None:
-    """Search for the cheapest slices that answer a share of a trace's requests at once, and draw what was found."""
+    """Search for the cheapest slices that answer a share of a trace's requests at once."""
     with answering():
         from capacity.plan import PlanRequest, make_plan
 

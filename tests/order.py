@@ -8,7 +8,6 @@ TOGETHER = {
     "tests/client/life",
     "tests/client/registry",
     "tests/client/status",
-    "tests/client/triton/tuning",
     "tests/cluster",
     "tests/node",
 }

@@ -21,7 +21,7 @@ METRICS_PATH: Final = "/metrics"
 _STEP: Final = r"\.*[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
 PATH_PATTERN: Final = rf"^/({_STEP}(/{_STEP})*)?$"
 """How a path is spelled, such as the one below which the proxy is exposed: nothing encoded, no step of dots alone."""
-FIRST_STEPS: Final = ("docs", "healthz", "models", "openapi.json", "predict", "readyz", "servers", "v1", "v2", "whoami")
+FIRST_STEPS: Final = ("healthz", "models", "openapi.yaml", "predict", "readyz", "servers", "v1", "v2", "whoami")
 """How addresses of the HTTP side begin; the path of an exposure does not, as calls come with it and without it."""
 AMBIGUOUS_PATH: Final = rf"^/({'|'.join(FIRST_STEPS).replace('.', '[.]')})(/|$)"
 """Matches paths at which the proxy cannot be exposed: one address below them would be two."""

@@ -19,7 +19,7 @@ from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.process import CannotBeHadError, ProcessError
 from lab.local_plane.prometheus import Prometheus, prometheus
 
-from . import playing, walk
+from . import llm, playing, scaling, walk
 from .alerts import rules
 from .keeper import Keeper
 from .lifecycle import scenes as life
@@ -27,11 +27,7 @@ from .lifecycle.notebook import write_shell
 from .lifecycle.stage import LifeStage
 from .lifecycle.stage import introduce as introduce_life
 from .lifecycle.world import World, world
-from .llm import scenes as language
-from .llm.plane import LanguagePlane, language_plane
-from .scaling.scenes import SCENES as SCALING
-from .scaling.scenes import staged
-from .scaling.world import scaled_platform
+from .llm import language_plane
 from .show import Show
 from .stage import own_policy, platform
 
@@ -43,9 +39,9 @@ STAYS = (
     "One that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a minute or so."
 )
 PLANE = "two Tritons, the policy and two proxies"
-SCALED = "a control plane, KEDA, metrics-server, Prometheus and the first pods"
+SCALED = "a control plane, KEDA, Prometheus and a proxy"
 WORLD = "MLflow, S3, four Tritons, two policies, two proxies"
-LANGUAGE = "four replicas of NVIDIA Dynamo, and a proxy"
+LANGUAGE = "two of NVIDIA Dynamo, and a proxy"
 Made = TypeVar("Made")
 app = typer.Typer(
     name="demo", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
@@ -79,11 +75,11 @@ def lifecycle() -> None:
 
 @app.command("llm")
 def language_models() -> None:
-    """Show language models behind the proxy, served by NVIDIA Dynamo; every claim is checked, but for the figures."""
+    """Show language models behind the proxy, served by NVIDIA Dynamo; the demo checks every claim."""
     show, begun = Show(Console()), time.monotonic()
     with _ending(show), _running(show, LANGUAGE, language_plane) as made:
-        language.introduce(made, show)
-        played = playing.play(language.LanguageStage(made, show), show, language.SCENES, made.check)
+        llm.introduce(show)
+        played = playing.play(llm.LanguageStage(made, show), show, llm.SCENES, made.check)
     playing.report(played, time.monotonic() - begun, show, "To try it yourself: make demo-llm-up")
 
 
@@ -92,18 +88,20 @@ def language_models_up() -> None:
     """Leave language models running, and print what to try with OpenAI's clients, until Ctrl-C."""
     show = Show(Console())
     with _ending(show, wanted=True), _running(show, LANGUAGE, language_plane, leave_logs=True) as made:
-        _stay(made, language.to_try(made), show)
+        show.parts(made.parts)
+        print(f"\n{llm.to_try(made)}\n\nIt runs until Ctrl-C.", flush=True)
+        while True:
+            made.check()
+            time.sleep(CHECK_SECONDS)
 
 
-@app.command()
-def scaling(
-    picture: Annotated[Path, typer.Option(help="Where the picture goes: .png or .svg.")] = Path("build/scaling.png"),
-) -> None:
-    """Show a pool and a proxy that scale, by KEDA and metrics-server, under a wave of load; every claim is checked."""
+@app.command("scaling")
+def follow_load() -> None:
+    """Show a pool that follows a wave of load by KEDA; the demo checks every claim."""
     show, begun = Show(Console()), time.monotonic()
-    with _ending(show), _running(show, SCALED, scaled_platform) as made, staged(made, show, picture) as stage:
-        played = playing.play(stage, show, SCALING, made.check)
-    playing.report(played, time.monotonic() - begun, show, "What it means on a platform: docs/scaling.md")
+    with _ending(show), _running(show, SCALED, scaling.scaled_pool) as made, scaling.staged(made, show) as stage:
+        played = playing.play(stage, show, scaling.SCENES, made.kubelet.sync)
+    playing.report(played, time.monotonic() - begun, show, "Read more in docs/scaling.md")
 
 
 @app.command()
@@ -151,7 +149,7 @@ def _scraped(made: LocalEnvironment) -> Iterator[Prometheus | None]:
 
 
 def _stay(
-    made: LocalEnvironment | World | LanguagePlane,
+    made: LocalEnvironment | World,
     said: str,
     show: Show,
     news: Callable[[], Iterable[str]] = lambda: (),

@@ -104,8 +104,6 @@ PROGRAMS = {
             ("--version",), 140, pins.FOLDER / "minio", newer=False),
         _scaling("keda-operator", f"{_KEDA}/cmd/operator", f"{_KEDA}/version.Version", (), 700),
         _scaling("keda-adapter", f"{_KEDA}/cmd/adapter", f"{_KEDA}/version.Version", (), 60),
-        _scaling("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server",
-            "k8s.io/client-go/pkg/version.gitVersion", ("--version",), 20),
     )
 }  # fmt: skip
 

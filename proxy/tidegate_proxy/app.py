@@ -1,14 +1,11 @@
-"""What is not hot: documentation, health, and what is asked of servers rather than models; a FastAPI application.
+"""Addresses that are not hot: pages, health, and questions about servers rather than models; a FastAPI application.
 
 Nothing here reads a body: calls of models, which have bodies, never come here.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
-from functools import cache
-from itertools import product
 
-import msgspec
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
@@ -16,8 +13,7 @@ from tidegate_contracts.openai import is_served_name
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 
 from .kinds import KINDS, tell_problem
-from .openapi import document
-from .pages import ASSETS, asset, documentation, models_page, wants_page
+from .pages import OPENAPI_PATH, models_page, openapi, wants_page
 from .problems import TWO_CREDENTIALS, Problem, ProblemType
 from .servers import ServerQueries, as_it_is
 from .targets import ANYTHING, ModelListing
@@ -25,7 +21,6 @@ from .telemetry.meter import Meter
 
 _CREDENTIALS = {b"authorization", b"x-api-key", b"x-domino-api-key"}
 _PLAIN = {"content-type": "text/plain"}
-_CALLS = {"GET": ("", "/ready", "/config", "/stats"), "POST": ("/infer", "/generate", "/generate_stream")}
 log = logging.getLogger(__name__)
 
 
@@ -62,7 +57,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
             raise Problem(ProblemType.BUSY, why, 1.0, reason="stopping")
         return {"status": "ready"}
 
-    @app.options(ANYTHING.decode(), include_in_schema=False)
+    @app.options(ANYTHING.decode())
     async def options() -> Response:
         """The methods that there are (RFC 9110, 9.3.7)."""
         return Response(status_code=204, headers={"allow": "GET, POST"})
@@ -85,23 +80,10 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         await count_for_caller(request)
         return await servers.whereabouts(*_asked(request), model)
 
-    @app.get("/openapi.json", include_in_schema=False)
-    async def openapi(request: Request) -> Response:
+    @app.get(OPENAPI_PATH)
+    async def document() -> Response:
         """The addresses, as OpenAPI."""
-        return Response(_openapi(request.scope["root_path"]), media_type="application/json")
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        """The addresses, for reading."""
-        return documentation()
-
-    @app.get("/docs/{name}", include_in_schema=False)
-    async def docs_asset(request: Request) -> Response:
-        """What they are shown with."""
-        name = request.path_params["name"]
-        if name not in ASSETS:
-            raise HTTPException(404)
-        return await asset(name)
+        return openapi()
 
     async def live(request: Request) -> Response:
         await servers.live(*_asked(request))
@@ -116,10 +98,6 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
     async def statistics(request: Request) -> Response:
         await count_for_caller(request)
         return await servers.statistics(*_asked(request))
-
-    async def misspelt(request: Request) -> Response:
-        # Each call of a model that is spelled as the protocol has it was taken before.
-        raise _misspelling(request)
 
     def tell_models(kind: str, listing: ModelListing) -> Callable[[Request], Awaitable[Response]]:
         async def tell(request: Request) -> Response:
@@ -140,23 +118,14 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
             app.add_api_route(prefix + path, whereabouts, methods=["GET"])
         app.add_api_route(f"{prefix}/v2", metadata, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/models/stats", statistics, methods=["GET"])
-        for version, (method, tails) in product(("", "/versions/{version}"), _CALLS.items()):
-            for tail in tails:
-                app.add_api_route(f"{prefix}/v2/models/{{model}}{version}{tail}", misspelt, methods=[method])
     return app
-
-
-@cache
-def _openapi(root_path: str) -> bytes:
-    """Return the OpenAPI document below a path. It is long, and callers need no credential, so it is written once."""
-    return msgspec.json.encode(document() | ({"servers": [{"url": root_path}]} if root_path else {}))
 
 
 def _model(request: Request) -> str | None:
     """Return the model that is asked about; None: all. Names that clients have may have slashes; raises Problem."""
     model: str | None = request.path_params.get("model")
     if model is not None and not is_served_name(model):
-        raise _misspelling(request)
+        raise HTTPException(404)
     return model
 
 
@@ -169,12 +138,6 @@ def _below_root(request: Request) -> str:
 def _root_lacking(path: str) -> str:
     """Return what has to stand before a path for it to be a call; nothing where that would be none either."""
     return next((kind.root for kind in KINDS.values() if kind.understand(kind.root + path)), "")
-
-
-def _misspelling(request: Request) -> Problem:
-    """Return what is told of an address that no call has."""
-    why = f"No call is spelled like this one. See {request.base_url}docs."
-    return Problem(ProblemType.UNKNOWN, why, reason="unknown-url")
 
 
 def _credential(request: Request) -> bytes:
@@ -202,6 +165,6 @@ def _problem(request: Request, request_id: str, error: Exception) -> Problem:
         why = f"Nothing is called {path!r} here."
         if root := _root_lacking(_below_root(request)):
             why = f"{why} There is one below {root}: does your client's address, its base_url, end in it?"
-        return Problem(ProblemType.UNKNOWN, f"{why} See {request.base_url}docs.", reason="unknown-url")
+        return Problem(ProblemType.UNKNOWN, f"{why} See {request.base_url}{OPENAPI_PATH[1:]}.", reason="unknown-url")
     log.error("request %s met a defect", request_id, exc_info=error)
     return Problem(ProblemType.INTERNAL, "It is in the log, under this request's id.")

@@ -12,7 +12,7 @@ from .bodies import Bytes, OfVersion, Unpacked
 from .openai.kind import OpenAIKind
 from .pools import Pool
 from .problems import CONTENT_TYPE, Problem
-from .targets import LONGEST, Address, ModelListing, Target, origin_form, plain_path, without_path
+from .targets import LONGEST, ModelListing, Target, origin_form, plain_path, without_path
 from .triton.kind import TritonKind
 from .upstream.load_watch import IndexQuestion
 from .upstream.replica import Replica
@@ -43,7 +43,6 @@ class ServerKind(Protocol):
     """How servers of a kind are asked, and how what they say is read."""
 
     root: str  # What the addresses of its protocol begin with: problems are told there as the protocol has it.
-    addresses: tuple[Address, ...]  # Those that are documented beside KServe v2's.
     listing: ModelListing | None  # How the proxy tells which models there are; None: that has no address.
     live_path: bytes  # Where a replica answers 200 while it is alive, whatever it loads.
     index: IndexQuestion | None

@@ -1,70 +1,31 @@
-"""Pages for browsers: where models are, and the API's documentation. Nothing in them comes from elsewhere.
+"""The page of models for browsers, and the OpenAPI document: files of this package, served as they are.
 
-They hold no data, and so anybody gets them: what a page shows it asks for itself, as whoever looks at it. Addresses in
-them are relative: they are the same below a path.
+Neither holds data of callers, so everybody gets them. The page fetches what it shows as its reader.
+Addresses in both are relative, so they also hold below a path.
 """
 
-import asyncio
-import gzip
+import re
 from base64 import b64encode
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
-from typing import Final
+from pathlib import Path
 
 from fastapi import Request, Response
 
-from . import overview
-
-_START: Final = 'SwaggerUIBundle({ url: "openapi.json", dom_id: "#swagger-ui", validatorUrl: null });'
-_DOCUMENTATION: Final = f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Tidegate inference proxy</title>
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="docs/swagger-ui.css">
-</head>
-<body>
-<div id="swagger-ui"></div>
-<script src="docs/swagger-ui-bundle.js"></script>
-<script>{_START}</script>
-</body>
-</html>
-"""
-ASSETS: Final = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
-"""What the documentation is shown with, and its media types: Swagger UI, as the package `fastapi-swagger` has it."""
+OPENAPI_PATH = "/openapi.yaml"
+_HERE = Path(__file__).parent
 
 
 def wants_page(request: Request) -> bool:
-    """Tell whether a page is to be answered: to browsers, and not to who takes JSON."""
+    """Tell whether to answer with a page: to browsers, and not to clients that accept JSON."""
     accept = request.headers.get("accept", "")
     return "text/html" in accept and "application/json" not in accept
 
 
 def models_page() -> Response:
-    """Return the page that shows where models are, of the address at which it is read."""
-    return _page(overview.PAGE, f"script-src {_hash(overview.SCRIPT)}; style-src {_hash(overview.LOOK)}; img-src data:")
-
-
-def documentation() -> Response:
-    """Return the page that shows the OpenAPI document; what it is shown with is below it: `ASSETS`."""
-    return _page(_DOCUMENTATION, f"script-src 'self' {_hash(_START)}; style-src 'self'; img-src data:")
-
-
-async def asset(name: str) -> Response:
-    """Return one of `ASSETS`, compressed: every browser takes that, and it is a quarter of the bytes."""
-    headers = {"content-encoding": "gzip", "cache-control": "max-age=3600", "x-content-type-options": "nosniff"}
-    return Response(await asyncio.to_thread(_compressed, name), 200, headers, ASSETS[name])
-
-
-@cache
-def _compressed(name: str) -> bytes:
-    return gzip.compress((files("fastapi_swagger") / "resources" / name).read_bytes())
-
-
-def _page(text: str, sources: str) -> Response:
+    """Return the page that shows where models are. It may run its own script, and connect to the proxy alone."""
+    text = _text("models.html")
+    sources = f"script-src {_hash(text, 'script')}; style-src {_hash(text, 'style')}; img-src data:"
     nowhere = "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     headers = {
         "content-security-policy": f"{nowhere}; {sources}",
@@ -76,6 +37,17 @@ def _page(text: str, sources: str) -> Response:
     return Response(text, 200, headers, "text/html; charset=utf-8")
 
 
-def _hash(text: str) -> str:
-    """Return how a Content-Security-Policy allows this text between two tags, and no other."""
+def openapi() -> Response:
+    """Return the OpenAPI document."""
+    return Response(_text("openapi.yaml"), media_type="application/yaml")
+
+
+@cache
+def _text(name: str) -> str:
+    return (_HERE / name).read_text("utf-8")
+
+
+def _hash(page: str, tag: str) -> str:
+    """Return how a Content-Security-Policy allows the text between these tags of the page, and no other."""
+    text = re.findall(rf"<{tag}>(.+?)</{tag}>", page, re.DOTALL)[0]
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

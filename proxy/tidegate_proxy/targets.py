@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from tidegate_contracts.routing import Action
 
@@ -54,16 +53,6 @@ class ModelListing:
     path: str  # That of all; below it each is told alone.
     tell: Callable[[str, str], bytes]  # Returns what is told of a model, by its name and its server's.
     whole: Callable[[bytes], bytes]  # Returns the list of what is told, with commas between.
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """An address of a protocol as the OpenAPI document has it; `body` is a schema in JSON Schema's terms."""
-
-    method: str
-    path: str
-    summary: str
-    body: dict[str, Any] | None = None
 
 
 def origin_form(url: bytes) -> bytes:

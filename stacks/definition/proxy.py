@@ -80,7 +80,7 @@ class IngressExposure(Section):
     host: Host
     """Host name; data planes may share it only behind something that divides the calls between them."""
     path: ExposurePath = "/"
-    """Path below which the proxy answers over HTTP; not one that begins like its own addresses (/v2, /docs …)."""
+    """Path below which the proxy answers over HTTP; not one that begins like its own addresses (/v2, /models …)."""
     class_name: ObjectName | None = None
     """IngressClass; the cluster's default without one."""
     annotations: Annotated[
@@ -107,7 +107,7 @@ class HttpRouteExposure(Section):
     host: Host
     """Host name; data planes may share it only behind something that divides the calls between them."""
     path: ExposurePath = "/"
-    """Path below which the proxy answers over HTTP; not one that begins like its own addresses (/v2, /docs …)."""
+    """Path below which the proxy answers over HTTP; not one that begins like its own addresses (/v2, /models …)."""
     gateway: ObjectName
     """Gateway to attach to."""
     gateway_namespace: DnsLabel

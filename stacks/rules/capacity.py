@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
 
+from policies.guardrails.devices import Device
+
 from .. import devices, mig_layouts
 from ..definition import DataPlane
 from ..definition.base import PolicyResources, byte_count
@@ -211,9 +213,9 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
     for index, plane in enumerate(definition.header.data_planes):
         there = devices.inventory(plane.gpus)
         products = {group.product for group in plane.gpus}
-        asked: Counter[tuple[devices.Device, str | None]] = Counter()
-        each: Counter[tuple[devices.Device, str | None]] = Counter()
-        askers: dict[tuple[devices.Device, str | None], list[str]] = {}
+        asked: Counter[tuple[Device, str | None]] = Counter()
+        each: Counter[tuple[Device, str | None]] = Counter()
+        askers: dict[tuple[Device, str | None], list[str]] = {}
         pools = [(stack, *at) for stack in stacks.get(plane.name, ()) for at in stack.pools()]
         for stack, path, server, pool in pools:
             device, product = devices.device(pool.placement), getattr(pool.placement, "product", None)
@@ -227,7 +229,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
                 asked[key] += count
                 asker = f"{stack.name} {server.name}/{pool.name}: {count} (placement in line {line})"
                 askers.setdefault(key, []).append(asker)
-        short: dict[devices.Device, str] = {}
+        short: dict[Device, str] = {}
         why: list[str] = []
         for (device, product), count in asked.items():
             available = sum(n for (kind, made), n in there.items() if kind == device and product in (None, made))
@@ -247,7 +249,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
 
 
-def _handed_out_otherwise(there: Counter[tuple[devices.Device, str]], short: devices.Device) -> str:
+def _handed_out_otherwise(there: Counter[tuple[Device, str]], short: Device) -> str:
     """Return what to do if the slices that are short are there, but by another way than the pools ask for."""
     ways = {kind for kind, _ in there if short.profile and kind.profile == short.profile and kind != short}
     if not ways or any(kind == short for kind, _ in there):

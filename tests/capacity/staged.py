@@ -13,7 +13,7 @@ from typing import Any
 
 from tidegate_contracts import eviction_process, proxy_process, routing
 from tidegate_contracts.eviction import EvictionSettings, Tuning
-from tidegate_eviction.staging.tier import MODELS
+from tidegate_eviction.staging.stager import MODELS
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from lab.demo.visitor import Visitor

@@ -1,18 +1,20 @@
-"""What the alerts ask Prometheus for."""
+"""The rules of an environment with every feature, and the series that they read."""
 
 import re
-from pathlib import Path
+from typing import Any
 
-import yaml
+from .expected import objects
 
-EXPECTED = Path(__file__).parent / "expected" / "everything.yaml"
+
+def rules() -> list[dict[str, Any]]:
+    [found] = (item for item in objects("prod-all") if item["kind"] == "PrometheusRule")
+    return [rule for group in found["spec"]["groups"] for rule in group["rules"]]
 
 
 def asked_for(prefix: str) -> list[tuple[str, dict[str, str | None]]]:
     """Return the series with this prefix that rules read, with the labels that each must have, None for any."""
-    rules = next(each for each in yaml.safe_load_all(EXPECTED.read_text("utf-8")) if each["kind"] == "PrometheusRule")
     found = []
-    for rule in rules["spec"]["groups"][0]["rules"]:
+    for rule in rules():
         for name, selectors in re.findall(rf"({prefix}\w+)\{{(.*?)\}}", rule["expr"]):
             labels = {
                 label: value if how == "=" else None

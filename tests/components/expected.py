@@ -1,32 +1,80 @@
-"""What comes out of four definitions, object by object, as files that a reviewer reads as a difference.
+"""Rendered stacks as reviewed: one as YAML to read as a whole, a digest of every object of four others.
 
-python -m tests.components.expected    writes them anew, after a change that is meant
+python -m tests.components.expected               writes them, after a change that is meant
+python -m tests.components.expected --diff main   prints in full what a revision renders differently
 """
 
+import sys
+from collections.abc import Iterator
+from difflib import unified_diff
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from rollout.changes.revision import rendering_of
 from rollout.render import render
 from stacks.validate import read_definition
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "expected"
+READABLE = "trial-node"
 CASES = {
-    "dev-lab": (ROOT / "stacks/inference.yaml", "dev-lab"),
-    "everything": (ROOT / "tests/definitions/everything.yaml", "prod-all"),
-    "two-kinds": (ROOT / "tests/definitions/two-kinds.yaml", "prod-east"),
-    "object-store": (ROOT / "tests/definitions/object-store.yaml", "prod-multi"),
+    "dev-lab": ROOT / "stacks/inference.yaml",
+    "prod-all": ROOT / "tests/definitions/everything.yaml",
+    "prod-east": ROOT / "tests/definitions/two-kinds.yaml",
+    "prod-multi": ROOT / "tests/definitions/object-store.yaml",
+    READABLE: ROOT / "tests/definitions/real-node.yaml",
 }
+"""Stacks by name, with their definitions."""
 
 
-def rendered(name: str) -> str:
-    """Return the objects of a case as one YAML text, in the order of application."""
-    path, stack_name = CASES[name]
-    definition = read_definition(path)
+@cache
+def files(stack_name: str) -> dict[str, str]:
+    """Return the text of every rendered object of a stack by the name of its file, in the order of application."""
+    definition = read_definition(CASES[stack_name])
     (stack,) = (stack for stack in definition.stacks if stack.name == stack_name)
-    texts = render(stack, definition).files.values()
-    return "".join(f"---\n{text.partition(chr(10))[2].partition(chr(10))[2]}" for text in texts)
+    return {name: _without_heading(text) for name, text in render(stack, definition).files.items()}
+
+
+def objects(stack_name: str) -> list[dict[str, Any]]:
+    return [yaml.safe_load(text) for text in files(stack_name).values()]
+
+
+def readable() -> str:
+    """Return one small stack as a single YAML text."""
+    return "".join(f"---\n{text}" for text in files(READABLE).values())
+
+
+def digests() -> str:
+    """Return one line an object: stack, file name, and a hash of the text."""
+    return "".join(
+        f"{stack} {name} {sha256(text.encode()).hexdigest()[:16]}\n"
+        for stack in CASES
+        if stack != READABLE
+        for name, text in files(stack).items()
+    )
+
+
+def differences(revision: str) -> Iterator[str]:
+    """Yield the lines of a unified difference from what a git revision's own code renders."""
+    for stack, path in CASES.items():
+        with rendering_of(revision, path) as (_, folder):
+            before = {file.name: _without_heading(file.read_text()) for file in (folder / stack).iterdir()}
+        for name in sorted(before.keys() | files(stack).keys()):
+            old, new = (side.get(name, "").splitlines(keepends=True) for side in (before, files(stack)))
+            yield from unified_diff(old, new, f"{revision}/{stack}/{name}", f"{stack}/{name}")
+
+
+def _without_heading(text: str) -> str:
+    return text.split("\n", 2)[2]
 
 
 if __name__ == "__main__":
-    for case in CASES:
-        (FOLDER / f"{case}.yaml").write_text(rendered(case))
+    if sys.argv[1:2] == ["--diff"]:
+        sys.stdout.writelines(differences(sys.argv[2]))
+    else:
+        (FOLDER / f"{READABLE}.yaml").write_text(readable())
+        (FOLDER / "digests.txt").write_text(digests())

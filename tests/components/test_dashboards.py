@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from grafana_foundation_sdk.models.dashboard import Dashboard as Schema
 from tidegate_contracts.metrics import ENGINE, EVICTION, PROXY
 
@@ -17,8 +16,8 @@ from components.dashboards.grafana import written
 from components.dashboards.panel import Dashboard, Panel
 from lab.local_plane.prometheus import installed
 
-from .alerts import EXPECTED
 from .dashboards import OTHERS, QUESTIONS, asked, expressions, panels
+from .expected import objects
 
 ROOT = Path(__file__).resolve().parents[2]
 SERIES = {
@@ -99,8 +98,7 @@ def test_prometheus_understands_every_query(tmp_path: Path) -> None:
 
 
 def test_an_environment_has_them_as_config_maps_that_no_other_environment_has() -> None:
-    objects = [*yaml.safe_load_all(EXPECTED.read_text("utf-8"))]
-    maps = [each for each in objects if each["metadata"]["name"].startswith("tidegate-dashboard-")]
+    maps = [each for each in objects("prod-all") if each["metadata"]["name"].startswith("tidegate-dashboard-")]
     assert {each["metadata"]["name"].rpartition("-")[2] for each in maps} == {each.name for each in DASHBOARDS}
     for each in maps:
         [(file, text)] = each["data"].items()

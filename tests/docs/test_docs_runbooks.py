@@ -11,8 +11,9 @@ import yaml
 from cli.app import app
 from components.dashboards import DASHBOARDS
 from stacks.definition.environment import RUNBOOKS
-from tests.components.alerts import EXPECTED
+from tests.components.alerts import rules
 from tests.components.dashboards import QUESTIONS
+from tests.components.expected import CASES, objects
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTIONS = dict(
@@ -22,9 +23,7 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
 def alerts() -> dict[str, dict[str, str]]:
-    rules = next(each for each in yaml.safe_load_all(EXPECTED.read_text("utf-8")) if each["kind"] == "PrometheusRule")
-    found = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
-    return {rule["alert"]: rule["annotations"] for rule in found}
+    return {rule["alert"]: rule["annotations"] for rule in rules() if "alert" in rule}
 
 
 def test_each_question_of_who_is_on_call_leads_to_its_panel() -> None:
@@ -40,9 +39,7 @@ def test_each_alert_leads_to_a_section_and_each_section_is_of_an_alert() -> None
         assert annotations["runbook_url"] == f"{RUNBOOKS}#{name.lower()}"
 
 
-RENDERED = [
-    each for file in sorted(EXPECTED.parent.glob("*.yaml")) for each in yaml.safe_load_all(file.read_text("utf-8"))
-]
+RENDERED = [item for stack in CASES for item in objects(stack)]
 PODS = [each["spec"]["template"] for each in RENDERED if each["kind"] in ("Deployment", "StatefulSet")]
 BLOCKS = [
     (page, re.sub(r"(?m)\s+#.*$|^#.*\n", "", block.replace("\\\n", " ")))

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 900
 _TRACE = "python -m tidegate_eviction generate --out zoo.csv.gz --models 6 --requests 400 --zipf 1.1 --seed 7"
 _SIMULATE = "python -m tidegate_eviction simulate --trace zoo.csv.gz --capacity 40%"
-_SWEEP = f"{_SIMULATE} --policy cost-aware --sweep capacity --plot curve.svg"
+_SWEEP = f"{_SIMULATE} --policy cost-aware --sweep capacity"
 COMMANDS = {
     "proxy/README.md": ["python -m tidegate_proxy --help", "python -m tidegate_proxy key new"],
     "policies/eviction/README.md": ["python -m tidegate_eviction serve --help", _TRACE, f"{_SIMULATE} --policy lru"],
@@ -32,7 +32,6 @@ COMMANDS = {
 """What runs then, of each page, in a folder with a `model.py`."""
 EXTRAS = {
     "pandas": "import pandas",
-    "plot": "import matplotlib.backends.backend_agg",
     "s3": "import boto3",
     "signing": "import model_signing.signing, model_signing.verifying",
     "sklearn": "import pandas, skl2onnx, onnxruntime",

@@ -9,7 +9,6 @@ from .. import __version__
 from ..errors import ExitCode
 from ..triton.cli.entries import new
 from ..triton.cli.export import export
-from ..triton.cli.tune import tune
 from . import life
 from .calls import models, predict, status
 from .model import check, show
@@ -67,7 +66,6 @@ def add_commands(app: typer.Typer) -> None:
         (app, status, "Show what is in memory, used, and hot."),
         (app, top, "Show what sits in every slice, live."),
         (app, why, "Say where a model is, and why it does not answer."),
-        (app, tune, "Find the best batches and instances."),
     ):
         group.command(short_help=words)(command)
 

@@ -25,21 +25,20 @@ from tidegate_eviction.core.messages import Load, ModelSpec, PoolSettings, Unloa
 from tidegate_eviction.core.messages import ServerInventory as Index
 from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.policies.registry import find
-from tidegate_eviction.simulate.compare import ComparisonRow, bound_of, run
-from tidegate_eviction.simulate.engine import SimulationSetting
-from tidegate_eviction.simulate.trace import Trace
+from tidegate_eviction.simulate.engine import SimulationSetting, simulate
+from tidegate_eviction.simulate.trace import Outcome, Trace
 from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from lab.bench.report import Figures, say
 from stacks.definition.pools import OnDemand
-from tests.policies.eviction.simulate.plain import plainly
+
+from .bound import bound_of
 
 SHARES = 40, 60
 LOST_SHARES = 25, 40, 60
 IDLE_SECONDS = 300.0  # The reference's limit.
 WAIT_SECONDS = 180.0  # Longer than every load of the trace: who waits for one is not refused for it.
 ANTI_THRASH = 1.0
-RUNS = 3
 DAYS = {
     "steady": Zoo(
         models=50, zipf=0.7, bursty=0.1, nightly=0.05, periodic=0.4, footprint_mb=200, load_mb_per_second=100, seed=1
@@ -58,49 +57,31 @@ def simulated(trace: Trace) -> Figures:
     for share in SHARES:
         say(f"cost-aware and lru at {share} % …")
         setting = SimulationSetting(find("lru"), round(share / 100 * trace.total_bytes), instant=True)
-        lru = run(trace, setting)
-        ours = run(trace, replace(setting, policy=find("cost-aware")))
+        lru = simulate(trace, setting)
+        ours = simulate(trace, replace(setting, policy=find("cost-aware")))
         found.add(f"{share} %: lru", _words(lru))
         found.add(f"{share} %: cost-aware", f"{_words(ours)} · {_ratio(ours, lru):.2f} of lru")
         found.figures[f"cold_seconds_vs_lru_{share}"] = _ratio(ours, lru)
-        ours = replace(ours, bound=bound_of(trace, setting, ours.outcome))
-        if ours.bound and ours.times_bound:
-            kind = "optimum" if ours.bound.exact else "linear program"
-            words = f"{ours.bound.seconds:,.0f} s · × {ours.times_bound:.2f}"
-            found.add(f"{share} %: offline bound ({kind})", words)
+        if bound := bound_of(trace, setting, ours):
+            times = ours.load_seconds / bound
+            found.add(f"{share} %: the offline optimum", f"{bound:,.0f} s · × {times:.2f}")
             if share == SHARES[0]:
-                found.figures["cold_seconds_vs_bound"] = ours.times_bound
+                found.figures["cold_seconds_vs_bound"] = times
     _busy(trace, found)
     _lost(trace, found)
-    _cost(trace, found)
     return found
 
 
 def _busy(trace: Trace, found: Figures) -> None:
     say("busy answers …")
     bare = SimulationSetting(find("lru-idle"), round(SHARES[0] / 100 * trace.total_bytes), idle_seconds=IDLE_SECONDS)
-    reference = run(trace, bare)
+    reference = simulate(trace, bare)
     waiting = replace(bare, wait_seconds=WAIT_SECONDS, residency_factor=ANTI_THRASH, idle_seconds=0)
-    ours = run(trace, replace(waiting, policy=find("cost-aware")))
+    ours = simulate(trace, replace(waiting, policy=find("cost-aware")))
     found.add("40 %: the reference's bare rule, idle for 300 s", _words(reference))
     found.add(f"40 %: cost-aware, anti-thrash instead, and a wait of {WAIT_SECONDS:.0f} s", _words(ours))
-    if reference.outcome.busy:
-        found.figures["busy_vs_lru_idle"] = ours.outcome.busy / reference.outcome.busy
-
-
-def _cost(trace: Trace, found: Figures) -> None:
-    """Measure what a simulated request costs, with pools as they are served, against the plainest loop of a cache."""
-    setting = replace(shipped(trace, SHARES[-1]), policy=find("lru-idle"), idle_seconds=IDLE_SECONDS)
-    seconds: list[tuple[float, float]] = []
-    for _ in range(RUNS):
-        began = time.process_time()
-        plainly(trace, setting.capacity_bytes, IDLE_SECONDS)
-        between = time.process_time()
-        run(trace, setting)
-        seconds.append((between - began, time.process_time() - between))
-    plain, ours = (statistics.median(each) / len(trace) * 1e6 for each in zip(*seconds, strict=True))
-    found.figures["simulate_vs_plain"] = ours / plain
-    found.add("a simulated request", f"{ours:,.1f} µs · {plain:,.1f} µs in a loop that knows no time")
+    if reference.busy:
+        found.figures["busy_vs_lru_idle"] = ours.busy / reference.busy
 
 
 def shipped(trace: Trace, share: int) -> SimulationSetting:
@@ -117,10 +98,9 @@ def _lost(trace: Trace, found: Figures) -> None:
         rows = _rows(trace, share)
         found.figures[f"lost_vs_simple_{share}"] = _lost_ratio(rows, f"{share} %", found)
         if share == SHARES[0]:
-            row = next(iter(rows.values()))
-            bound = bound_of(trace, shipped(trace, share), row.outcome)
-            if times := replace(row, bound=bound).times_bound:
-                found.figures["default_vs_bound_40"] = times
+            ours = next(iter(rows.values()))
+            if bound := bound_of(trace, shipped(trace, share), ours):
+                found.figures["default_vs_bound_40"] = times = ours.load_seconds / bound
                 found.add(f"{share} %: the default, against the bound of its own answers", f"× {times:.2f}")
 
 
@@ -137,10 +117,10 @@ def days() -> Figures:
 
 def lost_seconds(trace: Trace, share: int) -> dict[str, float]:
     """Return what callers lose with the default, and with the two simple rules, in this order."""
-    return {name: row.outcome.lost_seconds for name, row in _rows(trace, share).items()}
+    return {name: outcome.lost_seconds for name, outcome in _rows(trace, share).items()}
 
 
-def _rows(trace: Trace, share: int) -> dict[str, ComparisonRow]:
+def _rows(trace: Trace, share: int) -> dict[str, Outcome]:
     say(f"seconds lost by callers at {share} % …")
     default = shipped(trace, share)
     rules = {
@@ -148,24 +128,23 @@ def _rows(trace: Trace, share: int) -> dict[str, ComparisonRow]:
         f"lru-idle, {IDLE_SECONDS:.0f} s": replace(default, policy=find("lru-idle"), idle_seconds=IDLE_SECONDS),
         "cost-aware, 0 s": replace(default, policy=find("cost-aware"), idle_seconds=0),
     }
-    return {name: run(trace, rule) for name, rule in rules.items()}
+    return {name: simulate(trace, rule) for name, rule in rules.items()}
 
 
-def _lost_ratio(rows: Mapping[str, ComparisonRow], of: str, found: Figures) -> float:
+def _lost_ratio(rows: Mapping[str, Outcome], of: str, found: Figures) -> float:
     """Return what callers lose with the default, over what they lose with the better simple rule."""
-    for name, row in rows.items():
-        found.add(f"{of}: {name}", f"{row.outcome.lost_seconds:,.0f} s lost · {_words(row)}")
-    ours, *simple = (row.outcome.lost_seconds for row in rows.values())
+    for name, outcome in rows.items():
+        found.add(f"{of}: {name}", f"{outcome.lost_seconds:,.0f} s lost · {_words(outcome)}")
+    ours, *simple = (outcome.lost_seconds for outcome in rows.values())
     return ours / min(simple) if min(simple) else 1.0
 
 
-def _words(row: ComparisonRow) -> str:
-    outcome = row.outcome
+def _words(outcome: Outcome) -> str:
     return f"{outcome.load_seconds:,.0f} s in {len(outcome.loads):,} loads · {outcome.busy:,} busy"
 
 
-def _ratio(ours: ComparisonRow, lru: ComparisonRow) -> float:
-    return ours.outcome.load_seconds / lru.outcome.load_seconds if lru.outcome.load_seconds else 1.0
+def _ratio(ours: Outcome, lru: Outcome) -> float:
+    return ours.load_seconds / lru.load_seconds if lru.load_seconds else 1.0
 
 
 SIZES = 1_000, 10_000

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy
 
-from lab.local_plane.triton import installed
-
 from .world import DEPLOYER, DEVELOPER, World
 
 PROGRAM = Path(__file__).parent / "models" / "churn.py"
@@ -64,9 +62,6 @@ def write_shell(made: World) -> Path:
     packages = {"PYTHONPATH": said.pop("PYTHONPATH")}
     _command(commands / "tidegate", [sys.executable, "-m", "tidegate"], packages)
     _command(commands / "python", [sys.executable], packages)
-    have = installed()
-    _command(commands / "tritonserver", [str(have.server), f"--backend-directory={have.backends}"], have.variables)
-    _command(commands / "perf_analyzer", [str(have.perf_analyzer)], {"LD_LIBRARY_PATH": str(have.libraries)})
     said |= {
         "DEV_PROXY": made.dev.url,
         "PROD_PROXY": made.prod.url,

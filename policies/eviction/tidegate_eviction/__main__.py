@@ -140,13 +140,9 @@ def simulate(
         bool, typer.Option("--instant", help="Loads take no time (they are charged): as plain simulations of caches.")
     ] = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="All policies, Belady, libCacheSim's caches and the offline bound.")
+        bool, typer.Option("--compare", help="Compare break-even, lru-idle, lru and cost-aware.")
     ] = False,
-    bound: Annotated[
-        bool, typer.Option(help="With --compare: find the offline bound too, which takes longest.")
-    ] = True,
     sweep: Annotated[str, typer.Option(metavar="capacity", help="The curve over capacities of 10 to 100%.")] = "",
-    plot: Annotated[Path | None, typer.Option(help="Draw it: a file whose name ends in .png or .svg.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Run policies under simulated time over a trace: how often, and how long, would they have loaded?"""
@@ -173,8 +169,6 @@ def simulate(
         from .simulate import compare as comparing
         from .simulate import report
 
-        if plot:
-            report.check_plot(plot)
         read = read_trace(trace)
         setting = SimulationSetting(
             policy=policies[0], capacity_bytes=read.total_bytes if sweep else capacity_bytes(capacity, read),
@@ -183,29 +177,20 @@ def simulate(
             residency_factor=residency_factor, instant=instant,
             tier_bytes=capacity_bytes(tier, read, "--tier") if tier else 0, tier_speedup=tier_speedup,
         )  # fmt: skip
-        notes: list[str] = []
-        said: object
+        document: object
         if sweep:
             points = list(comparing.sweep(read, setting, policies))
-            table = report.curve(points)
-            said = [report.as_json(read, point.capacity_bytes, replicas, point.rows) for point in points]
-            if plot:
-                report.plot_sweep(plot, report.about(read), points)
+            table, failures = report.curve(points), list[str]()
+            document = [report.as_json(read, point.capacity_bytes, replicas, point.outcomes) for point in points]
         else:
-            compared = comparing.compare(read, setting, policies, bound) if compare else [comparing.run(read, setting)]
-            rows = list(compared)
-            table, notes = report.table(read, setting, rows), report.notes(rows, bound and compare and not tier)
-            said = report.as_json(read, setting.capacity_bytes, replicas, rows)
-            if plot:
-                if compare:
-                    report.plot_rows(plot, str(table.title), read, rows)
-                else:
-                    report.plot_slice(plot, str(table.title), read, replicas * setting.capacity_bytes, rows[0].outcome)
+            outcomes = comparing.compare(read, setting, policies)
+            table, failures = report.table(read, setting, outcomes), report.failures(outcomes)
+            document = report.as_json(read, setting.capacity_bytes, replicas, outcomes)
         if as_json:
-            print(json.dumps(said))
+            print(json.dumps(document))
         else:
             _console(SIMULATION_WIDTH).print(table)
-            print(*notes, sep="\n", end="\n" if notes else "")
+            print(*failures, sep="\n", end="\n" if failures else "")
 
 
 @app.command()

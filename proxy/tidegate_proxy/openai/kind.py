@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from tidegate_contracts.openai import LONGEST_SERVED_NAME, SERVED_NAME_PATTERN, is_served_name, served_as
+from tidegate_contracts.openai import is_served_name, served_as
 from tidegate_service.reasons import told
 
 from ..bodies import Bytes, OfVersion
 from ..pools import Pool, listed
 from ..problems import Problem, ProblemType
-from ..targets import NAME_PATTERN, Address, ModelListing, Target
+from ..targets import NAME_PATTERN, ModelListing, Target
 from ..upstream.load_watch import IndexQuestion
 from ..upstream.replica import Replica
 from ..upstream.request import Answer
@@ -24,20 +24,7 @@ from .body import UNREADABLE, read
 from .usage import Usage
 
 NAME = "openai"
-_BODY = {
-    "type": "object",
-    "required": ["model"],
-    "properties": {
-        "model": {"type": "string", "pattern": f"^{SERVED_NAME_PATTERN}$", "maxLength": LONGEST_SERVED_NAME},
-        "stream": {"type": "boolean"},
-    },
-}
-_CALLS = {
-    "chat/completions": "Have a model answer a chat",
-    "completions": "Have a model go on with a text",
-    "embeddings": "Have a model turn texts into vectors",
-    "responses": "Have a model answer, as OpenAI's newer API has it",
-}
+_CALLS = ("chat/completions", "completions", "embeddings", "responses")
 _ASKED_FOR_USAGE = ("chat/completions", "completions")  # Whose streams tell it only if they are to.
 _CODES = {
     "unauthenticated": "invalid_api_key",
@@ -71,11 +58,6 @@ class OpenAIKind:
     """What the proxy knows of such servers."""
 
     root = "/v1"
-    addresses: tuple[Address, ...] = (
-        *(Address("post", f"/v1/{verb}", summary, _BODY) for verb, summary in _CALLS.items()),
-        Address("get", "/v1/models", "The models that you may inspect"),
-        Address("get", "/v1/models/{model}", "One of them"),
-    )
     listing: ModelListing | None = ModelListing(
         "/v1/models", _tell, lambda told: b'{"object":"list","data":[%b]}' % told
     )

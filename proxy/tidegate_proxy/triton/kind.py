@@ -18,7 +18,7 @@ from ..bodies import Bytes, Unpacked
 from ..headers import LAST_DIGITS
 from ..pools import Pool, ask
 from ..problems import CONTENT_TYPE, Problem, ProblemType
-from ..targets import NAME_PATTERN, VERSION_PATTERN, Address, ModelListing, Target, is_name, is_version
+from ..targets import NAME_PATTERN, VERSION_PATTERN, ModelListing, Target, is_name, is_version
 from ..upstream.load_watch import IndexQuestion, LoadIndex
 from ..upstream.request import Answer
 
@@ -128,7 +128,6 @@ class TritonKind:
     """What the proxy knows of Triton."""
 
     root = "/v2"
-    addresses: tuple[Address, ...] = ()
     listing: ModelListing | None = None  # A repository's index is for no caller.
     live_path = LIVE_PATH.encode()
     index: IndexQuestion | None = IndexQuestion(

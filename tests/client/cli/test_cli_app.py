@@ -182,7 +182,7 @@ def test_a_shell_completes_commands_and_options() -> None:
 
     assert completed("tidegate pro") == ["promote"]
     assert set(completed("tidegate model ")) == {"new", "check", "show"}
-    assert "--latency-ms" in completed("tidegate tune --la")
+    assert "--max-batch-size" in completed("tidegate export --max")
 
 
 def test_without_the_platform_its_commands_say_what_to_install() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from tidegate_proxy.bodies import Bytes, OfVersion
 from tidegate_proxy.pools import Pool
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
-from tidegate_proxy.targets import NAME_PATTERN, Address, ModelListing, Target
+from tidegate_proxy.targets import NAME_PATTERN, ModelListing, Target
 from tidegate_proxy.upstream.load_watch import IndexQuestion
 from tidegate_proxy.upstream.request import Answer
 
@@ -18,7 +18,6 @@ class ToyKind:
     """See `tidegate_proxy.kinds.ServerKind`."""
 
     root = "/toy"
-    addresses: tuple[Address, ...] = ()
     listing: ModelListing | None = None
     live_path = b"/alive"
     index: IndexQuestion | None = None

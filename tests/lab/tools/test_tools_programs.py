@@ -230,7 +230,7 @@ def test_what_takes_long_is_built_for_those_alone_who_name_it(
         assert main(names) == 0
         said.append({line.split()[0] for line in capsys.readouterr().out.splitlines()})
     by_name = {name for name, program in PROGRAMS.items() if program.by_name}
-    assert {"keda-operator", "keda-adapter", "metrics-server"} == by_name
+    assert {"keda-operator", "keda-adapter"} == by_name
     assert said == [{*PROGRAMS, *files.SOURCES} - by_name, {"keda-operator"}]
 
 

@@ -231,7 +231,7 @@ WHOLE = request(Content_Type="application/json", Expect="100-continue")
 WORDS = [
     WHOLE, WHOLE[:40], b"\r\n", b"\r\n\r\n", b"0\r\n\r\n", b"HTTP/1.1", BODY, b": ", b" ", WISH, b"Upgrade: h2c\r\n",
     b"Transfer-Encoding: chunked\r\n", b"Content-Length: 3\r\n", b"Connection: upgrade\r\n",
-    b"GET /docs HTTP/1.1\r\nHost: a\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"GET /openapi.yaml HTTP/1.1\r\nHost: a\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 ]  # fmt: skip
 nonsense = st.lists(st.binary(max_size=20) | st.sampled_from(WORDS), max_size=8).map(b"".join)
 

@@ -7,6 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import tidegate_proxy
+import yaml
+from tidegate_contracts.openai import LONGEST_SERVED_NAME, SERVED_NAME_PATTERN
+from tidegate_contracts.whereabouts import Whereabouts
+from tidegate_proxy.problems import TYPE_ROOT, ProblemType
+from tidegate_proxy.targets import NAME_PATTERN, VERSION_PATTERN
 
 from lab.tools.running import tail
 
@@ -21,7 +27,7 @@ MISSPELT = {"model": "-m", "server": "-s", "version": "v1"}
 
 @pytest.mark.anyio
 async def test_every_documented_path_answers_who_asks_rightly_and_takes_no_other_method(here: RunningProxy) -> None:
-    document = (await here.ask(request("/openapi.json", method="GET"))).json()
+    document = yaml.safe_load((await here.ask(request("/openapi.yaml", method="GET", key=None))).body)
     paths = {path: said for path, said in document["paths"].items() if "/v1/" not in path}  # tests/proxy/openai
     asked = [(method.upper(), path) for path, said in paths.items() for method in METHODS if method in said]
     assert len(asked) > 30
@@ -30,13 +36,30 @@ async def test_every_documented_path_answers_who_asks_rightly_and_takes_no_other
         reply = await here.ask(request(path.format(**KNOWN), body, method))
         # The replica here answers everything with {"ok":1}, which is no statistics.
         assert reply.status == 200 or path.endswith("/v2/models/stats"), (method, path, reply)
-        for named in (KNOWN, MISSPELT):
-            refused = await here.ask(request(path.format(**named), method="PUT"))
-            assert (refused.status, refused.problem) == (405, "method-not-allowed"), path
-            assert refused.headers["allow"] == method, path
+        refused = await here.ask(request(path.format(**KNOWN), method="PUT"))
+        assert (refused.status, refused.problem) == (405, "method-not-allowed"), path
+        assert refused.headers["allow"] == method, path
         if "{model}" in path:
             reply = await here.ask(request(path.format(**MISSPELT), method=method))
-            assert "No call is spelled like this one." in reply.json()["detail"]
+            assert (reply.status, reply.problem) == (404, "unknown"), path
+            assert reply.json()["detail"].startswith("Nothing is called '")
+
+
+def test_the_document_agrees_with_the_names_problems_and_messages_of_the_code() -> None:
+    document = yaml.safe_load((Path(tidegate_proxy.__file__).parent / "openapi.yaml").read_text("utf-8"))
+    schemas, parameters = document["components"]["schemas"], document["components"]["parameters"]
+    assert schemas["Problem"]["properties"]["type"]["enum"] == [TYPE_ROOT + each.word for each in ProblemType]
+    patterns = {name: said["schema"].get("pattern") for name, said in parameters.items()}
+    assert (patterns["model"], patterns["server"]) == (f"^{NAME_PATTERN}$", f"^{NAME_PATTERN}$")
+    assert patterns["version"] == f"^{VERSION_PATTERN}$"
+    assert patterns["served"] == f"^{SERVED_NAME_PATTERN}$"
+    assert parameters["served"]["schema"]["maxLength"] == LONGEST_SERVED_NAME
+    messages = Whereabouts.model_json_schema()
+    states = messages["$defs"].pop("State")["enum"]
+    assert set(states) <= set(re.findall(r"\w+", schemas["Place"]["properties"]["state"]["description"]))
+    for name, message in {**messages["$defs"], "Whereabouts": messages}.items():
+        assert schemas[name]["properties"].keys() == message["properties"].keys(), name
+        assert set(schemas[name]["required"]) == set(message["required"]), name
 
 
 MOST_SECONDS = 240  # Seconds after which it hangs, however busy the machine is.
@@ -81,7 +104,7 @@ def test_the_proxy_keeps_what_its_openapi_document_says(tmp_path: Path) -> None:
         options += ["--generation-with-security-parameters", "false"]  # two credentials are one too many
         command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
         done = subprocess.run(
-            [*command, f"http://{front.http}/openapi.json", *options, "--no-shrink", "--output-sanitize", "false"],
+            [*command, f"http://{front.http}/openapi.yaml", *options, "--no-shrink", "--output-sanitize", "false"],
             capture_output=True,
             text=True,
             timeout=MOST_SECONDS,

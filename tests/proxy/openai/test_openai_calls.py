@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tidegate_contracts import routing
 
 from ..http.running_proxy import KEY, Reply, RunningProxy, request, running_proxy, served, until
@@ -215,7 +216,7 @@ async def test_models_are_listed_that_the_caller_may_inspect_and_no_server_is_as
 
 
 async def test_every_documented_address_answers_and_takes_no_other_method(here: RunningProxy) -> None:
-    document = (await here.ask(request("/openapi.json", method="GET"))).json()
+    document = yaml.safe_load((await here.ask(request("/openapi.yaml", method="GET"))).body)
     paths = {path: said for path, said in document["paths"].items() if "/v1/" in path}
     assert len(paths) == 12
     for path, said in paths.items():

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 from tidegate_contracts.proxy_settings import variable
 
 from lab.local_plane.process import CannotBeHadError
@@ -85,11 +84,12 @@ class Exposed:
 @pytest.fixture(scope="session")
 def exposed(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exposed]:
     """One such proxy, with the path that an environment's objects give to the Ingress and to the proxy."""
-    rendered = Path(__file__).parents[2] / "components/expected/everything.yaml"
-    objects = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(rendered.read_text())}
-    (rule,) = objects["Ingress", "inference-proxy"]["spec"]["rules"]
+    from tests.components.expected import objects  # only here: every test run loads this plugin
+
+    rendered = {(item["kind"], item["metadata"]["name"]): item for item in objects("prod-all")}
+    (rule,) = rendered["Ingress", "inference-proxy"]["spec"]["rules"]
     paths = [each["path"] for each in rule["http"]["paths"]]
-    known = objects["ConfigMap", "inference-proxy-settings"]["data"][variable("path")]
+    known = rendered["ConfigMap", "inference-proxy-settings"]["data"][variable("path")]
     table = routing_table(real_triton.http_port, real_triton.grpc_port, [model.name for model in MODELS])
     folder = tmp_path_factory.mktemp("exposed")
     with (

@@ -1,1 +1,1 @@
-"""Commands about Triton alone: `tidegate model new` and `tidegate tune`."""
+"""Commands about Triton alone: `tidegate model new` and `tidegate export`."""

@@ -25,10 +25,6 @@ class SimulationError(Exception):
     """Wrong input. The message says what, where, why and what to do."""
 
 
-class MissingLibraryError(SimulationError):
-    """A library that only some of it needs is not installed: the rest goes on without."""
-
-
 MEGABYTE = 10**6
 
 

@@ -20,7 +20,6 @@ GLIBC = (2, 28)
 FEATURES = 5
 CLASSES = numpy.array(["calm", "storm", "swell"])
 ROWS = numpy.random.default_rng(5).normal(size=(120, FEATURES))
-DOUBLE = (helper.make_node("Add", ["IN", "IN"], ["OUT"]),)
 TARGETS = (ROWS[:, 0] > 0).astype(int) + (ROWS[:, 1] > 0.5)
 
 
@@ -65,19 +64,21 @@ def saved(model: Any, folder: Path, **more: Any) -> Path:
     return folder
 
 
-def boosted(folder: Path, name: str = "trees.txt", objective: str = "multiclass") -> Path:
-    """Train a small forest with LightGBM, and save it as text."""
+def boosted(folder: Path, objective: str = "multiclass") -> Path:
+    """Train a small forest with LightGBM, and save it as MLflow does, as text."""
     import lightgbm
+    import mlflow.lightgbm
 
     classes = {"num_class": 3} if objective == "multiclass" else {}
-    said = {"objective": objective, "verbosity": -1, "num_threads": 1, "deterministic": True} | classes
+    settings = {"objective": objective, "verbosity": -1, "num_threads": 1, "deterministic": True} | classes
     target = TARGETS if objective != "binary" else TARGETS > 0
-    lightgbm.train(said, lightgbm.Dataset(ROWS, target), 8).save_model(folder / name)
-    return folder / name
+    booster = lightgbm.train(settings, lightgbm.Dataset(ROWS, target), 8)
+    mlflow.lightgbm.save_model(booster, str(folder / "trees"), pip_requirements=["lightgbm"])
+    return folder / "trees"
 
 
-def write_onnx(file: Path, nodes: Sequence[onnx.NodeProto] = DOUBLE, given: str = "IN") -> Path:
-    """Write a model of rows of FEATURES numbers, which doubles them where nothing else is said."""
+def write_onnx(file: Path, nodes: Sequence[onnx.NodeProto], given: str) -> Path:
+    """Write a model of rows of FEATURES numbers."""
     tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", FEATURES]) for name in (given, "OUT")]
     graph = helper.make_graph(nodes, "rows", tensors[:1], tensors[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(file))

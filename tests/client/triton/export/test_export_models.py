@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tidegate.cli.app import app
 from tidegate.errors import ExitCode
 from tidegate.registry.golden import read_golden
-from tidegate.triton.export.convert import ask_exported, sample_of
+from tidegate.triton.export.model import Sample, ask_exported
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from typer.testing import CliRunner
 
@@ -34,7 +34,7 @@ def answers_its_golden_request(entry: Path) -> bool:
         each["name"]: numpy.array(each["data"], types[each["datatype"]]).reshape(each["shape"])
         for each in golden.request["inputs"]
     }
-    found = ask_exported(entry / "1/model.onnx", "onnx", sample_of("onnx", inputs, ""), "")
+    found = ask_exported(entry / "1/model.onnx", Sample(None, inputs, 0), "")
     names = [each.name for each in config(entry).output]
     said = [{"name": name, "data": each.reshape(-1).tolist()} for name, each in zip(names, found, strict=True)]
     return golden.differences({"outputs": said}) == []
@@ -95,22 +95,6 @@ def test_a_table_has_an_input_for_each_column_and_mlflows_example_is_what_is_com
     assert answers_its_golden_request(entry)
 
 
-@pytest.mark.parametrize(("targets", "forest"), [((2, 2, 3), False), ((2, 2), True)], ids=["each-alone", "forest"])
-def test_probabilities_of_several_targets_are_an_output_each(
-    targets: tuple[int, ...], tmp_path: Path, *, forest: bool
-) -> None:
-    from sklearn import ensemble, linear_model, multioutput
-
-    inner = linear_model.LogisticRegression(max_iter=500)
-    model = ensemble.RandomForestClassifier(5) if forest else multioutput.MultiOutputClassifier(inner)
-    rows, columns = ROWS.astype("float32"), [numpy.arange(len(ROWS)) % count for count in targets]
-    source = saved(model.fit(rows, numpy.stack(columns, axis=1)), tmp_path / "model")
-    entry = made(tmp_path, source, "--input", sample(tmp_path, rows[:40]), "--trusted")
-    outputs = [(each.name, list(each.dims)) for each in config(entry).output]
-    assert outputs[1:] == [(f"probabilities_{at}", [count]) for at, count in enumerate(targets)]
-    assert answers_its_golden_request(entry)
-
-
 def test_classes_that_are_true_and_false_are_ones_and_zeros(tmp_path: Path) -> None:
     from sklearn.linear_model import LogisticRegression
 
@@ -147,47 +131,34 @@ def test_a_model_saved_with_skops_needs_trust_for_types_that_skops_does_not_know
     assert (tmp_path / "model/model.skops").is_file()
     assert answers_its_golden_request(made(tmp_path, tmp_path / "model", "--input", sample(tmp_path)))
 
-    skops.io.dump(xgboost.XGBClassifier(n_estimators=3).fit(ROWS, TARGETS), tmp_path / "trees.skops")
-    (tmp_path / "trees").mkdir()
-    words = (tmp_path / "trees.skops", "--input", sample(tmp_path))
-    said = refused(tmp_path, *words)
-    assert "types that skops does not trust (xgboost.core.Booster, xgboost.sklearn.XGBClassifier)" in said
-    assert "--trusted" in said
-    assert answers_its_golden_request(made(tmp_path / "trees", *words, "--trusted"))
+    skops.io.dump(xgboost.XGBClassifier(n_estimators=3).fit(ROWS, TARGETS), tmp_path / "model/model.skops")
+    found = refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path))
+    assert "types that skops does not trust (xgboost.core.Booster, xgboost.sklearn.XGBClassifier)" in found
+    assert "--trusted" in found
 
 
-@pytest.mark.parametrize(("objective", "kind"), [("multi:softprob", "ubj"), ("binary:logistic", "json"), ("", "ubj")])
-def test_a_file_of_xgboost_answers_alike_also_where_numbers_are_missing(
-    objective: str, kind: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("objective", ["multi:softprob", "binary:logistic", ""])
+def test_a_model_of_xgboost_answers_alike_also_where_numbers_are_missing(objective: str, tmp_path: Path) -> None:
+    import mlflow.xgboost
     import xgboost
 
     target = {"multi:softprob": TARGETS, "binary:logistic": TARGETS > 0, "": ROWS[:, 2]}[objective]
     trained = (xgboost.XGBClassifier if objective else xgboost.XGBRegressor)(n_estimators=8, n_jobs=1)
-    trained.fit(ROWS, target).save_model(tmp_path / f"trees.{kind}")
+    mlflow.xgboost.save_model(trained.fit(ROWS, target), str(tmp_path / "model"), pip_requirements=["xgboost"])
     rows = ROWS[:20].copy()
     rows[::2, 1] = numpy.nan
-    entry = made(tmp_path, tmp_path / f"trees.{kind}", "--input", sample(tmp_path, rows))
+    entry = made(tmp_path, tmp_path / "model", "--input", sample(tmp_path, rows))
     golden = read_golden((entry / "golden.json").read_bytes(), "")
     assert golden.request["inputs"][0]["shape"] == [10, FEATURES]  # JSON has no NaN
     assert answers_its_golden_request(entry)
 
 
 @pytest.mark.parametrize("objective", ["multiclass", "binary", "regression"])
-def test_a_file_of_lightgbm_answers_alike(objective: str, tmp_path: Path) -> None:
+def test_a_model_of_lightgbm_answers_alike(objective: str, tmp_path: Path) -> None:
     entry = made(tmp_path, boosted(tmp_path, objective=objective), "--input", sample(tmp_path))
     assert config(entry).max_batch_size == 64
     assert config(entry).HasField("dynamic_batching")
     assert answers_its_golden_request(entry)
-
-
-def test_a_model_of_mlflows_in_its_librarys_own_format_needs_no_trust(tmp_path: Path) -> None:
-    import lightgbm
-    import mlflow.lightgbm
-
-    booster = lightgbm.Booster(model_file=str(boosted(tmp_path)))
-    mlflow.lightgbm.save_model(booster, str(tmp_path / "model"), pip_requirements=["lightgbm"])
-    assert answers_its_golden_request(made(tmp_path, tmp_path / "model", "--input", sample(tmp_path)))
 
 
 def test_programs_are_told_the_largest_difference_of_each_output(tmp_path: Path) -> None:
@@ -212,7 +183,7 @@ def test_a_difference_beyond_the_tolerance_is_an_error_and_there_is_no_entry(tmp
     assert done.exit_code == ExitCode.FOUND
     assert "answers otherwise than the original" in done.stderr
     assert "probabilities is off by" in done.stderr
-    assert {each.name for each in tmp_path.iterdir()} == {"sample.npy", "trees.txt"}
+    assert {each.name for each in tmp_path.iterdir()} == {"sample.npy", "trees"}
 
 
 @given(data=st.data(), rows=st.integers(1, 70), features=st.integers(1, 6), batch=st.integers(0, 40))

@@ -1,4 +1,4 @@
-"""PyTorch to ONNX and to TorchScript. It is in no environment of the tests: its package is several GB, for GPUs."""
+"""PyTorch to ONNX. It is in no environment of the tests: its package is several GB, for GPUs."""
 
 from pathlib import Path
 from typing import Any
@@ -40,49 +40,33 @@ def module(torch: Any) -> Any:
     return Two().eval()
 
 
-def written(torch: Any, kind: str, folder: Path) -> Path:
-    rows, made, file = torch.from_numpy(ROWS_32), module(torch), folder / f"model.{kind}"
-    if kind == "pt":
-        torch.jit.trace(made, rows).save(str(file))
-    elif kind == "pt2":
-        batch = ({0: torch.export.Dim("batch", min=1, max=64)},)
-        torch.export.save(torch.export.export(made, (rows,), dynamic_shapes=batch), file)
-    else:
-        import mlflow.pytorch
+def written(torch: Any, folder: Path) -> Path:
+    import mlflow.pytorch
 
-        plain = torch.nn.Sequential(torch.nn.Linear(FEATURES, 4))
-        mlflow.pytorch.save_model(plain, str(file), pip_requirements=["torch"], serialization_format="pickle")
-    return file
+    mlflow.pytorch.save_model(
+        module(torch), str(folder / "model"), pip_requirements=["torch"], serialization_format="pickle"
+    )
+    return folder / "model"
 
 
 @pytest.mark.parametrize("rows", [1, 9])
-@pytest.mark.parametrize("to", ["onnx", "torchscript"])
-@pytest.mark.parametrize("kind", ["pt", "pt2", "mlflow"])
-def test_a_model_of_pytorch_answers_alike(kind: str, to: str, rows: int, torch: Any, tmp_path: Path) -> None:
-    words = ("--to", to, "--input", sample(tmp_path, ROWS_32[:rows]), "--trusted")
-    done = export(written(torch, kind, tmp_path), tmp_path / "made", *words)
+def test_a_model_of_pytorch_answers_alike(rows: int, torch: Any, tmp_path: Path) -> None:
+    words = ("--input", sample(tmp_path, ROWS_32[:rows]), "--trusted")
+    done = export(written(torch, tmp_path), tmp_path / "made", *words)
     assert done.exit_code == 0, done.output
     checked = CliRunner().invoke(app, ["model", "check", "--strict", str(tmp_path / "made")])
     assert checked.exit_code == 0, checked.output
-    said = config(tmp_path / "made")
-    assert [(each.name, list(each.dims)) for each in said.input] == [("INPUT__0", [FEATURES])]
-    assert said.output[0].name == "OUTPUT__0"
-    if to == "onnx":
-        assert answers_its_golden_request(tmp_path / "made")
+    described = config(tmp_path / "made")
+    assert [(each.name, list(each.dims)) for each in described.input] == [("INPUT__0", [FEATURES])]
+    assert described.output[0].name == "OUTPUT__0"
+    assert answers_its_golden_request(tmp_path / "made")
 
 
 def test_a_batch_of_any_size_is_answered_also_where_the_sample_had_one_row(torch: Any, tmp_path: Path) -> None:
     import onnxruntime
 
     one = sample(tmp_path, ROWS_32[:1])
-    assert export(written(torch, "pt2", tmp_path), tmp_path / "made", "--input", one, "--trusted").exit_code == 0
+    assert export(written(torch, tmp_path), tmp_path / "made", "--input", one, "--trusted").exit_code == 0
     session = onnxruntime.InferenceSession(str(tmp_path / "made/1/model.onnx"))
     found = session.run(None, {"INPUT__0": numpy.repeat(ROWS_32[:1], 7, axis=0)})
     assert [each.shape for each in found] == [(7, 4), (7,)]
-
-
-def test_pickled_weights_are_said(torch: Any, tmp_path: Path) -> None:
-    torch.save(module(torch).state_dict(), tmp_path / "weights.pt")
-    done = export(tmp_path / "weights.pt", tmp_path / "made", "--input", sample(tmp_path, ROWS_32))
-    assert done.exit_code == 2
-    assert "nothing exports this" in done.stderr

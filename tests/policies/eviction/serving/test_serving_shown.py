@@ -138,11 +138,11 @@ def test_since_when_a_model_is_in_quarantine_is_told() -> None:
 
 def test_where_loads_found_their_files_is_counted_where_files_are_staged() -> None:
     assert not [key for key in samples(view()) if key[0].startswith("staging")]
-    counts = StagingCounts(found=5, copied=2, passed=1, ahead=3, discarded=4, bytes=600, used_bytes=500, size_bytes=900)
+    counts = StagingCounts(found=5, copied=2, passed=1, discarded=4, bytes=600, used_bytes=500, size_bytes=900)
     said = {key: number for key, number in samples(view(staging=counts)).items() if key[0].startswith("staging")}
     assert said == {
         ("staging_loads_total", "near"): 5, ("staging_loads_total", "copied"): 2, ("staging_loads_total", "far"): 1,
-        ("staging_ahead_total",): 3, ("staging_discarded_total",): 4, ("staging_copied_bytes_total",): 600,
+        ("staging_discarded_total",): 4, ("staging_copied_bytes_total",): 600,
         ("staging_bytes", "used"): 500, ("staging_bytes", "size"): 900,
     }  # fmt: skip
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cli.app import app
 from policies.guardrails import check, check_all
-from rollout.guardrails import enforce, findings
+from rollout.guardrails import findings
 from rollout.render import render
 from stacks.images_lock import lock_text
 from stacks.validate import read_definition
@@ -128,17 +128,6 @@ def test_up_says_advisories_and_waivers_and_writes(tmp_path: Path) -> None:
     assert "waived by me until 2999-01-01 (w): so" in ended.stdout
     assert "waiver v covers nothing" in ended.stdout
     assert (tmp_path / "out" / "prod-multi").is_dir()
-
-
-def test_an_image_without_a_digest_is_said_once_by_the_definitions_own_advisory(tmp_path: Path) -> None:
-    path = production(
-        tmp_path, f"guardrails: {{severities: {{images-are-pinned-by-digest: advisory, {WILDCARD}: advisory}}}}"
-    )
-    definition = read_definition(path)
-    rendering = [render(definition.stacks[0], definition)]
-    found = findings(rendering, definition)
-    assert "has no digest" not in enforce(found)
-    assert any(each.rule == "images-are-pinned-by-digest" for each in found["prod-multi"])
 
 
 # ---- one stack is judged among all of its definition ----

@@ -11,7 +11,6 @@ from stacks.stack import Definition, Stack
 from .render import Rendered, render
 
 MOST = 6  # Lines that an advisory is said in.
-PINNED = "images-are-pinned-by-digest"
 
 
 def compared_with(names: Iterable[str], definition: Definition) -> list[Stack]:

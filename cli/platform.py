@@ -206,9 +206,6 @@ def preview(
 def init(
     folder: Annotated[Path, typer.Argument(help="Where: a folder that is empty, or is not there yet.")],
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="PRODUCT", help="GPU of the nodes, as labelled.")] = None,
-    values: Annotated[
-        Path | None, typer.Option("--import", metavar="FILE", help="Values of the Domino blueprint's chart.")
-    ] = None,
     repository: Annotated[
         str | None,
         typer.Option("--repository", metavar="ADDRESS", help="Where Tidegate is fetched from; else `origin`."),
@@ -219,7 +216,7 @@ def init(
         from rollout.init.repository import InitRequest, write_repository
 
         outcome.text = "nothing was written"
-        write_repository(InitRequest(folder, gpu, values, repository), outcome)
+        write_repository(InitRequest(folder, gpu, repository), outcome)
 
 
 def pin(

@@ -6,8 +6,9 @@ from stacks.definition.environment import RUNBOOKS, Objectives
 
 from .alerts import FAILED, REFUSED, alert, record
 from .args import PoolPrice
-from .kinds import KINDS
+from .openai.alerts import openai_alerts
 from .place import Place
+from .triton.alerts import triton_alerts
 
 _CRITICAL = (("14.4", "1h", "5m", ""), ("6", "6h", "30m", "1h"))
 _INFO = (("3", "1d", "2h", "6h"), ("1", "3d", "6h", "1d"))
@@ -201,7 +202,8 @@ def _of_servers(here: str) -> list[dict[str, Any]]:
             severity="critical",
         ),
         _starved(here),
-        *(rule for kind in KINDS.values() for rule in kind.alerts(here)),
+        *triton_alerts(here),
+        *openai_alerts(here),
         alert(
             "TidegateLoadFailed",
             f"max by ({_WHERE}, model, version) (time() - tidegate_proxy_load_failed_timestamp_seconds{{{here}}})",

@@ -2,13 +2,12 @@
 
 import pulumi
 import pulumi_kubernetes as k8s
-from tidegate_contracts import eviction_process, proxy_process
+from tidegate_contracts import eviction_process, openai, proxy_process, triton
 
 from stacks.definition.proxy import PROXY
 
 from .alert_rules import alert_rules, price_rule
 from .args import MonitoringArgs
-from .kinds import KINDS
 from .place import Place, Texts
 from .values import each, if_true, joined, merged
 
@@ -38,7 +37,7 @@ class Monitoring(pulumi.ComponentResource):
             )
 
         monitor(PROXY, place.proxy_selector, "admin", proxy_process.METRICS_PATH)
-        for number, path in enumerate(dict.fromkeys(kind.metrics_path for kind in KINDS.values())):
+        for number, path in enumerate(dict.fromkeys((triton.METRICS_PATH, openai.METRICS_PATH))):
             suffix = f"-{number + 1}" if number else ""
             monitor(f"inference-servers{suffix}", place.server_selector, "metrics", path)
         monitor("eviction-policies", place.on_demand_selector, "policy-admin", eviction_process.METRICS_PATH)

@@ -182,9 +182,8 @@ def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
     settings = sometimes(
         {
             "logVerbose": st.integers(0, 4),
-            "metrics": st.just({"latencySummaries": [{"quantile": 0.99, "error": 0.001}]}),
+            "metrics": st.just({"intervalMilliseconds": 500}),
             "strictReadiness": st.booleans(),
-            "rateLimiter": st.just({"resources": {"R1": 4}}),
             "modelLoadThreads": st.integers(1, 8),
             "exitTimeoutSeconds": st.integers(1, 600),
             "grpcTls": names().map(lambda secret: {"secret": secret}),

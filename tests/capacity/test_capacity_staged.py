@@ -175,11 +175,10 @@ def advised(root: Path, file: Path, situation: Situation, calls: Sequence[Calls]
         scraped(time.time() + 0.5)
         time.sleep(1)  # what is asked for has steps of a second
         hours = (time.time() + 1 - begun) / 3600
-        said = ["advise", str(file), "--target", situation.target, "--samples", str(root / "samples")]
-        told = CliRunner().invoke(app, [*said, "--prometheus", memory.url, "--hours", f"{hours:.6f}"])
+        options = ["--target", situation.target, "--prometheus", memory.url, "--hours", f"{hours:.6f}"]
+        told = CliRunner().invoke(app, ["advise", str(file), *options])
     print(told.output)
     assert told.exit_code == 0
-    assert CliRunner().invoke(app, said).stdout == told.stdout
     return told.stdout
 
 

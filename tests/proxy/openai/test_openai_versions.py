@@ -15,7 +15,7 @@ from ..http.running_proxy import RunningProxy, request, running_proxy, until
 from ..http.upstream import Act, Asked, Upstream, answer, answering, upstream
 from ..rigs.tables import CALLER
 from .tables import access, model, openai_server, table
-from .test_openai_calls import CHAT, body, chat, error
+from .test_openai_calls import CHAT, chat, error
 
 pytestmark = pytest.mark.anyio
 GREEN = openai_server(green="green.test")

@@ -16,12 +16,11 @@ from ..problems import Problem
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 
-_MOST_CORES, _MOST_MEMORY = 1024, 32 * 2**40
-"""More than any node has; the largest machines of clouds have 1,920 threads and 32 TiB, without a GPU."""
+_MOST_CORES = 1024
+"""More than any node with GPUs has, twice; the largest machines of clouds have 1,920 threads."""
 _BYTES_A_SECOND = 500 * 10**6  # At which a preload pool is assumed to read models, at the most.
 _START = {"cpu": 20, "gpu": 50, "engine": 100}  # Seconds that a server takes to start, without its models.
 _LEAST_SHARED = 2 * 2**30  # Of /dev/shm, for engines that spread a model over several GPUs.
-_LEAST_SHARED_OF_PYTHON = 64 * 2**20  # Of /dev/shm, for the Python backend.
 
 
 def _asks(stack: Stack, server: Server, pool: Pool) -> dict[str, float]:
@@ -108,30 +107,6 @@ def cpu_asked_for_is_in_a_node(stack: Stack) -> Iterator[Problem]:
         yield _too_much(stack, ("proxy", "resources", "cpu"), what, f"{cores:g}m")
 
 
-@stack_rule("A pod's memory is not more than any machine has", "advisory")
-def memory_asked_for_is_in_a_machine(stack: Stack) -> Iterator[Problem]:
-    """A pod that asks for more memory than any node has stays Pending."""
-    known = [_has(group, "memory") for group in stack.data_plane.gpus]
-    asks = [
-        ((*path, "resources", "memory"), f"{server.name}/{pool.name}", pool, _asks(stack, server, pool)["memory"])
-        for path, server, pool in stack.pools()
-    ]
-    for path, name, pool, asked in asks:
-        is_larger = known and all(known) and isinstance(pool.placement, CpuPlacement) and asked > max(known)
-        if is_larger and asked <= _MOST_MEMORY:
-            what = (
-                f"{name} asks for {gb(int(asked))} of memory, and the largest node under gpus has {gb(int(max(known)))}"
-            )
-            do = "Set a smaller resources.memory, unless there are larger nodes without a GPU."
-            yield stack.source.problem(path, what, do=do)
-        elif asked > _MOST_MEMORY:
-            yield _too_much(stack, path, f"{name} asks for {gb(int(asked))} of memory", "16Gi")
-    memory = byte_count(stack.platform.proxy.resources.memory)
-    if memory > _MOST_MEMORY / 8:
-        what = f"the proxy asks for {gb(memory)} of memory"
-        yield _too_much(stack, ("proxy", "resources", "memory"), what, "2Gi")
-
-
 def _too_much(stack: Stack, path: tuple[str | int, ...], what: str, meant: str) -> Problem:
     why = "No node has so much, so the pod would stay Pending."
     return stack.source.problem(path, what, why, f"Set what one replica needs, such as {meant}.", severity="advisory")
@@ -159,24 +134,16 @@ def host_memory_holds_the_largest_model(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Processes of a replica have enough shared memory", "advisory")
 def shared_memory_is_enough(stack: Stack) -> Iterator[Problem]:
-    """The GPUs of one engine, and the processes of Triton's Python backend, exchange data in /dev/shm."""
-    backends = {image.name: image.backends for image in stack.platform.images}
+    """The processes of an engine that spreads a model over several GPUs exchange data in /dev/shm."""
     for path, server, pool in stack.pools():
         shared = byte_count(pool.shared_memory)
         size = server.openai.tensor_parallel_size if isinstance(server, OpenaiServer) else 1
-        has_python = "python" in backends.get(server.image, ())
         if size > 1 and shared < _LEAST_SHARED:
             what = f"{server.name}/{pool.name} spreads a model over {size} GPUs with sharedMemory {pool.shared_memory}"
             why = "Its processes exchange data in /dev/shm (NCCL), and end with a bus error if that is full."
             do = "Set sharedMemory to 2Gi or more, such as 16Gi; it counts against resources.memory."
-        elif isinstance(server, TritonServer) and has_python and shared < _LEAST_SHARED_OF_PYTHON:
-            what = f"{server.name}/{pool.name} has sharedMemory {pool.shared_memory}"
-            why = "Triton's Python backend exchanges tensors with its models there, at least 1 MB with each."
-            do = "Set sharedMemory to 64Mi or more, unless no model uses the Python backend."
-        else:
-            continue
-        where = (*path, "sharedMemory") if "shared_memory" in pool.model_fields_set else path
-        yield stack.source.problem(where, what, why, do)
+            where = (*path, "sharedMemory") if "shared_memory" in pool.model_fields_set else path
+            yield stack.source.problem(where, what, why, do)
 
 
 @stack_rule("A replica has the time that its preloaded models need", "advisory")

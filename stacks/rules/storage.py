@@ -96,19 +96,6 @@ def staged_models_fit_their_tier(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(where, what, why, do)
 
 
-@stack_rule("Staging is for models that are not on the node already", "advisory")
-def staging_is_of_files_that_are_far(stack: Stack) -> Iterator[Problem]:
-    """What lies in a folder of the node is near already: a stack has no staging there."""
-    for path, server, pool in stack.pools():
-        if isinstance(pool.loading, OnDemand) and pool.loading.staging and not stack.staging(server, pool):
-            what = f"staging of {server.name}/{pool.name} is of models that lie in a folder of the node (hostPath)"
-            why = (
-                "A copy on the same node makes no load faster, so what is made of this definition stages nothing there."
-            )
-            do = "Take it away, where that is meant; in an overlay, with `staging: null`."
-            yield stack.source.problem((*path, "loading", "staging"), what, why, do)
-
-
 @definition_rule("Each volume of a cluster has its own volume handle", severity="advisory")
 def volume_handles_are_used_once_in_a_cluster(definition: Definition) -> Iterator[Problem]:
     """Kubernetes and the drivers tell volumes apart by their handles.

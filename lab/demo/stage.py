@@ -16,7 +16,7 @@ from tidegate_eviction.policies.registry import GROUP
 
 from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan, local_environment
 from lab.local_plane.prometheus import counted
-from lab.tools.running import repeating
+from rollout.tools.running import repeating
 
 from . import zoo
 from .playing import claim, until

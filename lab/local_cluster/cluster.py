@@ -92,14 +92,6 @@ class LocalCluster(ControlPlane):
         return cls(folder, state["context"], Network(**state["network"]), state["port"])
 
     @classmethod
-    def missing(cls, folder: Path) -> tuple[str, ...]:
-        """Return which programs of the cluster that was started in a folder run no more; none where there is none."""
-        if folder.is_symlink() or not (folder / STATE).is_file():
-            return ()
-        there = processes.of(folder.resolve())
-        return tuple(program for program in PROGRAMS if program not in there)
-
-    @classmethod
     def remove(cls, folder: Path) -> bool:
         """End what runs for the cluster in a folder, whatever started it, and remove what it made; tell if it ran.
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from .control_plane import ClusterBusyError, ClusterError, Network
 
 STATE = "cluster.json"  # What another process needs to find the cluster again.
-PULUMI = "pulumi"  # Folder of what Pulumi knows about the cluster; it is nothing without it.
 # What a cluster makes in its folder; whatever else lies there is left alone.
 _LOCK = ".lock"
 _MARK = "A local cluster of Tidegate made this folder.\n"
-_MADE = ("etcd", "pki", "tokens", "kubeconfigs", "logs", "kubectl-cache", PULUMI, STATE,
+_MADE = ("etcd", "pki", "tokens", "kubeconfigs", "logs", "kubectl-cache", STATE,
          "kubeconfig", "tokens.csv", "stages.yaml", "etcd.sock", "peer:0")  # fmt: skip
 
 

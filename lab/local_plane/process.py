@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from lab.tools.running import ToolError, leash, tail
+from rollout.tools.running import ToolError, leash, tail
 
 Had = TypeVar("Had")
 ROOT = Path(__file__).resolve().parents[2]

@@ -30,7 +30,7 @@ _DASHBOARDS = """## Dashboards
 
 `monitoring: {operator: true, dashboards: true}` puts Grafana's dashboards of an environment into its namespace, as
 ConfigMaps with the label that Grafana's sidecar looks for (`dashboardLabels`). `tidegate dashboards` writes them as
-JSON files for any Grafana (11 or later), with all environments to choose from. Grafana's own SDK writes them. Each
+JSON files for any Grafana (11 or later), with all environments to choose from. Each
 panel says what a high value means, and what to do. Marks on the line of time tell when a version answers that has not
 answered for a day (`tidegate:version_answers:since_timestamp_seconds`: one that is merely loaded again makes none),
 when a routing table was taken over, and which alerts a rollout's gate would wait for. They go by the recording rules
@@ -113,7 +113,7 @@ def page() -> str:
                 for each in families.values())  # fmt: skip
         parts += [f"## {title}\n", _table(("metric", "kind", "unit", "labels", "series", "what"), rows)]
     labels = ((f"`{name}`", label.meaning, str(label.most)) for name, label in metrics.LABELS.items())
-    shown_rows = ((each.title, each.description, "; ".join(panel.title for row in each.rows.values() for panel in row))
+    shown_rows = ((each.title, each.description, "; ".join(panel["title"] for panel in each.panels))
             for each in DASHBOARDS)  # fmt: skip
     shown = _table(("dashboard", "what for", "panels"), shown_rows)
     parts += [

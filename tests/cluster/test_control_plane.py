@@ -32,7 +32,7 @@ def listening(pid: int) -> set[tuple[str, str]]:
 
 
 def test_all_programs_run_and_the_api_server_is_the_pinned_kubernetes(cluster: LocalCluster) -> None:
-    """Etcd, API server, controller manager, scheduler and kwok; the version is the one of lab/tools/go.mod."""
+    """Etcd, API server, controller manager, scheduler and kwok; the version is the one of rollout/tools/go.mod."""
     assert cluster.pids.keys() == {*control_plane.PROGRAMS}
     version = json.loads(cluster.kubectl("get", "--raw", "/version").stdout)
     assert version["gitVersion"] == f"v{tools.find('kube-apiserver').version}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.local_cluster.nodes import cpu_node, mig_mixed
-from rollout.needs import stand_ins
+from lab.local_cluster.stand_ins import stand_ins
 from tests.docs.test_ci import surroundings
 from tests.rollout.conftest import Ended
 

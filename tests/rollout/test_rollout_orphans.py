@@ -13,6 +13,7 @@ import pytest
 from rollout import cluster, engines, live, orphans
 from rollout.changes.page import page
 from rollout.changes.stack_change import stack_change
+from rollout.contexts import on_cluster
 from rollout.orphans import Orphan
 from rollout.preview import _orphan_change, terminal_sections
 from stacks.command import CommandError
@@ -105,7 +106,7 @@ def there(monkeypatch: Patch) -> Callable[..., None]:
 def found(definition: Path, where: str = "kind-lab", name: str | None = None) -> list[Orphan]:
     read = read_definition(definition)
     try:
-        orphans.stacks_in(read, where, name)
+        on_cluster(read, where, name)
     except CommandError as error:
         return orphans.orphans_in(read, where, name, error)
     return orphans.orphans_in(read, where, name)

@@ -147,7 +147,7 @@ def _renamed(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
 def _names(objects: Sequence[Tree]) -> dict[tuple[str, str], list[str]]:
     """Return the names of servers, of the pools of each server, and of datasets."""
     found: dict[tuple[str, str], list[str]] = {}
-    for server, pool in sorted({pool for one in workloads(objects).values() if (pool := one.pool)}):
+    for server, pool in sorted({one.pool for one in workloads(objects).values() if one.pool}):
         found.setdefault(("server", ""), []).append(server)
         found.setdefault(("pool", server), []).append(pool)
     found["dataset", ""] = [name_of(item) for item in objects if item.get("kind") == "PersistentVolumeClaim"]

@@ -134,11 +134,11 @@ def serving(objects: Sequence[Tree]) -> Serving:
                 found.bound[made_as[called]] = kind.bound_to_image if kind else ""
         for model in sorted(items(table, "models"), key=lambda model: text(model, "name")):
             called, name = (text(model, "server"), text(model, "pool")), text(model, "name")
-            pool = made_as.get(called, called)
-            found.models.setdefault(pool, []).append(name)
+            server_pool = made_as.get(called, called)
+            found.models.setdefault(server_pool, []).append(name)
             if called[0] in engines:
                 versions = [f"{name} version {share.get('version')}" for share in items(model, "versions")]
-                found.started_with.setdefault(pool, set()).update(versions or [name])
+                found.started_with.setdefault(server_pool, set()).update(versions or [name])
     return found
 
 

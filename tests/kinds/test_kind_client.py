@@ -30,7 +30,7 @@ from tests.client.life.papers import Answers, Papers
 from tests.client.life.papers import context as papers_context
 from tests.client.life.test_life_target import MODEL, dataset, known, plane
 
-from .toy.client import FILE, ToyKind, ToyRepository
+from .toy.client import FILE, ToyConfigs, ToyKind
 
 app = Typer(pretty_exceptions_enable=False)
 app.command()(check)
@@ -84,7 +84,7 @@ def dev(kind: str) -> Environment:
 def test_versions_are_published_to_the_repository_of_the_servers_kind() -> None:
     context = Context(Environments(environments=(dev("toy"),)), cast("Registry", None))
     (home,) = homes(dev("toy"), "m")
-    assert isinstance(context.repository(home), ToyRepository)
+    assert isinstance(context.repository(home).configs, ToyConfigs)
     assert context.repository(home).where == "s3://b/p"
     with pytest.raises(UsageError, match=r"the server s is a vllm, .*\n.*triton, openai, toy"):
         context.repository(homes(dev("vllm"), "m")[0])
@@ -94,7 +94,7 @@ class ToyAnswers(Answers):
     """A proxy before servers that serve what the repository says."""
 
     def _served(self, model: str) -> tuple[int, ...]:
-        repository = ToyRepository(self.repository)
+        repository = ToyKind().open_repository(self.repository)
         return repository.configs.read_published(repository.config(model) or "").served
 
 
@@ -116,9 +116,11 @@ def test_a_version_is_deployed_rolled_back_and_verified_as_its_kind_does_it(
     one, two = papers.register(1), papers.register(2)
     assert bring(context, "deploy", one, of, "anna").version == 1
     assert bring(context, "deploy", two, of, "anna").previous == 1
-    repository = ToyRepository(tmp_path / "dataset/models")
+    repository = ToyKind().open_repository(tmp_path / "dataset/models")
     assert repository.configs.read_published(repository.config(MODEL) or "").served == (2,)
     assert rollback(context, MODEL, "prod").version == 1
     assert verify(context, "prod").found == ()
-    (tmp_path / "dataset/models" / MODEL / "1" / FILE).write_text("{}")
+    file = tmp_path / "dataset/models" / MODEL / "1/.entry" / FILE
+    file.chmod(0o644)
+    file.write_text("{}")
     assert [each.kind for each in verify(context, "prod").found] == ["content"]

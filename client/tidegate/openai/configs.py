@@ -7,8 +7,6 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from tidegate_contracts.manifest import published_path as published_path
-
 from ..errors import UsageError
 from ..repository import Published
 
@@ -29,13 +27,9 @@ def published_config(
     return json.dumps(said, sort_keys=True) + "\n"
 
 
-def closed_config(config: str) -> str:
-    """Return the text with no version."""
+def withdrawn_config(config: str) -> str:
+    """Return the text with no version; engines let go of nothing while they run."""
     return json.dumps(_read(config) | {"served": [], "aliases": {}}, sort_keys=True) + "\n"
-
-
-withdrawn_config = closed_config
-"""Engines let go of nothing while they run."""
 
 
 def read_published(text: str) -> Published:

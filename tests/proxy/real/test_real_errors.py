@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.triton.publishing.config import closed_config
+from tidegate.triton.publishing.config import withdrawn_config
 from tidegate_contracts import routing
 from tidegate_contracts.proxy_process import METRICS_PATH, server_ready_path
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Place, Whereabouts
@@ -166,7 +166,7 @@ async def test_what_was_taken_out_or_is_no_model_of_the_table_is_no_failure_when
     (folder / "unnamed" / "1" / "model.py").write_text("import no_such_module\n")
     (folder / "no_module" / "config.pbtxt").write_text("this is none {")
     closed = folder / "raises" / "config.pbtxt"
-    closed.write_text(closed_config(closed.read_text()))
+    closed.write_text(withdrawn_config(closed.read_text()))
     with not_run("A REAL TRITON"), triton(tmp_path / "triton", folder, options=POLLING) as server:
         async with running_proxy(tmp_path, server.http_port, models=models()) as here:
             [watch] = here.pool.watches.values()

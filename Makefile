@@ -9,6 +9,7 @@ BENCH ?=
 REQUIRE_ALL ?=
 export ALLOW_NOT_RUN ?=
 POLICY ?=
+DEFINITION ?= stacks/inference.yaml
 DIR ?=
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
@@ -67,7 +68,7 @@ demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the comm
 	@$(TEST) -m lab.demo lifecycle-up
 
 .PHONY: demo-llm
-demo-llm: .test ## Show language models: NVIDIA Dynamo without a GPU, OpenAI's client, shares, kills, updates, and what the proxy costs
+demo-llm: .test ## Show two language models of a real NVIDIA Dynamo, without a GPU, called with OpenAI's client (a minute)
 	@$(TEST) -m lab.demo llm
 
 .PHONY: demo-llm-up
@@ -75,8 +76,14 @@ demo-llm-up: .test ## The same models, left running, with lines to try with Open
 	@$(TEST) -m lab.demo llm-up
 
 .PHONY: demo-scaling
-demo-scaling: .test ## Show pools and a proxy scale under waves of load: real KEDA, metrics-server, Triton, Dynamo (twenty minutes; builds them first)
+demo-scaling: .test ## Show a pool of Tritons follow a wave of load, by the real KEDA (ten minutes; builds KEDA first)
 	@$(TEST) -m lab.demo scaling
+
+.PHONY: local-up local-down
+local-up: .test ## Start a real control plane with simulated GPU nodes for DEFINITION=<file>, and print how to use it
+	@$(TEST) -m lab.local_cluster up $(DEFINITION)
+local-down: .test ## End that control plane, and remove it
+	@$(TEST) -m lab.local_cluster down
 
 .PHONY: test test-all
 test: .parts ## Check style, types (beside the tests) and every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
@@ -115,10 +122,6 @@ bench-proxy: .test ## Measure the proxy against nginx, HAProxy, Envoy and a plai
 .PHONY: bench-eviction
 bench-eviction: .test ## Measure how well the eviction policy chooses, how fast, and live what it costs (BENCH="--only cold --trace <file>")
 	@$(TEST) -m lab.bench.eviction $(BENCH)
-
-.PHONY: bench-lifecycle
-bench-lifecycle: .test ## Measure publishing against cp, sha256sum and rsync, registering's memory, and a model endpoint's calls
-	@$(TEST) -m lab.bench.lifecycle $(BENCH)
 
 # The commands of `tidegate`, as Typer describes them.
 CLI_PAGE = { printf '\# Commands of tidegate\n\n`make docs` writes this page. The words are explained in [concepts.md](concepts.md).\n' \

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from components import kinds as servers
 from components.args import ServerArgs
 from stacks.definition.base import NOT_IN_VALUES, Section
 from stacks.model_keys import bare, keys_of, tag_values
@@ -96,8 +95,6 @@ def is_choice(kind: Any) -> bool:
 def classes(kind: Any) -> tuple[type[Section], ...]:
     """Return the classes of arguments that a type chooses from; none for a plain value."""
     kind = bare(kind)
-    if kind is ServerArgs:
-        return tuple(each.args for each in servers.KINDS.values())
     choices = get_args(kind) if is_choice(kind) else (kind,)
     return tuple(each for each in choices if isinstance(each, type) and issubclass(each, Section))
 
@@ -111,7 +108,7 @@ def tag(kinds: tuple[type[Section], ...]) -> str:
 
 def meant(kinds: tuple[type[Section], ...]) -> str | None:
     """Return what is meant where a choice does not say its tag: servers have a kind even then."""
-    return next(iter(servers.KINDS)) if issubclass(kinds[0], ServerArgs) else None
+    return "triton" if issubclass(kinds[0], ServerArgs) else None
 
 
 def chosen(kinds: tuple[type[Section], ...], value: Mapping[str, Any]) -> type[Section]:

@@ -22,6 +22,7 @@ from stacks.definition.environment import ApiServer, Domino, Mesh, Network, Prom
 from stacks.definition.environment import Monitoring as MonitoringSettings
 from stacks.definition.images import REPOSITORY
 from stacks.definition.models import Model
+from stacks.definition.openai import AnyEngine
 from stacks.definition.pods import Pods
 from stacks.definition.policies import SettingName
 from stacks.definition.pools import Pool
@@ -29,6 +30,7 @@ from stacks.definition.prices import Currency
 from stacks.definition.proxy import REPLICAS, CertificateIssuer
 from stacks.definition.proxy import Proxy as ProxySettings
 from stacks.definition.servers import Identity
+from stacks.definition.triton import TritonSettings
 
 from .place import Place, Texts, pool_headless_name
 from .values import either, of_kind
@@ -126,6 +128,27 @@ class ServerArgs(Section):
     """Its pools."""
 
 
+class TritonServerArgs(ServerArgs):
+    """One logical Triton inference server: a model repository and the pools that serve it."""
+
+    kind: Literal["triton"] = "triton"
+    """Kind of the server."""
+    triton: TritonSettings = TritonSettings()
+    """Settings of the Triton process."""
+
+
+class OpenaiServerArgs(ServerArgs):
+    """One logical server of OpenAI's API: pools of which each serves one model."""
+
+    kind: Literal["openai"]
+    """Kind of the server."""
+    openai: AnyEngine
+    """Which engine it is, and the settings of its process."""
+
+
+AnyServerArgs = Annotated[TritonServerArgs | OpenaiServerArgs, Field(discriminator="kind")]
+
+
 class DatasetVolumeArgs(VolumeBase):
     """One dataset: a volume that holds model repositories."""
 
@@ -199,7 +222,7 @@ class EnvironmentArgs(Section):
     """Claims of volumes with model repositories that exist already."""
     eviction_policy_image: ImageReference | None = None
     """Image of the eviction policy, the container beside each replica; needed where a pool loads models on demand."""
-    servers: Annotated[tuple[ServerArgs, ...], Field(min_length=1)]
+    servers: Annotated[tuple[AnyServerArgs, ...], Field(min_length=1)]
     """Inference servers, their pools and their models."""
     proxy: ProxyArgs
     """The inference proxy."""
@@ -254,6 +277,15 @@ class PoolContext:
 def called(part: ServerArgs | PoolArgs, make: Callable[[str], Made]) -> Made:
     """Return what `make` makes of the name by which clients know a server or a pool."""
     return either(part.called, make, lambda: make(part.name))
+
+
+def by_kind(
+    server: ServerArgs,
+    triton: Callable[[TritonServerArgs], Made | None],
+    openai: Callable[[OpenaiServerArgs], Made | None],
+) -> Made | None:
+    """Return what the function for the kind of a server makes of it."""
+    return of_kind(server, TritonServerArgs, triton, lambda: of_kind(server, OpenaiServerArgs, openai))
 
 
 def repository_root(server: ServerArgs, mounted_at: str, make: Callable[[str], Made]) -> Made | None:

@@ -3,18 +3,21 @@
 import pulumi
 import pulumi_kubernetes as k8s
 
+from stacks.definition.openai import DynamoSettings
 from stacks.definition.proxy import PROXY
 from stacks.definition.servers import GcpIdentity
 
-from .args import EnvironmentArgs, PoolContext
+from .args import EnvironmentArgs, OpenaiServerArgs, PoolArgs, PoolContext, ServerArgs, by_kind
 from .dataset_volume import DatasetVolume
 from .exposure import exposed_to
 from .identity import account_annotations
-from .kinds import by_kind
 from .monitoring import Monitoring
 from .network_boundary import Mesh, NetworkBoundary, namespace_peer
+from .openai.frontends import OpenaiFrontends
+from .openai.pool import OpenaiPool
 from .place import RETAINED, Place, Texts, service_account
 from .proxy import Proxy
+from .triton.pool import TritonPool
 from .values import each, joined, merged, of_kind, when
 
 POD_SECURITY = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
@@ -66,35 +69,31 @@ class Environment(pulumi.ComponentResource):
         # Pods start where their account and their volumes exist, and what nobody may do is refused already.
         first = joined([namespace, boundary, proxy_account], accounts, datasets)
         ready = pulumi.ResourceOptions(parent=self, depends_on=first)
+
+        def pools(server: ServerArgs, kind: type[TritonPool | OpenaiPool]) -> object:
+            def pool(pool: PoolArgs) -> object:
+                policy, api_server = args.eviction_policy_image, args.network.api_server
+                context = PoolContext(pool, server, place, policy, args.pods, args.mesh, api_server)
+                return kind(f"{name}-pool-{server.name}-{pool.name}", context, ready)
+
+            return each(server.pools, pool)
+
+        def frontends(server: OpenaiServerArgs) -> object:
+            shared = f"{name}-shared-{server.name}"
+            return of_kind(
+                server.openai,
+                DynamoSettings,
+                lambda it: when(
+                    it.frontends,
+                    lambda found: OpenaiFrontends(shared, server, it, found, place, args.pods, args.mesh, ready),
+                ),
+            )
+
+        each(args.servers, lambda server: of_kind(server, OpenaiServerArgs, frontends))
         each(
             args.servers,
             lambda server: by_kind(
-                server,
-                lambda kind, server: kind.declare_shared(
-                    f"{name}-shared-{server.name}", server, place, args.pods, args.mesh, ready
-                ),
-            ),
-        )
-        each(
-            args.servers,
-            lambda server: by_kind(
-                server,
-                lambda kind, server: each(
-                    server.pools,
-                    lambda pool: kind.declare_pool(
-                        f"{name}-pool-{server.name}-{pool.name}",
-                        PoolContext(
-                            pool,
-                            server,
-                            place,
-                            args.eviction_policy_image,
-                            args.pods,
-                            args.mesh,
-                            args.network.api_server,
-                        ),
-                        ready,
-                    ),
-                ),
+                server, lambda server: pools(server, TritonPool), lambda server: pools(server, OpenaiPool)
             ),
         )
         Proxy(f"{name}-proxy", args.proxy, place, args.servers, args.pods, args.domino, args.mesh, ready)

@@ -2,13 +2,13 @@
 
 import pulumi
 import pulumi_kubernetes as k8s
-from tidegate_contracts import eviction_process, proxy_process
+from tidegate_contracts import eviction_process, openai, proxy_process, triton
 
 from stacks.definition.proxy import PROXY
 
 from .alert_rules import alert_rules, price_rule
 from .args import MonitoringArgs
-from .kinds import KINDS
+from .dashboards import DASHBOARDS
 from .place import Place, Texts
 from .values import each, if_true, joined, merged
 
@@ -38,7 +38,7 @@ class Monitoring(pulumi.ComponentResource):
             )
 
         monitor(PROXY, place.proxy_selector, "admin", proxy_process.METRICS_PATH)
-        for number, path in enumerate(dict.fromkeys(kind.metrics_path for kind in KINDS.values())):
+        for number, path in enumerate(dict.fromkeys((triton.METRICS_PATH, openai.METRICS_PATH))):
             suffix = f"-{number + 1}" if number else ""
             monitor(f"inference-servers{suffix}", place.server_selector, "metrics", path)
         monitor("eviction-policies", place.on_demand_selector, "policy-admin", eviction_process.METRICS_PATH)
@@ -63,13 +63,10 @@ class Monitoring(pulumi.ComponentResource):
 
 def dashboards(name: str, labels: Texts, place: Place, opts: pulumi.ResourceOptions) -> None:
     """Declare Grafana's dashboards of the environment, each in a ConfigMap of its own."""
-    from .dashboards import DASHBOARDS  # Grafana's SDK is not loaded where there are none
-    from .dashboards.grafana import written
-
     for dashboard in DASHBOARDS:
         k8s.core.v1.ConfigMap(
             f"{name}-dashboard-{dashboard.name}",
             metadata=place.metadata(f"tidegate-dashboard-{dashboard.name}", merged(labels, place.labels("monitoring"))),
-            data={f"tidegate-{place.namespace}-{dashboard.name}.json": written(dashboard, place.namespace)},
+            data={f"tidegate-{place.namespace}-{dashboard.name}.json": dashboard.written(place.namespace)},
             opts=opts,
         )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
-from tidegate_contracts import eviction_process, proxy_process
+from tidegate_contracts import eviction_process, openai, proxy_process, triton
 from tidegate_contracts.labels import ROLE, SERVER
 
 from stacks.definition.environment import Caller, Domino, PrometheusPeer, Reach
@@ -13,7 +13,6 @@ from stacks.definition.environment import Mesh as MeshSettings
 from stacks.definition.proxy import PROXY
 
 from .args import NetworkBoundaryArgs
-from .kinds import KINDS
 from .place import Place, Texts
 from .values import each, either, equals, flat, if_true, joined, merged, none_if_empty, when
 
@@ -48,7 +47,7 @@ class NetworkBoundary(pulumi.ComponentResource):
         proxies = _pods(place.proxy_selector)
         servers = _pods(place.server_selector)
         on_demand = _pods(place.on_demand_selector)
-        inference = _ports(port for kind in KINDS.values() for port in (kind.http_port, kind.grpc_port) if port)
+        inference = _ports((triton.HTTP_PORT, triton.GRPC_PORT, openai.HTTP_PORT))
         lease = [_port(eviction_process.LEASE_PORT)]
         prometheus = _pods_of(args.prometheus, namespace_peer(args.prometheus.namespace))
 
@@ -89,7 +88,7 @@ class NetworkBoundary(pulumi.ComponentResource):
         )
         for suffix, pods, ports in (
             ("metrics-of-proxy", proxies, [proxy_process.ADMIN_PORT]),
-            ("metrics-of-servers", servers, [kind.metrics_port for kind in KINDS.values()]),
+            ("metrics-of-servers", servers, [triton.METRICS_PORT, openai.METRICS_PORT]),
             ("metrics-of-policy", on_demand, [eviction_process.ADMIN_PORT]),
         ):
             policy(suffix, pods, ingress=[_from(prometheus, _ports(ports))])

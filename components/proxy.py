@@ -14,12 +14,24 @@ from stacks.definition.proxy import PROXY, CertificateAuthority
 from stacks.definition.servers import ServerTls
 
 from . import pods
-from .args import GRACE_SECONDS, ProxyArgs, ServerArgs, called
+from .args import GRACE_SECONDS, ProxyArgs, ServerArgs, TritonServerArgs, called
 from .exposure import certificate, expose
-from .kinds import by_kind
 from .place import Place
 from .proxy_files import access_table, proxy_settings, routing_table
-from .values import checksum, each, either, joined, json_text, merged, none_if_empty, text_checksum, total, when, whole
+from .values import (
+    checksum,
+    each,
+    either,
+    joined,
+    json_text,
+    merged,
+    none_if_empty,
+    of_kind,
+    text_checksum,
+    total,
+    when,
+    whole,
+)
 
 CONFIG_CHECKSUM = "tidegate.dev/settings-checksum"
 """Pod annotation that changes with the settings, so that new settings start new pods."""
@@ -111,8 +123,10 @@ def _mesh_labels(mesh: Mesh | None) -> dict[str, Any] | None:
 def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs], every_pod: Pods) -> k8s.core.v1.PodSpecArgs:
     upstream_cas = each(
         servers,
-        lambda server: by_kind(
-            server, lambda kind, server: when(kind.grpc_tls(server), lambda tls: _upstream_ca(server, tls))
+        lambda server: of_kind(
+            server,
+            TritonServerArgs,
+            lambda server: when(server.triton.grpc_tls, lambda tls: _upstream_ca(server, tls)),
         ),
     )
     return pods.pod_spec(

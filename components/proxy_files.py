@@ -6,7 +6,7 @@ The words of the tables are those of `tidegate_contracts.routing`, as they go ov
 from collections.abc import Sequence
 from typing import Any
 
-from tidegate_contracts import eviction_process, routing
+from tidegate_contracts import eviction_process, openai, routing, triton
 from tidegate_contracts.proxy_settings import variable
 
 from stacks.definition.environment import Domino
@@ -14,9 +14,10 @@ from stacks.definition.models import Model
 from stacks.definition.pools import OnDemand, QueueScaling
 from stacks.definition.proxy import HttpRouteExposure, IngressExposure
 
-from .args import PoolArgs, ProxyArgs, ServerArgs, called
-from .kinds import ServerKind, by_kind
-from .place import PROXY_HEADLESS, Place
+from .args import OpenaiServerArgs, PoolArgs, ProxyArgs, ServerArgs, TritonServerArgs, by_kind, called
+from .openai.engines import by_engine
+from .openai.frontends import service_of
+from .place import PROXY_HEADLESS, Place, pool_headless_name
 from .values import (
     either,
     equals,
@@ -46,7 +47,9 @@ def routing_table(place: Place, servers: Sequence[ServerArgs]) -> Tree:
                 "name": called(server, _same),
                 "kind": server.kind,
                 "pools": by_kind(
-                    server, lambda kind, server: listed(server.pools, lambda pool: _pool(place, kind, server, pool))
+                    server,
+                    lambda server: listed(server.pools, lambda pool: _triton_pool(place, server, pool)),
+                    lambda server: listed(server.pools, lambda pool: _openai_pool(place, server, pool)),
                 ),
             },
         ),
@@ -63,14 +66,29 @@ def _same(name: str) -> str:
     return name
 
 
-def _pool(place: Place, kind: ServerKind, server: ServerArgs, pool: PoolArgs) -> Tree:
+def _triton_pool(place: Place, server: TritonServerArgs, pool: PoolArgs) -> Tree:
+    return {
+        **_pool(pool),
+        "host": f"{pool_headless_name(server.name, pool.name)}.{place.namespace}.svc",
+        "httpPort": triton.HTTP_PORT,
+        "grpcPort": triton.GRPC_PORT,
+        "grpcTls": present(server.triton.grpc_tls),
+    }
+
+
+def _openai_pool(place: Place, server: OpenaiServerArgs, pool: PoolArgs) -> Tree:
+    return {
+        **_pool(pool),
+        "host": service_of(server, pool, lambda name: f"{name}.{place.namespace}.svc"),
+        "httpPort": openai.HTTP_PORT,
+        "grpcTls": False,
+        "livePath": by_engine(server.openai, lambda engine, it: engine.paths(it)[0]),
+    }
+
+
+def _pool(pool: PoolArgs) -> Tree:
     return {
         "name": called(pool, _same),
-        "host": kind.service(server, pool, lambda name: f"{name}.{place.namespace}.svc"),
-        "httpPort": kind.http_port,
-        "grpcPort": kind.grpc_port,
-        "grpcTls": present(kind.grpc_tls(server)),
-        "livePath": kind.live_path(server),
         "loading": pool.loading.mode,
         "empty": either(pool.autoscaling, lambda _: None, lambda: if_true(pool.replicas, lambda: None, lambda: True)),
         "wakeSeconds": of_kind(

@@ -16,7 +16,7 @@ from stacks.definition.pools import OnDemand, Staging
 from . import pods
 from .args import PoolArgs
 from .place import STAGING
-from .values import either, equals, if_true, in_bytes, needed, of_kind, share_of, sum_of
+from .values import either, equals, if_true, needed, of_kind, share_of, sum_of
 
 Made = TypeVar("Made")
 
@@ -31,7 +31,6 @@ def settings(tier: Staging) -> dict[str, Any]:
     return {
         "folder": eviction_process.STAGING_ROOT,
         "sizeBytes": share_of(tier.size, *eviction.STAGED_SHARE),
-        "bandwidthBytesPerSecond": in_bytes(tier.bandwidth),
     }
 
 

@@ -35,6 +35,9 @@ class Configs(Protocol):
     ) -> str:
         """Return the text that has servers serve these versions, of what the entry of `owner` says; or UsageError."""
 
+    def closed_config(self, config: str) -> str:
+        """Return the configuration of a new model whose files are to come: servers load nothing, and report nothing."""
+
     def withdrawn_config(self, config: str) -> str:
         """Return a configuration with no version, under which servers load nothing, and let go of what they have."""
 

@@ -13,11 +13,10 @@ from stacks.definition.openai import FRONTENDS, DynamoSettings, Frontends
 from stacks.definition.pods import Pods
 
 from .. import pods
-from ..args import GRACE_SECONDS, PoolArgs
+from ..args import GRACE_SECONDS, OpenaiServerArgs, PoolArgs
 from ..place import Place, Texts, pool_headless_name, service_account
 from ..values import each, either, joined, merged, none_if_empty, of_kind, total, when
 from .relay import HOME, NO_GPU, relay
-from .server import OpenaiServerArgs
 
 Made = TypeVar("Made")
 _DISK = "1Gi"  # For the log, and what it fetches of models' tokenizers.

@@ -10,7 +10,7 @@ from stacks.definition.openai import CustomSettings
 from stacks.definition.pools import QueueScaling
 
 from .. import pods, server_pool
-from ..args import PoolContext
+from ..args import OpenaiServerArgs, PoolContext
 from ..gpu_placement import GpuPlacement
 from ..queue_scaling import queue_autoscaler, trigger
 from ..values import joined, none_if_empty, of_kind, quotient
@@ -18,7 +18,6 @@ from . import frontends
 from .engines import Engine, Served, by_engine, of_model
 from .relay import HOME, relay
 from .series import RUNNING, WAITING, mean_of_all_pods, most_of_a_pod
-from .server import OpenaiServerArgs
 
 _FULL_PERCENT = "91"  # The HPA controller lets pass what is a tenth more: so replicas that are full want no other one.
 _MINUTES_OF_AN_HOUR = 55  # That Prometheus has seen: a gap of five does not show there.

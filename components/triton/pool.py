@@ -15,6 +15,7 @@ from ..args import (
     ObjectStoreRepositoryArgs,
     PoolArgs,
     PoolContext,
+    TritonServerArgs,
     called,
     repository_root,
 )
@@ -30,7 +31,6 @@ from ..values import (
     quotient,
     when,
 )
-from .server import TritonServerArgs
 
 Made = TypeVar("Made")
 
@@ -299,7 +299,7 @@ def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:
             f"--http-port={triton.HTTP_PORT}",
             f"--grpc-port={triton.GRPC_PORT}",
             f"--metrics-port={triton.METRICS_PORT}",
-            f"--metrics-interval-ms={settings.metrics_interval_milliseconds}",
+            f"--metrics-interval-ms={settings.metrics.interval_milliseconds}",
             f"--log-verbose={settings.log_verbose}",
             f"--log-format={settings.log_format}",
         ],
@@ -311,5 +311,5 @@ def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:
                 f"--grpc-server-key={triton.TLS_ROOT}/tls.key",
             ],
         ),
-        settings.arguments,
+        settings.extra_arguments,
     )

@@ -46,9 +46,6 @@ class Staging(Message):
 
     folder: str  # Root of its volume; the server's repository lies below it, as `eviction_process` says.
     size_bytes: Positive  # What files in it may take; the volume has a little more, for folders and links.
-    bandwidth_bytes_per_second: Positive | None = None
-    """What copying ahead of a load may take of the way from the repository; copies that a load waits for are not bound.
-    None: as fast as it goes."""
 
 
 class Tuning(Message):

@@ -202,7 +202,6 @@ EVICTION: Final = _families(
     ("settings_good", "gauge", "", "1 while the settings file as it lies there is in use."),
     ("staging_loads", "counter", "files", "Loads, by where their files were."),
     ("staging_copied_bytes", "counter", "", "Bytes that were copied near the server."),
-    ("staging_ahead", "counter", "", "Models that were staged before a load needed it."),
     ("staging_discarded", "counter", "", "Models whose files went for those of others."),
     ("staging_bytes", "gauge", "kind=2", "Bytes that staged files take, and may take."),
 )  # fmt: skip

@@ -19,7 +19,7 @@ from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.process import CannotBeHadError, ProcessError
 from lab.local_plane.prometheus import Prometheus, prometheus
 
-from . import playing, walk
+from . import llm, playing, scaling, walk
 from .alerts import rules
 from .keeper import Keeper
 from .lifecycle import scenes as life
@@ -27,25 +27,21 @@ from .lifecycle.notebook import write_shell
 from .lifecycle.stage import LifeStage
 from .lifecycle.stage import introduce as introduce_life
 from .lifecycle.world import World, world
-from .llm import scenes as language
-from .llm.plane import LanguagePlane, language_plane
-from .scaling.scenes import SCENES as SCALING
-from .scaling.scenes import staged
-from .scaling.world import scaled_platform
+from .llm import language_plane
 from .show import Show
 from .stage import own_policy, platform
 
 FAILED, CANNOT, INTERRUPTED = 1, 3, 130
 CHECK_SECONDS = 0.5
 STAYS = (
-    "A part that ends is told here and started again, as Kubernetes does: at once, then after 10, 20, 40 … seconds, "
-    "300 at most. Logs stay, also those of parts that have ended (policy.1.log) and when this ends. "
-    "One that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a minute or so."
+    "The demo starts a part that ends again at once. Logs stay, also those of parts that have ended (policy.1.log) and "
+    "when the demo ends. A part that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a "
+    "minute or so."
 )
 PLANE = "two Tritons, the policy and two proxies"
-SCALED = "a control plane, KEDA, metrics-server, Prometheus and the first pods"
+SCALED = "a control plane, KEDA, Prometheus and a proxy"
 WORLD = "MLflow, S3, four Tritons, two policies, two proxies"
-LANGUAGE = "four replicas of NVIDIA Dynamo, and a proxy"
+LANGUAGE = "two of NVIDIA Dynamo, and a proxy"
 Made = TypeVar("Made")
 app = typer.Typer(
     name="demo", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
@@ -79,11 +75,11 @@ def lifecycle() -> None:
 
 @app.command("llm")
 def language_models() -> None:
-    """Show language models behind the proxy, served by NVIDIA Dynamo; every claim is checked, but for the figures."""
+    """Show language models behind the proxy, served by NVIDIA Dynamo; the demo checks every claim."""
     show, begun = Show(Console()), time.monotonic()
     with _ending(show), _running(show, LANGUAGE, language_plane) as made:
-        language.introduce(made, show)
-        played = playing.play(language.LanguageStage(made, show), show, language.SCENES, made.check)
+        llm.introduce(show)
+        played = playing.play(llm.LanguageStage(made, show), show, llm.SCENES, made.check)
     playing.report(played, time.monotonic() - begun, show, "To try it yourself: make demo-llm-up")
 
 
@@ -92,18 +88,20 @@ def language_models_up() -> None:
     """Leave language models running, and print what to try with OpenAI's clients, until Ctrl-C."""
     show = Show(Console())
     with _ending(show, wanted=True), _running(show, LANGUAGE, language_plane, leave_logs=True) as made:
-        _stay(made, language.to_try(made), show)
+        show.parts(made.parts)
+        print(f"\n{llm.to_try(made)}\n\nIt runs until Ctrl-C.", flush=True)
+        while True:
+            made.check()
+            time.sleep(CHECK_SECONDS)
 
 
-@app.command()
-def scaling(
-    picture: Annotated[Path, typer.Option(help="Where the picture goes: .png or .svg.")] = Path("build/scaling.png"),
-) -> None:
-    """Show a pool and a proxy that scale, by KEDA and metrics-server, under a wave of load; every claim is checked."""
+@app.command("scaling")
+def follow_load() -> None:
+    """Show a pool that follows a wave of load by KEDA; the demo checks every claim."""
     show, begun = Show(Console()), time.monotonic()
-    with _ending(show), _running(show, SCALED, scaled_platform) as made, staged(made, show, picture) as stage:
-        played = playing.play(stage, show, SCALING, made.check)
-    playing.report(played, time.monotonic() - begun, show, "What it means on a platform: docs/scaling.md")
+    with _ending(show), _running(show, SCALED, scaling.scaled_pool) as made, scaling.staged(made, show) as stage:
+        played = playing.play(stage, show, scaling.SCENES, made.kubelet.sync)
+    playing.report(played, time.monotonic() - begun, show, "Read more in docs/scaling.md")
 
 
 @app.command()
@@ -111,13 +109,13 @@ def lifecycle_up() -> None:
     """Leave MLflow, S3, dev and prod running, for the commands of docs/models.md, until Ctrl-C."""
     show = Show(Console())
     with _ending(show, wanted=True), _running(show, WORLD, world, leave_logs=True) as made:
-        said = (
+        text = (
             f"In another terminal:\n\n. {write_shell(made)}\n\nThat shell is the developer's, stands in a folder "
             "with what a notebook has left, and knows every variable and command of docs/models.md. Models may have "
             "any name."
         )
         where = "is registered: dev and prod serve it now, on the server preload"
-        _stay(made, said, show, lambda: [f"{name} {where}" for name in made.adopt()])
+        _stay(made, text, show, lambda: [f"{name} {where}" for name in made.adopt()])
 
 
 @app.command()
@@ -140,41 +138,41 @@ def up(
 
 @contextmanager
 def _scraped(made: LocalEnvironment) -> Iterator[Prometheus | None]:
-    """Have a Prometheus remember what there is to measure; None where this machine can have none, which is told."""
+    """Run a Prometheus that scrapes the demo; yield None, and print why, where this machine can have none."""
     with ExitStack() as stack:
         try:
             seen = stack.enter_context(prometheus(made.root / "prometheus", made.pods, rules=rules()))
         except CannotBeHadError as error:
-            print(f"Nothing remembers what is called, so that no trace can be made of it: {error}.", flush=True)
+            print(f"You cannot make a trace of your calls here, for there is no Prometheus: {error}.", flush=True)
             seen = None
         yield seen
 
 
 def _stay(
-    made: LocalEnvironment | World | LanguagePlane,
-    said: str,
+    made: LocalEnvironment | World,
+    text: str,
     show: Show,
     news: Callable[[], Iterable[str]] = lambda: (),
 ) -> NoReturn:
-    """Print what there is to try, start again what ends, and tell that and other news, as long as nobody ends it."""
+    """Print what you can try, start parts that end again, and print that and other news, until Ctrl-C."""
     log = made.root / "demo.log"
     log.touch()
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         line = f"{time.strftime('%H:%M:%S')} {text}"
         print(line, flush=True)
         with log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
-    keeper = Keeper(made, tell)
-    print("\nKill any of these, and see what callers, metrics and logs tell of it:\n", flush=True)
+    keeper = Keeper(made, report)
+    print("\nKill any of these, and see what callers, metrics and logs show:\n", flush=True)
     show.parts(made.parts)
-    print(f"\n{STAYS}\nWhat is told is also in {log}\n\n{said}\n\nIt runs until Ctrl-C.", flush=True)
+    print(f"\n{STAYS}\nIts messages are also in {log}\n\n{text}\n\nIt runs until Ctrl-C.", flush=True)
     while True:
         time.sleep(CHECK_SECONDS)
         keeper.look()
-        for text in news():
-            tell(text)
+        for line in news():
+            report(line)
 
 
 @contextmanager

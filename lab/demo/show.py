@@ -64,10 +64,9 @@ class Show:
         width = max(30, min(self.console.width, 120) - 34)
         self.console.print(Text(f"      {word:<7}") + bar(listing, width), no_wrap=True, overflow="crop")
 
-    def outcome(self, text: str, seconds: float, met: bool) -> None:
-        """Print what came of a scene that held what it claims; `met`: and whose figures are what they should be."""
-        sign = Text("✔", "bold green") if met else Text("!", "bold yellow")
-        self._inside(Text.assemble(text, (f"  ({seconds:.1f} s)", "dim")), sign)
+    def outcome(self, text: str, seconds: float) -> None:
+        """Print what came of a scene that held what it claims."""
+        self._inside(Text.assemble(text, (f"  ({seconds:.1f} s)", "dim")), Text("✔", "bold green"))
 
     def note(self, text: str) -> None:
         """Print a sentence that belongs to a scene."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import urllib3
 
-from lab.tools.running import repeating
+from rollout.tools.running import repeating
 
 from . import zoo
 
@@ -95,24 +95,6 @@ class Visitor:
             said = json.loads(answer.data)
         after = answer.headers.get("retry-after")
         return Reply(answer.status, said, None if after is None else float(after), time.monotonic() - begun)
-
-    def chat(self, model: str, proxy: int = 0) -> Reply:
-        """Have a language model answer once, in a stream of a second or so; status 0 where that breaks off."""
-        begun = time.monotonic()
-        said = {
-            "model": model,
-            "messages": [{"role": "user", "content": "word1 word2"}],
-            "max_tokens": 150,
-            "stream": True,
-        }
-        try:
-            answer = self.proxies[proxy].request("POST", "/v1/chat/completions", json.dumps(said))
-        except urllib3.exceptions.HTTPError:
-            return Reply(0, None, None, time.monotonic() - begun)
-        is_whole = answer.status != 200 or answer.data.rstrip().endswith(b"data: [DONE]")
-        after = answer.headers.get("retry-after")
-        seconds = time.monotonic() - begun
-        return Reply(answer.status if is_whole else 0, None, None if after is None else float(after), seconds)
 
     def want(self, model: str, proxy: int = 0) -> Reply:
         """Call a model, and again after as long as `busy` says, until there is another answer."""

@@ -1,7 +1,6 @@
-"""What scales workloads, beside a local cluster and as its administrator: KEDA, and metrics-server.
+"""The real KEDA as processes next to a local cluster, as its administrator installs it.
 
-They are the real programs, as processes on this machine. The API server passes calls of their APIs on to them: it must
-have been started so (`aggregates`).
+The API server forwards calls of KEDA's API to it: start the cluster with `aggregates`.
 """
 
 import base64
@@ -17,8 +16,7 @@ from . import processes
 from .certificates import Authority
 from .cluster import LocalCluster
 
-RESOLUTION_SECONDS = 10  # Between two readings of kubelets: metrics-server has no less.
-_KEDA, _METRICS = "keda", "kube-system"  # Their namespaces.
+_KEDA = "keda"  # Its namespace.
 _LOOPBACK = "127.0.0.1"
 _READY_SECONDS = 120
 _Children = dict[str, "subprocess.Popen[bytes]"]
@@ -61,29 +59,6 @@ def keda(cluster: LocalCluster, ports: Sequence[int]) -> Iterator[None]:
     }
     with _running(cluster, commands, variables) as children:
         _serve(cluster, "external.metrics.k8s.io", _KEDA, "keda-metrics-apiserver", secure, authority.pem, children)
-        yield
-
-
-@contextmanager
-def metrics_server(cluster: LocalCluster, port: int) -> Iterator[None]:
-    """Run metrics-server, which asks the kubelets of all nodes what pods use: over HTTP, at the ports that nodes tell.
-
-    It is ready, and ends with the block. Raises ClusterError, and ToolError where it cannot be built.
-    """
-    authority = Authority()
-    certificates = authority.write(cluster.folder / "pki" / "metrics-server", "metrics-server.kube-system.svc")
-    command = [
-        str(tools.path("metrics-server")),
-        f"--kubeconfig={cluster.kubeconfig}",
-        *_serving(cluster, certificates, port),
-        "--kubelet-preferred-address-types=InternalIP",
-        "--kubelet-use-node-status-port",
-        "--deprecated-kubelet-completely-insecure",
-        f"--metric-resolution={RESOLUTION_SECONDS}s",
-        "--kubelet-request-timeout=5s",
-    ]
-    with _running(cluster, {"metrics-server": command}, {}) as children:
-        _serve(cluster, "metrics.k8s.io", _METRICS, "metrics-server", port, authority.pem, children)
         yield
 
 

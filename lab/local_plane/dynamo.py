@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,6 @@ class Dynamo:
     workers: dict[str, Process]  # By the name of the model that each serves.
     system_ports: dict[str, int]  # Likewise: where each answers probes, and has its engine's metrics.
     _run_worker: Callable[[str, Path | None], Process]
-    _run_frontend: Callable[[], Process]
 
     @property
     def http(self) -> str:
@@ -72,11 +70,6 @@ class Dynamo:
         """Run a worker in place of one that has ended; it serves when the model is `served`."""
         set_aside(self.workers[model].log)
         self.workers[model] = self._run_worker(model, None)
-
-    def start_frontend_again(self) -> None:
-        """Run a frontend in place of one that has ended, at the same port."""
-        set_aside(self.process.log)
-        self.process = self._run_frontend()
 
     def start(self, model: str, folder: Path) -> None:
         """Run a worker of one more model, from a folder; it has it when this returns."""
@@ -116,10 +109,9 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
             command += ["--endpoint", endpoint, "--discovery-backend", "file", *options]
             return run(f"worker-{model}", command, DYN_SYSTEM_PORT=str(system_ports[model]))
 
-        run_frontend = partial(run, "frontend", frontend)
-        process = run_frontend()
+        process = run("frontend", frontend)
         workers = {model: run_worker(model) for model in models}
-        made = Dynamo(process, port, workers, system_ports, run_worker, run_frontend)
+        made = Dynamo(process, port, workers, system_ports, run_worker)
         process.wait_until(lambda: made.served() >= set(models), READY_SECONDS)
         yield made
 

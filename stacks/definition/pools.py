@@ -97,9 +97,6 @@ class Staging(Conditional):
     """Its size; a sixteenth is left to folders and the file system, the rest is for files of models."""
     storage_class: ObjectName | None = None
     """Storage class of the volume, where it is one."""
-    bandwidth: ByteQuantity = "100M"
-    """Bytes a second that may be read from the repository ahead of need, for models that are likely to be called soon;
-    copies that a caller waits for have no limit."""
 
 
 class OnDemand(Section):

@@ -1,11 +1,12 @@
 """Servers of the kind `triton`, NVIDIA's Triton: the settings of its process."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
-from .base import NOT_IN_VALUES, DnsLabel, EnvironmentName, Section, Without, form
+from .base import DnsLabel, EnvironmentName, Section, Without, form
 from .pools import OnDemand
 from .servers import AzureIdentity, ContainerVariables, SecretVariable, Server, ServerTls
 
@@ -14,32 +15,11 @@ OLDEST_TRITON: Final = "25.06"
 (server #7840), 25.04 (#8034, fixed by #8078) and 25.06 (#8220)."""
 
 
-class LatencyQuantile(Section):
-    """A quantile of Triton's latency summaries, with the error allowed."""
-
-    quantile: Annotated[float, Field(gt=0, lt=1)]
-    """Quantile, such as 0.99."""
-    error: Annotated[float, Field(gt=0, lt=1)]
-    """Error allowed, such as 0.001."""
-
-
 class TritonMetrics(Section):
     """What Triton measures."""
 
     interval_milliseconds: Annotated[int, Field(ge=100, le=60_000)] = 2000
     """Milliseconds between two readings of GPU and CPU metrics."""
-    latency_summaries: tuple[LatencyQuantile, ...] = ()
-    """Quantiles of request latency to report; none by default."""
-
-
-ResourceName = Annotated[str, form(r"^[A-Za-z0-9_.-]+$", "letters, digits, dots, dashes, underscores")]
-
-
-class RateLimiter(Section):
-    """Triton's own rate limiter, which schedules model instances by resources."""
-
-    resources: Annotated[dict[ResourceName, Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1)]
-    """Resources and how many of each a Triton has."""
 
 
 # Argument of tritonserver → the key that sets it, where one does.
@@ -60,10 +40,7 @@ OWNED_ARGUMENTS: Mapping[str, str] = {
     "allow-metrics": "",
     "allow-gpu-metrics": "",
     "allow-cpu-metrics": "",
-    "metrics-config": "triton.metrics.latencySummaries",
     "metrics-interval-ms": "triton.metrics.intervalMilliseconds",
-    "rate-limit": "triton.rateLimiter",
-    "rate-limit-resource": "triton.rateLimiter.resources",
 }
 # Addresses, ports, TLS, and what restricts the control APIs: the proxy and the policy rely on them.
 OWNED_PREFIXES = (
@@ -72,10 +49,25 @@ OWNED_PREFIXES = (
     "allow-sagemaker", "allow-vertex-ai", "sagemaker-", "vertex-ai-",
 )  # fmt: skip
 
-RESOLVED_ARGUMENTS = ("metrics-config", "rate-limit", "rate-limit-resource")
-"""Those that latency summaries and the rate limiter become, which components are not told otherwise."""
-_ONE_ARGUMENT = "one argument of tritonserver, such as --pinned-memory-pool-byte-size=268435456"
-ExtraArgument = Annotated[str, form(r"^--[a-z0-9][a-z0-9-]*(=.*)?$", _ONE_ARGUMENT)]
+
+class _WithoutInSchema(Without):
+    """Refuses in schemas only: the validator of the settings also knows which key sets an argument."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler(source)
+
+
+ExtraArgument = Annotated[
+    str,
+    form(
+        r"^--[a-z0-9][a-z0-9-]*(=.*)?$",
+        "one argument of tritonserver, such as --pinned-memory-pool-byte-size=268435456",
+    ),
+    _WithoutInSchema(
+        f"^--(({'|'.join(sorted(OWNED_ARGUMENTS))})(=|$)|({'|'.join(OWNED_PREFIXES)}))",
+        "is an argument that Tidegate sets itself",
+    ),
+]
 
 
 _OURS = Without("^HOME$", "is a variable that Tidegate sets itself: the root file system is read-only")
@@ -95,19 +87,17 @@ class TritonSettings(ContainerVariables):
     """Level of verbose logging; 0 is off."""
     log_format: Literal["default", "ISO8601"] = "ISO8601"
     """Format of log lines."""
-    metrics: Annotated[TritonMetrics, NOT_IN_VALUES] = TritonMetrics()
+    metrics: TritonMetrics = TritonMetrics()
     """Metrics settings."""
     strict_readiness: bool = False
     """When true, one model that failed to load takes its whole server out of service."""
-    rate_limiter: Annotated[RateLimiter | None, NOT_IN_VALUES] = None
-    """Turns on Triton's rate limiter."""
     model_load_threads: Annotated[int, Field(ge=1, le=64)] = 4
     """Models that may be loaded at the same time."""
     exit_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 30
     """How long requests in flight may take to end when a replica stops."""
     grpc_tls: ServerTls | None = None
     """Encrypts gRPC between the proxy and Triton. (Triton's HTTP endpoint has no TLS.)"""
-    extra_arguments: Annotated[tuple[ExtraArgument, ...], NOT_IN_VALUES] = ()
+    extra_arguments: tuple[ExtraArgument, ...] = ()
     """Further arguments of tritonserver; not those that Tidegate sets."""
     environment: Annotated[dict[EnvironmentName, str], _OURS] = Field(default_factory=dict)
     """Environment variables of the Triton container. Never a secret."""

@@ -2,18 +2,19 @@
 
 from typing import Any
 
-from components.args import GRACE_SECONDS, PoolArgs, PulumiTimeouts, ServerArgs
+from components.args import GRACE_SECONDS, OpenaiServerArgs, PoolArgs, PulumiTimeouts, TritonServerArgs
 
 from ..definition.base import Renamable, extended
+from ..definition.kinds import AnyServer
 from ..definition.models import Model
 from ..definition.placement import CpuPlacement
 from ..definition.pools import Loading, OnDemand, Pool
 from ..definition.servers import Server
+from ..definition.triton import TritonServer
 from ..devices import capacity_bytes, most_replicas
 from ..images_lock import ImagesLock
 from ..stack import Stack
 from .datasets import repository
-from .kinds import KINDS
 
 READY_MARGIN_SECONDS = 300  # Beyond start-up: scheduling, pulling the image, mounting.
 
@@ -30,17 +31,20 @@ def names(item: Renamable) -> dict[str, Any]:
     return {"name": item.made_as, "called": item.name if item.formerly else None}
 
 
-def server_args(stack: Stack, lock: ImagesLock, server: Server) -> ServerArgs:
+def server_args(stack: Stack, lock: ImagesLock, server: AnyServer) -> TritonServerArgs | OpenaiServerArgs:
     """Return the arguments of one server."""
-    kind = KINDS[server.kind]
+    kind: type[TritonServerArgs | OpenaiServerArgs]
+    if isinstance(server, TritonServer):
+        kind, exit_seconds = TritonServerArgs, server.triton.exit_timeout_seconds
+    else:
+        kind, exit_seconds = OpenaiServerArgs, server.openai.exit_timeout_seconds
     return extended(
-        kind.args,
+        kind,
         server,
         **names(server),
         image=image_reference(stack, lock, server.image),
         repository=repository(stack, server),
-        pools=tuple(_pool(stack, server, pool, kind.exit_seconds(server)) for pool in server.pools),
-        **kind.settings(server),
+        pools=tuple(_pool(stack, server, pool, exit_seconds) for pool in server.pools),
     )
 
 

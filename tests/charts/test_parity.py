@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from components import EnvironmentArgs
-from components.args import ClaimArgs
-from components.triton.server import TritonServerArgs
+from components.args import ClaimArgs, TritonServerArgs
 from stacks.definition.base import Section
 from stacks.definition.environment import Domino
 from stacks.definition.pods import Affinity, LabelSelector, PodAffinity, PodTerm
@@ -86,7 +85,7 @@ def with_texts(args: EnvironmentArgs, texts: list[str], printable: list[str]) ->
     servers = [
         changed(
             server,
-            triton=changed(server.triton, arguments=texts, environment=variables),
+            triton=changed(server.triton, extra_arguments=texts, environment=variables),
             identity=identity,
             pools=[changed(pool, policy_settings=own) for pool in server.pools],
         )

@@ -70,7 +70,7 @@ WRONG: dict[str, tuple[str, Any]] = {
     "no pools": (f"{SERVER}.pools", []),
     "a claim whose name is too long": ("claims[already-there].name", "c" * 254),
     "an argument that Tidegate sets":
-        (f"{SERVER}.triton.arguments", ["--http-restricted-api=model-repository:x=y"]),
+        (f"{SERVER}.triton.extraArguments", ["--http-restricted-api=model-repository:x=y"]),
     "a folder outside of its volume": (f"{SERVER}.repository.subPath", "../../etc"),
     "an exported path with dots": ("datasets[export].source.path", "/srv/../etc"),
 }  # fmt: skip

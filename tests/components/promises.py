@@ -237,6 +237,19 @@ def monitors_read_ports_that_exist(objects: Objects) -> None:
                 assert is_engine(workload) or endpoint["port"] in ports(workload), name_of(item)
 
 
+def helm_argo_cd_and_flux_keep_what_holds_data_and_nothing_else(objects: Objects) -> None:
+    retained = {
+        "helm.sh/resource-policy": "keep",
+        "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+        "kustomize.toolkit.fluxcd.io/prune": "disabled",
+    }
+    for item in objects:
+        annotations = item["metadata"].get("annotations", {})
+        holds_data = item["kind"] in ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
+        found = {key: value for key, value in annotations.items() if key in retained}
+        assert found == (retained if holds_data else {}), name_of(item)
+
+
 ALL: tuple[Callable[[Objects], None], ...] = tuple(
     promise
     for promise in list(globals().values())

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from tidegate_contracts import dynamo
 
-from rollout.needs import needs_of, stand_ins
+from lab.local_cluster.stand_ins import stand_ins
+from rollout.needs import needs_of
 from rollout.render import render
 from stacks.validate import read_definition
 

@@ -102,9 +102,7 @@ def staging() -> st.SearchStrategy[Tree]:
     """A place for staged files, of any kind; every model fits it."""
     kinds = st.sampled_from([{"kind": "memory"}, {"kind": "disk"}, {"kind": "volume", "storageClass": "nvme"}])
     sizes = st.integers(200, 4000).map(lambda size: {"size": f"{size}Mi"})
-    return st.builds(
-        lambda *parts: {**parts[0], **parts[1], **parts[2]}, kinds, sizes, sometimes({"bandwidth": st.just("1.5G")})
-    )
+    return st.builds(lambda kind, size: {**kind, **size}, kinds, sizes)
 
 
 def counts(scaled_by_queue: bool) -> st.SearchStrategy[Tree]:
@@ -184,9 +182,8 @@ def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
     settings = sometimes(
         {
             "logVerbose": st.integers(0, 4),
-            "metrics": st.just({"latencySummaries": [{"quantile": 0.99, "error": 0.001}]}),
+            "metrics": st.just({"intervalMilliseconds": 500}),
             "strictReadiness": st.booleans(),
-            "rateLimiter": st.just({"resources": {"R1": 4}}),
             "modelLoadThreads": st.integers(1, 8),
             "exitTimeoutSeconds": st.integers(1, 600),
             "grpcTls": names().map(lambda secret: {"secret": secret}),

@@ -111,7 +111,6 @@
   {{- end }}
   {{- if $pool.loading.staging }}
   "staging": {
-    "bandwidthBytesPerSecond": {{ int64 (include "tidegate.bytes" ($pool.loading.staging.bandwidth | default "100M")) }},
     "folder": "/var/lib/tidegate-staging",
     "sizeBytes": {{ div (mul (int64 (include "tidegate.bytes" $pool.loading.staging.size)) 15) 16 }},
   },

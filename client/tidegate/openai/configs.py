@@ -27,9 +27,13 @@ def published_config(
     return json.dumps(said, sort_keys=True) + "\n"
 
 
-def withdrawn_config(config: str) -> str:
-    """Return the text with no version; engines let go of nothing while they run."""
+def closed_config(config: str) -> str:
+    """Return the text with no version."""
     return json.dumps(_read(config) | {"served": [], "aliases": {}}, sort_keys=True) + "\n"
+
+
+withdrawn_config = closed_config
+"""Engines let go of nothing while they run."""
 
 
 def read_published(text: str) -> Published:

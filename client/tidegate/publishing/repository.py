@@ -185,7 +185,7 @@ class Repository:
                 allow(staged / PUBLISHED_MANIFEST, 0o444)
             if self.config(model) is None:
                 # Otherwise Triton might take the version for whatever it likes before its configuration is there.
-                self._put(model, self.configs.CONFIG, self.configs.withdrawn_config(config).encode())
+                self._put(model, self.configs.CONFIG, self.configs.closed_config(config).encode())
             self._check_lock(model)
             self._store.bring(version, missing, progress or (lambda _bytes: None))
         if self._store.copies or existed:

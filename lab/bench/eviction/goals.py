@@ -22,7 +22,6 @@ GOALS: Final[Mapping[str, Goal]] = {
     "default_vs_bound_40": Goal("seconds of loading, the default against the bound of its answers, 40 %", ""),
     "decide_us_10k": Goal("µs that one decision takes among 10,000 resident models", ""),
     "decide_growth": Goal("the same against 1,000 models; 10 is linear", "≤ 10", "O(log n)"),
-    "simulate_vs_plain": Goal("processor time of a simulated request, against the plainest loop of a cache", "≤ 40"),
     "density": Goal("models served well, for each model that there is room for", "≥ 8", "20"),
     "warm_p99_while_loading": Goal("p99 of a warm model while another loads and unloads, against quiet"),
     "near_first_25": Goal("first cold start of a 200 MB model from 25 MB/s, staged against not", "≤ 1.1"),

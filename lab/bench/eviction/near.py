@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Staging
 from tidegate_contracts.manifest import PUBLISHED_MANIFEST, ManifestFile, make_manifest
-from tidegate_eviction.staging.tier import MODELS
+from tidegate_eviction.staging.stager import MODELS
 
 from lab.bench.report import Figures, NotHereError
 from lab.local_plane.policy import policy, triton_options, write_settings

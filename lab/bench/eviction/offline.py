@@ -31,7 +31,6 @@ from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from lab.bench.report import Figures, say
 from stacks.definition.pools import OnDemand
-from tests.policies.eviction.simulate.plain import plainly
 
 from .bound import bound_of
 
@@ -40,7 +39,6 @@ LOST_SHARES = 25, 40, 60
 IDLE_SECONDS = 300.0  # The reference's limit.
 WAIT_SECONDS = 180.0  # Longer than every load of the trace: who waits for one is not refused for it.
 ANTI_THRASH = 1.0
-RUNS = 3
 DAYS = {
     "steady": Zoo(
         models=50, zipf=0.7, bursty=0.1, nightly=0.05, periodic=0.4, footprint_mb=200, load_mb_per_second=100, seed=1
@@ -71,7 +69,6 @@ def simulated(trace: Trace) -> Figures:
                 found.figures["cold_seconds_vs_bound"] = times
     _busy(trace, found)
     _lost(trace, found)
-    _cost(trace, found)
     return found
 
 
@@ -85,21 +82,6 @@ def _busy(trace: Trace, found: Figures) -> None:
     found.add(f"40 %: cost-aware, anti-thrash instead, and a wait of {WAIT_SECONDS:.0f} s", _words(ours))
     if reference.busy:
         found.figures["busy_vs_lru_idle"] = ours.busy / reference.busy
-
-
-def _cost(trace: Trace, found: Figures) -> None:
-    """Measure what a simulated request costs, with pools as they are served, against the plainest loop of a cache."""
-    setting = replace(shipped(trace, SHARES[-1]), policy=find("lru-idle"), idle_seconds=IDLE_SECONDS)
-    seconds: list[tuple[float, float]] = []
-    for _ in range(RUNS):
-        began = time.process_time()
-        plainly(trace, setting.capacity_bytes, IDLE_SECONDS)
-        between = time.process_time()
-        simulate(trace, setting)
-        seconds.append((between - began, time.process_time() - between))
-    plain, ours = (statistics.median(each) / len(trace) * 1e6 for each in zip(*seconds, strict=True))
-    found.figures["simulate_vs_plain"] = ours / plain
-    found.add("a simulated request", f"{ours:,.1f} µs · {plain:,.1f} µs in a loop that knows no time")
 
 
 def shipped(trace: Trace, share: int) -> SimulationSetting:

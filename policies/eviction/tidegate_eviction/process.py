@@ -112,8 +112,6 @@ class EvictionPolicy:
         self._admin.start()
         self._serving = self._loop.create_task(self._server.serve([listeners["lease"]]))
         self._acting = [self._loop.create_task(self.driver.follow())]
-        if service.stager is not None:
-            self._acting.append(self._loop.create_task(service.stager.follow()))
         self._tasks = [
             *self._acting,
             *map(self._loop.create_task, (service.follow_repository(), callers.follow())),
@@ -194,7 +192,7 @@ class EvictionPolicy:
                 service.listing(), service.counts, service.reading, self.driver.is_up, self._callers.keys.known,
                 service.residency.leases, service.named_models, settings.generation, settings.failures,
                 settings.last_error, service.residency.load_seconds,
-                None if service.stager is None else service.stager.told(),
+                None if service.stager is None else service.stager.snapshot(),
             )  # fmt: skip
 
         return asyncio.run_coroutine_threadsafe(look(), self._loop)

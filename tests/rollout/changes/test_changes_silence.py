@@ -13,7 +13,7 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from components.args import NetworkBoundaryArgs, PoolArgs, ProxyArgs
+from components.args import NetworkBoundaryArgs, PoolArgs, ProxyArgs, TritonServerArgs
 from rollout.changes.compare import compare
 from rollout.render import render
 from stacks.clients import environments
@@ -27,7 +27,6 @@ from stacks.images_lock import ImagesLock
 from stacks.load import parse
 from stacks.problems import DefinitionError, Problem
 from stacks.resolve import in_order, resolve
-from stacks.resolve.kinds import KINDS
 from stacks.stack import Definition, Stack
 from stacks.validate import validate
 from tests.counts import examples
@@ -147,8 +146,8 @@ def contradictions(found: Sequence[Problem]) -> set[str]:
 
 
 def test_resolving_keeps_every_key_of_what_becomes_arguments() -> None:
-    server = KINDS["triton"].args
-    for kind, args in ((Pool, PoolArgs), (TritonServer, server), (Proxy, ProxyArgs), (Network, NetworkBoundaryArgs)):
+    pairs = (Pool, PoolArgs), (TritonServer, TritonServerArgs), (Proxy, ProxyArgs), (Network, NetworkBoundaryArgs)
+    for kind, args in pairs:
         assert kind.model_fields.keys() - args.model_fields.keys() <= {"formerly"}
 
 

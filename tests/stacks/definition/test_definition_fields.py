@@ -68,9 +68,6 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     ("models/churn/versions", [{"version": 2**53 + 1, "weight": 100}], "version: »90071"),  # JSON's numbers
     ("proxy/bodyLimit", "9Pi", "bodyLimit: »9Pi"),  # beyond JSON's numbers
     ("proxy/tracing", {"endpoint": "collector:4318"}, "endpoint: »collector"),
-    (f"{TRITON}/metrics", {"latencySummaries": [{"quantile": float("nan"), "error": 0.1}]}, "quantile: ».nan"),
-    (f"{TRITON}/rateLimiter", {"resources": {}}, "»resources: {}"),
-    (f"{TRITON}/rateLimiter", {"resources": {"a:b": 1}}, "»a:b: 1"),  # Triton reads name:count:device
     (f"{TRITON}/environment", {"A-B": "x"}, "»A-B: x"),
     (f"{TRITON}/extraArguments", ["log-info"], "- »log-info"),
     (f"{TRITON}/extraArguments", ["--a b"], "- »--a b"),
@@ -150,8 +147,7 @@ RIGHT: tuple[tuple[str, Any], ...] = (
     ("proxy/auth/oidc/0/jwksUrl", "http://keycloak-http.domino-platform/certs"),
     ("servers/main/repository", {"dataset": "models", "path": "filecache/a-b_c.d"}),
     (f"{TRITON}/extraArguments",
-     ["--backend-config=python,shm-default-byte-size=1048576", "--cache-config=local,size=1"]),
-    (f"{TRITON}/metrics", {"latencySummaries": [{"quantile": 0.99, "error": 0.001}]}),
+     ["--backend-config=python,shm-default-byte-size=1048576", "--cache-config=local,size=1", "--rate-limit=off"]),
     (GROUP, {**NODES, "product": "NVIDIA-A30", "sharing": {"kind": "time-slicing", "replicas": 48}}),
     ("mesh", {"mode": "istio", "mtls": "PERMISSIVE"}),
     ("proxy/auth/authorities", [{"name": "ours", "secret": "bank-ca", "key": "ca-chain.pem"}]),

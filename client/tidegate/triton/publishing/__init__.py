@@ -17,7 +17,7 @@ What that rests on, as Triton 2.51 does it in poll mode
 - When one version fails to load, all that served before serve on; Triton tries again at every poll.
 - A configuration that cannot be read leaves the last good one in force.
 - A folder of a model without a configuration may be loaded as whatever Triton takes it for: so a new model first has
-  the configuration of a withdrawn one, under which Triton loads nothing.
+  a configuration that names no version that is there.
 - When files of a version are deleted, or renamed, while it is being loaded, Triton's polling may stop for good: a
   Python model's process that misses its program ends, and is waited for. What is loaded a second time is told to be
   ready all the while. So a model is withdrawn, and its folder goes when Triton has let go of it; and what is removed

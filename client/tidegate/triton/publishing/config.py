@@ -75,6 +75,11 @@ def _in_model_folder(path: str, owner: int) -> str:
     return f"{owner}{slash}{rest}" if first == ENTRY_VERSION else path
 
 
+def closed_config(config: str) -> str:
+    """Return the configuration with no version that there is: Triton then loads nothing of the model."""
+    return _without_versions(_parse(config), config)
+
+
 def withdrawn_config(config: str) -> str:
     """Return the configuration under which Triton lets go of the model: an ensemble of what is not there.
 
@@ -83,9 +88,14 @@ def withdrawn_config(config: str) -> str:
     withdrawn = _parse(_OF_NOTHING)
     with suppress(UsageError):
         withdrawn.name = _parse(config).name
-    withdrawn.version_policy.specific.versions[:] = [_NEVER]
+    return _without_versions(withdrawn, config)
+
+
+def _without_versions(of: Any, config: str) -> str:
+    """Return a configuration of no version that there is, with the owner that a text has."""
+    of.version_policy.specific.versions[:] = [_NEVER]
     head = found[0] if (found := _OWNER.match(config)) else ""
-    return head + text_format.MessageToString(withdrawn, as_utf8=True)
+    return head + text_format.MessageToString(of, as_utf8=True)
 
 
 def read_published(text: str) -> Published:

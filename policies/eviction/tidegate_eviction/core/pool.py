@@ -219,11 +219,11 @@ class Pool:
 
     def next_deadline(self) -> float:
         """Return when something is due next."""
-        return min(self.next_but_leases(), self.expected_at, self._endings[0][0] if self._endings else math.inf)
-
-    def next_but_leases(self) -> float:
-        """Return when something is due next, if all leases are renewed in time, and nothing is loaded ahead."""
-        return min(self.plan_at, self.window_at, self._waits[0][0] if self._waits else math.inf)
+        return min(
+            self.plan_at, self.window_at, self.expected_at,
+            self._waits[0][0] if self._waits else math.inf,
+            self._endings[0][0] if self._endings else math.inf,
+        )  # fmt: skip
 
     @property
     def expected_at(self) -> float:

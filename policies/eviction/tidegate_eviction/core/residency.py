@@ -8,10 +8,8 @@ from tidegate_contracts.lease import State
 
 from . import leases, reconciler, transitions
 from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventory, Step, Ticket, Use, WarmWindow
-from .outlook import Outlook, outlook
 from .planner import plan
 from .pool import NO_ROOM, Model, Pool, Waiter
-from .quiet import QuietLeases
 from .victims import VictimSelector
 
 _ROUNDS = 4
@@ -229,11 +227,6 @@ class Residency:
             pass
         return step
 
-    @property
-    def quiet(self) -> QuietLeases:
-        """The leases, for simulations: of nothing else may be told as long as it is quiet."""
-        return QuietLeases(self._pool)
-
     def next_deadline(self) -> float | None:
         """Return when `tick` has something to do, if nothing else happens before; None: never. It may be early."""
         at = self._pool.next_deadline()
@@ -268,10 +261,6 @@ class Residency:
     def leases(self) -> int:
         """How many leases live, with those of unknown holders after a start."""
         return sum(len(model.leases) for model in self._pool.holding())
-
-    def outlook(self, seconds: float) -> Outlook:
-        """Return which models are in use, and which are wanted in the next so many seconds."""
-        return outlook(self._pool, seconds)
 
     def state(self, model: str) -> State:
         """Return the state of a model; unknown of one that the pool never had."""

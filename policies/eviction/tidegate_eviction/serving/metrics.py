@@ -160,11 +160,11 @@ class SnapshotCollector(Collector):
 def _staged(near: StagingCounts | None) -> Iterator[Metric]:
     """Yield what was staged; without samples where nothing is."""
     files: dict[tuple[str], int] = {}
-    counts: dict[str, Mapping[Any, float] | float] = {"copied_bytes": {}, "ahead": {}, "discarded": {}}
+    counts: dict[str, Mapping[Any, float] | float] = {"copied_bytes": {}, "discarded": {}}
     room: dict[tuple[str], int] = {}
     if near is not None:
         files = {("near",): near.found, ("copied",): near.copied, ("far",): near.passed}
-        counts = {"copied_bytes": near.bytes, "ahead": near.ahead, "discarded": near.discarded}
+        counts = {"copied_bytes": near.bytes, "discarded": near.discarded}
         room = {("used",): near.used_bytes, ("size",): near.size_bytes}
     yield _family("staging_loads", files)
     for name, number in counts.items():

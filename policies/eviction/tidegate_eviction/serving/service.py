@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from time import monotonic
 
 from tidegate_contracts import lease
-from tidegate_contracts.eviction import EvictionSettings, Staging
+from tidegate_contracts.eviction import EvictionSettings
 from tidegate_contracts.lease import State
 from tidegate_service.reasons import plain
 
@@ -78,10 +79,13 @@ class EvictionService:
         self._lease_seconds = settings.lease_seconds  # What the core grants: the settings' own once it was told them.
         self.residency = Residency(self._pool_settings(settings), incarnation, monotonic())
         self._remember_leases()
-        self.stager = None if settings.staging is None else self._stager(settings.staging)
+        self.stager = (
+            None
+            if settings.staging is None
+            else Stager(settings.staging, lambda model: self._catalog.contents(model), _mounted(settings))
+        )
         self._stagings: dict[int, asyncio.Task[None]] = {}  # Loads that wait for their files, by their numbers.
-        self._copied: dict[int, tuple[str, float]] = {}
-        """Of loads under way, the model, and how many seconds it waited for copies."""
+        self._copied: dict[int, float] = {}  # How many seconds loads under way waited for copies.
 
     # Settings and the repository
 
@@ -91,7 +95,7 @@ class EvictionService:
             if said(settings) != said(self.settings):
                 raise SettingsError(f"{name}: it changes only when the server is restarted, and the policy with it")
         if self.stager is not None and settings.staging is not None:
-            self.stager.settings = settings.staging
+            self.stager.settings, self.stager.repository = settings.staging, _mounted(settings)
         self.settings, self._catalog = settings, Catalog(settings)
         self._remember_leases()
         self._wake.set()  # which models there are is known once the repository was looked into
@@ -223,9 +227,9 @@ class EvictionService:
     def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
         """A load has ended."""
         why = None if error is None else plain(error)
-        model, copied = self._copied.pop(number, ("", 0.0))
-        if why and model and self.stager is not None:
-            self._stagings[number] = asyncio.create_task(self._doubted(self.stager, number, model))
+        copied = self._copied.pop(number, 0.0)
+        if self.stager is not None:
+            self.stager.done(number, failed=bool(why))
         self._do(self.residency.load_ended(number, monotonic(), why, measured_bytes, versions, copied))
 
     def unload_ended(self, number: int, error: str | None) -> None:
@@ -304,19 +308,11 @@ class EvictionService:
         assert self.driver is not None
         self.driver.carry_out([command])
 
-    def _stager(self, staging: Staging) -> Stager:
-        def keys(model: str) -> list[tuple[str, str]]:
-            seen = self._seen
-            pieces = (model, *(seen[model].parts if model in seen else ()))
-            return [(each, seen[each].stamp) for each in pieces if each in seen and not seen[each].problem]
-
-        return Stager(staging, lambda model: self._catalog.contents(model), self.residency.outlook, keys)
-
     async def _staged(self, stager: Stager, command: Load) -> None:
         """Have a load carried out once its files are near, or report why they cannot be."""
         number, why = command.number, ""
         try:
-            self._copied[number] = command.model, await stager.ensure(command.model)
+            self._copied[number] = await stager.ensure(number, command.model)
         except StagingError as error:
             why = str(error)
         except Exception as defect:
@@ -327,10 +323,6 @@ class EvictionService:
             self.load_ended(number, why, None, ())
         else:
             self._carry_out(command)
-
-    async def _doubted(self, stager: Stager, number: int, model: str) -> None:
-        await stager.doubt(model)
-        del self._stagings[number]
 
     async def close(self) -> None:
         """End what is being staged."""
@@ -346,6 +338,8 @@ class EvictionService:
             task.cancel()
         self._stagings.clear()
         self._copied.clear()
+        if self.stager is not None:
+            self.stager.forget_loads()
 
     async def _look_at(self, model: str, seconds: float) -> None:
         """Have the core know what lies there now, before it is loaded; a look that takes longer goes on by itself."""
@@ -383,3 +377,8 @@ class EvictionService:
             for window in self.settings.warm_windows
             for opens, closes in seconds_open(window, wall)
         ]
+
+
+def _mounted(settings: EvictionSettings) -> Path | None:
+    """Return the repository if it is a folder, which the server can read, too; None for a bucket."""
+    return None if "://" in settings.repository else Path(settings.repository)

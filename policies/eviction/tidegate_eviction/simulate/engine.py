@@ -2,7 +2,7 @@
 
 The clock jumps from one event to the next: a request finds no lease, a load or an unload ends, memory is back, leases
 are renewed or given back, or the core's own deadline has come. Requests between two events that find a lease change
-nothing but what the lease counts; as long as no model waits for room, neither do renewals.
+nothing but what the lease counts.
 """
 
 import heapq
@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from tidegate_contracts import lease
 from tidegate_contracts.placement import NotNow, next_ask, ranked
 
-from .held import HeldLease
-from .replica import Answer, SimulatedReplica
+from .replica import Answer, HeldLease, SimulatedReplica
 from .setting import FOR_EVER, SimulationSetting
 from .trace import Outcome, Trace, shown
 
@@ -52,23 +51,14 @@ class Simulation:
                 if seconds >= due:
                     self._until(seconds)
                     due = self._due()
-                table = tables[position % many]
-                while (held := table[which]) is not None:
-                    if seconds >= held.renews:
-                        self.now = seconds
-                        if not held.of.follow(held, seconds, held.of is self._ranks[which][0]):
-                            due = self._due()
-                            continue
+                if (held := tables[position % many][which]) is not None:
                     held.until = seconds + held.warm_seconds
                     held.requests += 1
-                    break
-                if held is not None:
                     continue
                 self.now = seconds
-                if not self._begin(position, which):
-                    self._outcome.warm(trace, warm, position)
-                    warm = position + 1
-                    self._ask(position, which)
+                self._outcome.warm(trace, warm, position)
+                warm = position + 1
+                self._ask(position, which)
                 due = self._due()
             self._outcome.warm(trace, warm, min(begin + size, len(trace)))
         self._until(FOR_EVER)
@@ -83,11 +73,11 @@ class Simulation:
         self._count += 1
         heapq.heappush(self._happening, (when, since, self._count, what))
 
-    def held(self, which: int, holder: str) -> None:
+    def lease_changed(self, which: int, holder: str) -> None:
         """Take note that a proxy has got a lease, or may begin no more requests under one."""
         found = None
         for replica in self._ranks[which]:
-            if (found := replica.held(which, holder)) is not None:
+            if (found := replica.held_lease(which, holder)) is not None:
                 break
         self._held[holder][which] = found
 
@@ -115,11 +105,6 @@ class Simulation:
             for replica in self._replicas:
                 if replica.deadline <= self.now:
                     replica.tick()
-
-    def _begin(self, position: int, which: int) -> bool:
-        """Be a request without a lease that is granted one at once; tell whether it is."""
-        holder, ranks = self.holders[position % len(self.holders)], self._ranks[which]
-        return next((each for each in ranks if each.is_warm(which, holder)), ranks[0]).begin(which, holder)
 
     def _ask(self, position: int, which: int) -> None:
         """Be a request without a lease: have its proxy ask around for one as proxies do."""

@@ -1,1 +1,1 @@
-"""Files near the server: what a load reads is copied beforehand into a bounded folder, and stays there while it may."""
+"""Files near the server: each load's files are copied into a bounded folder first, and stay until others need room."""

@@ -95,7 +95,6 @@ class ObjectSource:
     store: ObjectStore
     name: str
     files: tuple[SourceFile, ...]
-    is_folder: bool = False
 
     @property
     def where(self) -> str:

@@ -47,10 +47,6 @@ class ModelSource(Protocol):
     def where(self) -> str:
         """Its path or URL."""
 
-    @property
-    def is_folder(self) -> bool:
-        """Whether `where` is a path, which a server that mounts it can read by itself."""
-
     def folders(self) -> list[str]:
         """Return the names of the folders right below."""
 
@@ -69,7 +65,6 @@ class FolderSource:
     """A model in a mounted folder."""
 
     path: Path
-    is_folder: bool = True
 
     @property
     def where(self) -> str:

@@ -8,7 +8,7 @@ from tidegate.errors import UsageError
 from tidegate.names import is_name
 from tidegate.repository import Published
 from tidegate.triton.publishing import config_differences, published_config, published_path, read_published
-from tidegate.triton.publishing.config import withdrawn_config
+from tidegate.triton.publishing.config import closed_config, withdrawn_config
 from tidegate_contracts.triton import ALIAS_PARAMETER
 from tritonclient.grpc import model_config_pb2
 
@@ -112,6 +112,12 @@ def test_differences_are_told_by_field() -> None:
         "input[0].dims[1]: nothing → 4",
     ]
     assert config_differences(one, f"# the same\n{one}") == []
+
+
+def test_a_closed_one_serves_nothing_that_can_be() -> None:
+    closed = closed_config(published_config(OWNERS, model="m", owner=2, served=[2], aliases={"prod": 2}))
+    assert list(parsed(closed).version_policy.specific.versions) == [10**18]
+    assert read_published(closed) == Published(2, (), {})  # an alias of what is not served is none
 
 
 def test_a_withdrawn_one_is_an_ensemble_of_nothing_and_keeps_its_owner() -> None:

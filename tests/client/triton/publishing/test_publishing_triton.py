@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidegate.triton.publishing.config import withdrawn_config
+from tidegate.triton.publishing.config import closed_config, withdrawn_config
 
 from lab.local_plane.process import CannotBeHadError
 
@@ -86,7 +86,8 @@ def test_a_new_model_comes_whole(real: Polling) -> None:
     publish(real.root, entry(1, "whole"), 1)
     real.settle()
     assert real.ask("whole")[:2] == (1, 1)
-    assert failures(real, since) == []
+    # A poll may meet the configuration of before the version, which names none that is there.
+    assert [line for line in failures(real, since) if "at least one version must be available" not in line] == []
 
 
 @pytest.mark.thorough
@@ -216,7 +217,7 @@ def test_each_configuration_has_the_labels_of_its_owner(real: Polling) -> None:
 
 
 @pytest.mark.thorough
-def test_a_withdrawn_configuration_keeps_triton_from_what_comes_file_by_file(real: Polling) -> None:
+def test_a_closed_configuration_keeps_triton_from_what_comes_file_by_file(real: Polling) -> None:
     """What a repository in an object store does with a new model; this Triton reads folders only."""
     of = without_labels(entry(5, "closed"))
     text = config(of, 5, [5])
@@ -224,7 +225,7 @@ def test_a_withdrawn_configuration_keeps_triton_from_what_comes_file_by_file(rea
     folder = real.root / "closed"
     staged = real.staging / "closed"
     staged.mkdir()
-    (staged / "config.pbtxt").write_text(withdrawn_config(text))
+    (staged / "config.pbtxt").write_text(closed_config(text))
     staged.rename(folder)
     real.settle()
     for path in sorted(of.manifest.files, key=lambda file: file.path):

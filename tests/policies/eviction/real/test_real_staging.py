@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tidegate_contracts.eviction import Staging
-from tidegate_eviction.staging.tier import MODELS
+from tidegate_eviction.staging.stager import MODELS
 
 from lab.local_plane.object_store import object_store
 from lab.local_plane.policy import policy, triton_options

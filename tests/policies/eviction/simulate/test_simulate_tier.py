@@ -32,14 +32,16 @@ def test_what_is_larger_than_the_tier_is_never_near_and_makes_no_room() -> None:
     assert [seconds for _, seconds in outcome.loads] == [8.0, 4.0, 2.0, 8.0, 4.0, 0.5, 8.0, 4.0, 0.5]
 
 
-def test_for_other_files_those_of_models_in_memory_go_last() -> None:
-    # The first model stays in memory. Its files are used least; those of the others go for each other all the same, …
+def test_the_copy_goes_that_was_read_longest_ago_though_its_model_is_in_memory() -> None:
     pinned = replace(ONE_FITS, capacity_bytes=20, pinned=frozenset({"m0"}), tier_bytes=20)
     outcome = simulate(trace_of([(100, 1), (200, 2), (300, 1), (400, 2)], A, B, C), pinned)
-    assert [seconds for _, seconds in outcome.loads] == [8.0, 4.0, 2.0, 4.0, 2.0]
-    # … and where that is not enough, its own go, too.
-    outcome = simulate(trace_of([(100, 2), (200, 1), (300, 2), (400, 1)], A, B, C), replace(pinned, tier_bytes=18))
-    assert [seconds for _, seconds in outcome.loads] == [8.0, 2.0, 4.0, 2.0, 1.0]
+    assert [seconds for _, seconds in outcome.loads] == [8.0, 4.0, 2.0, 1.0, 0.5]
+
+
+def test_a_copy_that_a_load_reads_stays_and_the_other_load_reads_the_source() -> None:
+    both = replace(ONE_FITS, capacity_bytes=20, tier_bytes=10)
+    outcome = simulate(trace_of([(100, 0), (101, 1), (200, 2), (300, 0)], A, B, C), both)
+    assert [seconds for _, seconds in outcome.loads] == [8.0, 4.0, 2.0, 8.0]
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -1,17 +1,14 @@
-"""A stager over real folders, and a core that says what the test has it say."""
+"""A stager over real folders."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate_contracts.eviction import Staging
-from tidegate_eviction.core.outlook import Outlook
-from tidegate_eviction.staging.sources import Contents, FolderSource
-from tidegate_eviction.staging.stager import Stager
-from tidegate_eviction.staging.tier import disk_bytes
+from tidegate_eviction.staging.sources import Contents
+from tidegate_eviction.staging.stager import Stager, disk_bytes
 from tidegate_eviction.triton.repository import TritonRepository
 
 KIB = 1 << 10
@@ -41,16 +38,16 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 @dataclass
 class Rig:
-    """The stager, its folders, and what the core says."""
+    """The stager and its folders."""
 
     root: Path
-    outlook: Outlook = field(default_factory=Outlook)
-    is_mounted: bool = True  # Whether the server could read the source by itself, as it cannot read a bucket.
+    is_mounted: bool = True  # Whether the server can read the source by itself, as it cannot read a bucket.
     before_look: Callable[[str], object] = str  # Called on a thread before each look at a model's source.
 
     def __post_init__(self) -> None:
         (self.root / "source").mkdir(exist_ok=True)
         self.repository = TritonRepository(str(self.root / "source"))
+        self.loads = 0
 
     @property
     def served(self) -> Path:
@@ -60,7 +57,7 @@ class Rig:
     @property
     def staged(self) -> set[str]:
         """Models that are staged, in any version of theirs."""
-        return {model for model, _ in self.stager.tier.staged}
+        return {model for model, _ in self.stager.copies}
 
     def is_near(self, model: str) -> bool:
         """Tell whether the server finds a model in the tier."""
@@ -81,35 +78,35 @@ class Rig:
         found = (self.repository.contents(each) for each in models)
         return sum(disk_bytes(each) for each in found if each is not None)
 
-    def make(self, size_bytes: int = 1 << 20, bandwidth: int | None = None, kind: type[Stager] = Stager) -> Stager:
+    def make(self, size_bytes: int = 1 << 20) -> Stager:
         """Make a stager, as a policy that starts does."""
 
         def contents(model: str) -> Contents | None:
             self.before_look(model)
-            found = self.repository.contents(model)
-            if found is None or not isinstance(found.source, FolderSource):
-                return found
-            return replace(found, source=replace(found.source, is_folder=self.is_mounted))
+            return self.repository.contents(model)
 
-        def keys(model: str) -> list[tuple[str, str]]:
-            found = self.repository.contents(model)
-            parts = [self.repository.contents(each) for each in found.parts] if found else []
-            return [each.key for each in (found, *parts) if each is not None]
-
-        settings = Staging(folder=str(self.root / "tier"), size_bytes=size_bytes, bandwidth_bytes_per_second=bandwidth)
-        self.stager = kind(settings, contents, lambda _: self.outlook, keys)
+        settings = Staging(folder=str(self.root / "tier"), size_bytes=size_bytes)
+        self.stager = Stager(settings, contents, self.root / "source" if self.is_mounted else None)
         return self.stager
 
+    async def begin(self, model: str) -> tuple[int, float]:
+        """Begin a load: return its number, and the seconds that were spent on copying."""
+        self.loads += 1
+        number = self.loads
+        return number, await self.stager.ensure(number, model)
+
+    async def load(self, model: str, *, failed: bool = False) -> float:
+        """Begin a load and end it; return the seconds that were spent on copying."""
+        number, seconds = await self.begin(model)
+        self.stager.done(number, failed=failed)
+        return seconds
+
     @asynccontextmanager
-    async def running(self, size_bytes: int = 1 << 20, bandwidth: int | None = None) -> AsyncIterator[Stager]:
-        """Run a stager that stages ahead, too."""
-        stager = self.make(size_bytes, bandwidth)
+    async def running(self, size_bytes: int = 1 << 20) -> AsyncIterator[Stager]:
+        """Run a stager."""
+        stager = self.make(size_bytes)
         stager.open()
-        self.following = asyncio.create_task(stager.follow())
         try:
             yield stager
-            assert not self.following.done()
         finally:
-            self.following.cancel()
-            await asyncio.gather(self.following, return_exceptions=True)
             await stager.close()

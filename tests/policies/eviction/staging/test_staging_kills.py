@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tidegate_eviction.core.outlook import Outlook
 from tidegate_eviction.staging.copying import StagingError
 
 from .rig import Rig, files_below, write_model
@@ -29,31 +28,24 @@ def contents(root: Path) -> dict[str, list[dict[str, bytes]]]:
 
 
 def live(root: Path) -> Rig:
-    """Stage one model, another in its place, the first one again with a new content, and anew after a failed load; let
-    its files go though it is in memory, and stage it ahead. What fails is left out."""
-    rig, resident = Rig(root), Outlook(held=frozenset("a"), resident=frozenset("a"))
+    """Stage one model, another in its place, the first one with a new content, and again after a failed load. What
+    fails is left out."""
+    rig = Rig(root)
 
     async def work() -> None:
         write_model(root, "a", b"first")
         stager = rig.make(rig.room_for("a"))
 
-        async def load(name: str) -> None:
-            await stager.ensure(name)
-
         with suppress(OSError):
             stager.open()
         for step in (
-            lambda: load("a"),
-            lambda: load("b"),
+            lambda: rig.load("a"),
+            lambda: rig.load("b"),
             lambda: write_model(root, "a", b"second"),
-            lambda: load("a"),
-            lambda: load("a"),
-            lambda: stager.doubt("a"),
-            lambda: load("a"),
-            lambda: setattr(rig, "outlook", resident),
-            lambda: load("b"),
-            lambda: setattr(rig, "outlook", Outlook(sure=("a",))),
-            stager._ahead,
+            lambda: rig.load("a"),
+            lambda: rig.load("a", failed=True),
+            lambda: rig.load("a"),
+            lambda: rig.load("b"),
         ):
             with suppress(StagingError, OSError):
                 if asyncio.iscoroutine(doing := step()):
@@ -115,9 +107,9 @@ def assert_a_successor_serves(root: Path, known: dict[str, list[dict[str, bytes]
     rig = Rig(root)
 
     async def work() -> None:
-        async with rig.running(rig.room_for("a")) as stager:
+        async with rig.running(rig.room_for("a")):
             for name in "bab":
-                await stager.ensure(name)
+                await rig.load(name)
                 rig.check()
                 assert files_below((rig.served / name).resolve()) == known[name][-1]
             assert rig.is_near("b")
@@ -131,12 +123,12 @@ def known(tmp_path: Path) -> dict[str, list[dict[str, bytes]]]:
     return contents(tmp_path)
 
 
-def test_what_is_lived_through_copies_ahead_and_anew_and_lets_go_of_what_is_in_memory(
+def test_what_is_lived_through_copies_again_and_discards(
     tmp_path: Path, known: dict[str, list[dict[str, bytes]]]
 ) -> None:
     rig = live(tmp_path)
     counts = rig.stager.counts
-    assert (counts.found, counts.copied, counts.ahead, counts.discarded) == (1, 5, 1, 4)
+    assert (counts.found, counts.copied, counts.discarded) == (1, 5, 3)
     assert (rig.served / "a").resolve() == (tmp_path / "source" / "a").resolve()
     assert_nothing_in_part(tmp_path, known)
 

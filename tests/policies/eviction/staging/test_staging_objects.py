@@ -5,7 +5,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tidegate_eviction.core.outlook import Outlook
 from tidegate_eviction.staging.copying import StagingError
 from tidegate_eviction.triton.repository import RepositoryError, TritonRepository
 
@@ -52,7 +51,7 @@ def bucket(minio: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def rig_of(bucket: Bucket) -> Rig:
-    rig = Rig(bucket.root)
+    rig = Rig(bucket.root, is_mounted=False)
     rig.repository = TritonRepository(bucket.url, staged=True)
     return rig
 
@@ -86,14 +85,14 @@ async def test_a_model_is_staged_from_there_and_a_new_content_replaces_it(bucket
     bucket.upload()
     rig = rig_of(bucket)
     async with rig.running() as stager:
-        assert await stager.ensure("a") > 0
+        assert await rig.load("a") > 0
         assert files_below(rig.served / "a") == files_below(bucket.root / "source" / "a")
-        assert await stager.ensure("a") == 0
+        assert await rig.load("a") == 0
         write_model(bucket.root, "a", b"new")
         bucket.upload()
-        assert await stager.ensure("a") > 0
+        assert await rig.load("a") > 0
         assert files_below(rig.served / "a") == files_below(bucket.root / "source" / "a")
-        assert len(stager.tier.staged) == 1
+        assert len(stager.copies) == 1
 
 
 async def test_a_tier_as_large_as_one_model_serves_them_all_in_turn(bucket: Bucket) -> None:
@@ -101,12 +100,11 @@ async def test_a_tier_as_large_as_one_model_serves_them_all_in_turn(bucket: Buck
         write_model(bucket.root, name)
     bucket.upload()
     rig = rig_of(bucket)
-    async with rig.running(rig.room_for("a")) as stager:
+    async with rig.running(rig.room_for("a")):
         for name in "abcab":
-            await stager.ensure(name)
+            await rig.load(name)
             rig.check()
             assert rig.staged == {name}
-            rig.outlook = Outlook(held=frozenset({name}), resident=frozenset({name}))
         assert {each.name for each in rig.served.iterdir()} >= {"b"}
 
 
@@ -114,9 +112,9 @@ async def test_what_cannot_be_staged_says_why(bucket: Bucket, minio: ObjectStore
     write_model(bucket.root, "a", size=64 * KIB)
     bucket.upload()
     rig = rig_of(bucket)
-    async with rig.running(32 * KIB) as stager:
+    async with rig.running(32 * KIB):
         with pytest.raises(StagingError, match=r"model a cannot be staged: its files take \d+ bytes, .* has 32768"):
-            await stager.ensure("a")
+            await rig.load("a")
     missing = TritonRepository(f"s3://{minio.url}/nowhere/models", staged=True)
     with pytest.raises(OSError, match="nowhere"):
         missing.check()

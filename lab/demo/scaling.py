@@ -1,0 +1,300 @@
+"""`make demo-scaling`: a pool of real Tritons follows one wave of load, by the real KEDA on a local control plane.
+
+The nodes are simulated: kwok reports every scheduled pod as running. For each pod of the pool this program runs a
+Triton and its eviction policy, as a kubelet would.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tidegate_contracts import eviction_process, routing
+from tidegate_contracts.eviction import EvictionSettings, Tuning
+from tidegate_proxy.access.api_keys import new_key
+
+from components.args import PRE_STOP_SECONDS
+from lab.local_cluster import ClusterError, LocalCluster, crds, scaling
+from lab.local_cluster.nodes import nodes_of
+from lab.local_plane.named_proxy import write_names
+from lab.local_plane.policy import policy, triton_options, write_settings
+from lab.local_plane.process import CannotBeHadError, Process, free_ports
+from lab.local_plane.prometheus import Prometheus, prometheus
+from lab.local_plane.proxy import proxy
+from lab.local_plane.repository import Model
+from lab.local_plane.triton import triton
+from lab.tools import ToolError
+from rollout.render import render
+from rollout.tools.running import repeating
+from stacks.validate import read_definition
+
+from .playing import Outcome, Scene, claim, scene
+from .show import Show
+from .tables import write_proxy
+from .visitor import BUSY, Visitor
+
+DEFINITION = Path(__file__).with_name("scaling.yaml")
+PROGRAM = Path(__file__).parent / "models" / "sharer.py"
+PROMETHEUS = "http://prometheus.monitoring:9090"  # The definition's address; the demo's Prometheus is on loopback.
+POOL = "zoo-busy"
+PROXY_POD = "inference-proxy-0"  # The name under which Prometheus sees the proxy.
+MODELS = ("ant", "bee", "cat", "dog", "emu", "fox", "goat", "hare")
+QUIET_CALLERS, WAVE_CALLERS = 4, 24
+CALL_SECONDS = 0.05  # The time that an answer takes of a replica's GPU.
+MEBIBYTES = 43  # The memory of a model, besides its process with Python and numpy.
+MOST_SECONDS = 300.0
+LOOK_SECONDS = 1.0
+TUNING = Tuning(tolerance_bytes=16 << 20, retry_most_seconds=10)
+SCENES: list[Scene["ScalingStage"]] = []
+
+
+@dataclass
+class Pod:
+    """A Triton and its eviction policy, in the order in which they end."""
+
+    processes: tuple[Process, Process]
+    address: tuple[str, int]  # Of Triton's HTTP side.
+    metrics: tuple[str, str]
+    stack: ExitStack = field(repr=False)
+    deleted: float | None = None  # When it was deleted.
+
+
+@dataclass
+class Kubelet:
+    """Runs the pool's pods. Only the main thread may call it: a process ends with the thread that started it."""
+
+    root: Path
+    cluster: LocalCluster
+    namespace: str
+    settings: EvictionSettings
+    ports: Sequence[int]  # All replicas share them, at addresses of their own.
+    host: str  # The pool's DNS name.
+    prometheus: Prometheus
+    proxy_metrics: str
+    pods: dict[str, Pod] = field(default_factory=dict)
+
+    def serving(self) -> list[Pod]:
+        """Return the pods that take calls."""
+        return [pod for pod in self.pods.values() if pod.deleted is None]
+
+    def sync(self) -> None:
+        """Start pods that were scheduled and end those that were deleted; raises ProcessError if one has failed."""
+        scheduled = {
+            each["metadata"]["name"]
+            for each in self.cluster.get("pods", namespace=self.namespace)
+            if each["metadata"]["name"].startswith(f"{POOL}-")
+            and each["spec"].get("nodeName")
+            and "deletionTimestamp" not in each["metadata"]
+        }
+        before = len(self.serving()), len(self.pods)
+        for name, pod in [*self.pods.items()]:
+            if name not in scheduled and pod.deleted is None:
+                pod.deleted = time.monotonic()
+                self.publish()
+            if pod.deleted is None:
+                pod.processes[0].check()
+            elif time.monotonic() > pod.deleted + PRE_STOP_SECONDS:
+                self._end(name, pod)
+        for name in sorted(scheduled - self.pods.keys()):
+            self.pods[name] = self._start(name)
+        if before != (len(self.serving()), len(self.pods)):
+            self.publish()
+
+    def publish(self) -> None:
+        """Write what DNS knows of the pool, and what Prometheus scrapes."""
+        write_names(self.root / "names" / "pools.json", {self.host: [pod.address for pod in self.serving()]})
+        metrics = {address: name for name, pod in self.pods.items() for address in pod.metrics}
+        self.prometheus.scrape(metrics | {self.proxy_metrics: PROXY_POD})
+
+    def close(self) -> None:
+        """End all pods at once."""
+        for pod in self.pods.values():
+            for process in pod.processes:
+                process.popen.terminate()
+        for pod in self.pods.values():
+            pod.stack.close()
+
+    def _end(self, name: str, pod: Pod) -> None:
+        running = [process for process in pod.processes if process.popen.poll() is None]
+        if running:
+            running[0].popen.terminate()
+        else:
+            pod.stack.close()
+            del self.pods[name]
+
+    def _start(self, name: str) -> Pod:
+        host = f"127.0.0.{int(name.rpartition('-')[2]) + 1}"
+        folder = self.root / "pods" / f"{name}.{time.monotonic_ns()}"
+        stack = ExitStack()
+        write_settings(folder, self.settings)
+        repository = Path(self.settings.repository)
+        server = stack.enter_context(triton(folder, repository, None, triton_options(folder), self.ports[:3], host))
+        evicting = stack.enter_context(policy(folder, server, (self.ports[3], self.ports[4])))
+        metrics = f"{host}:{server.metrics_port}", evicting.admin
+        return Pod((server.process, evicting.process), (host, self.ports[0]), metrics, stack)
+
+
+@dataclass
+class ScaledPool:
+    """A control plane with KEDA, a proxy, and the pool's pods."""
+
+    kubelet: Kubelet
+    visitor: Visitor
+    root: Path
+
+    def wanted(self) -> int:
+        """Return how many replicas the StatefulSet has to have."""
+        return int(self.kubelet.cluster.get("statefulset", POOL, self.kubelet.namespace)["spec"].get("replicas", 1))
+
+    def keda_is_ready(self) -> bool:
+        """Tell whether KEDA can read the ScaledObject's figures."""
+        found = self.kubelet.cluster.get("scaledobject", POOL, self.kubelet.namespace).get("status", {})
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in found.get("conditions", ()))
+
+
+@contextmanager
+def scaled_pool(root: Path) -> Iterator[ScaledPool]:
+    """Run it below a folder until the block ends. Raises CannotBeHadError and ProcessError."""
+    with ExitStack() as stack:
+        seen = stack.enter_context(prometheus(root / "prometheus", namespace="tidegate-demo"))
+        definition = root / DEFINITION.name
+        definition.write_text(DEFINITION.read_text("utf-8").replace(PROMETHEUS, seen.url), "utf-8")
+        read = read_definition(definition)
+        (demo,) = read.stacks
+        objects = render(demo, read).objects
+        ports, key = free_ports(5), new_key()
+        moved = partial(_moved, ports=ports)
+        table = write_proxy(root / "proxy", objects, key, moved)
+        names = root / "names" / "pools.json"
+        names.parent.mkdir()
+        write_names(names, {})
+        settings = {"environment": table.environment, "api_keys": "true", "request_timeout_seconds": "60"}
+        served = stack.enter_context(proxy(root / "proxy", settings=settings, names=names))
+        cluster = _cluster(root / "cluster", nodes_of(demo.data_plane, [demo]), stack)
+        host = table.servers[0].pools[0].host
+        evicting = _eviction_settings(objects, _repository(root))
+        kubelet = Kubelet(root, cluster, demo.namespace, evicting, ports, host, seen, served.admin)
+        stack.callback(kubelet.close)
+        kubelet.publish()
+        crds.install(cluster, objects)
+        cluster.apply(objects)
+        yield ScaledPool(kubelet, Visitor([served.http], key), root)
+
+
+def _moved(pool: routing.Pool, ports: Sequence[int]) -> routing.Pool:
+    http, grpc, _, lease, _ = ports
+    return pool.model_copy(update={"http_port": http, "grpc_port": grpc, "lease_port": lease})
+
+
+def _cluster(folder: Path, nodes: list[dict[str, Any]], stack: ExitStack) -> LocalCluster:
+    try:
+        cluster = stack.enter_context(LocalCluster.start(folder, nodes=nodes, aggregates=True))
+        stack.enter_context(scaling.keda(cluster, free_ports(5)))
+    except (ClusterError, ToolError) as error:
+        raise CannotBeHadError(f"a control plane with KEDA: {error}") from None
+    return cluster
+
+
+def _eviction_settings(objects: Sequence[Mapping[str, Any]], repository: Path) -> EvictionSettings:
+    (data,) = (each["data"] for each in objects if each["metadata"]["name"] == f"{POOL}-eviction" and "data" in each)
+    rendered = EvictionSettings.model_validate_json(data[eviction_process.SETTINGS_FILE])
+    return rendered.model_copy(update={"repository": str(repository), "tuning": TUNING})
+
+
+def _repository(root: Path) -> Path:
+    repository, gpu = root / "models", root / "gpu"
+    gpu.mkdir()
+    vector = ("TYPE_FP32", "-1")
+    parameters = {"mebibytes": MEBIBYTES, "seconds": CALL_SECONDS, "gpu": gpu}
+    for name in MODELS:
+        Model(name, PROGRAM, [("INPUT", *vector)], [("OUTPUT", *vector)], parameters=parameters).write(repository)
+    return repository
+
+
+@dataclass
+class ScalingStage:
+    """What every scene uses; callers come and go, and come again when the proxy says so."""
+
+    pool: ScaledPool
+    show: Show
+    wave: ExitStack = field(default_factory=ExitStack)
+    calls: int = 0
+    lost: list[str] = field(default_factory=list)
+
+    def call(self, model: str) -> None:
+        """Call a model until it answers something other than `busy`, and count it."""
+        while (reply := self.pool.visitor.call(model)).status == BUSY and reply.retry_after is not None:
+            time.sleep(reply.retry_after)
+        self.calls += 1
+        if reply.status != 200:
+            self.lost.append(f"{model} answered {reply.status}: {reply.why}")
+
+    @contextmanager
+    def callers(self, number: int, models: Sequence[str], pause: float = 0.0) -> Iterator[None]:
+        """Run this many callers, with a pause between two calls, until the block ends."""
+        works = [partial(self.call, models[place % len(models)]) for place in range(number)]
+        with repeating(*works, pause=pause, meanwhile=self.step):
+            yield
+
+    def step(self) -> int:
+        """Start and end pods once; return how many replicas are wanted."""
+        self.pool.kubelet.sync()
+        time.sleep(LOOK_SECONDS)
+        return self.pool.wanted()
+
+    def until(self, what: str, holds: Callable[[int], object]) -> float:
+        """Step until something holds of the wanted replicas; return the seconds. Raises NotSoError."""
+        begun = time.monotonic()
+        while not holds(self.step()):
+            claim(time.monotonic() - begun < MOST_SECONDS, f"{what}: not after {MOST_SECONDS:.0f} s")
+        return time.monotonic() - begun
+
+
+@contextmanager
+def staged(pool: ScaledPool, show: Show) -> Iterator[ScalingStage]:
+    """Run a few callers until the block ends, once there is a replica to call."""
+    stage = ScalingStage(pool, show)
+    stage.until("there is a replica", lambda _: pool.kubelet.serving())
+    with stage.callers(QUIET_CALLERS, MODELS[:QUIET_CALLERS], 0.5), stage.wave:
+        yield stage
+
+
+@scene(SCENES, "KEDA asks a Prometheus that scrapes the real Triton, its eviction policy and the proxy.")
+def _quiet(stage: ScalingStage) -> Outcome:
+    """All is quiet: one replica."""
+    seconds = stage.until("KEDA is ready", lambda _: stage.pool.keda_is_ready())
+    for _ in range(20):
+        claim((wanted := stage.step()) == 1, f"{POOL} is to have {wanted} replicas, with next to no load")
+    return Outcome(f"KEDA was ready after {seconds:.0f} s, and wants one replica.", "1 replica")
+
+
+@scene(SCENES, "Time in the queue and want of room raise the pool from 1 to 3 replicas, one step after the other.")
+def _load(stage: ScalingStage) -> Outcome:
+    """A wave of load."""
+    stage.wave.enter_context(stage.callers(WAVE_CALLERS, MODELS))
+    serving = stage.pool.kubelet.serving
+    wanted = stage.until("a second replica is wanted", lambda found: found == 2)
+    second = wanted + stage.until("it serves", lambda _: len(serving()) == 2)
+    third = second + stage.until("a third one serves", lambda _: len(serving()) == 3)
+    return Outcome(
+        f"After {wanted:.0f} s of load KEDA wanted a second replica, which served at {second:.0f} s, and the third one "
+        f"at {third:.0f} s.",
+        f"3 replicas in {third:.0f} s",
+    )
+
+
+@scene(SCENES, "One replica after the other goes, once the last two minutes need fewer. No call is lost.")
+def _ebb(stage: ScalingStage) -> Outcome:
+    """The wave is over."""
+    stage.wave.close()
+    first = stage.until("one goes", lambda found: found == 2)
+    last = first + stage.until("another goes", lambda found: found == 1)
+    stage.until("their processes have ended", lambda _: len(stage.pool.kubelet.pods) == 1)
+    claim(not stage.lost, f"{len(stage.lost)} of {stage.calls} calls were lost, such as {stage.lost[:1]}")
+    return Outcome(
+        f"One went {first:.0f} s after the wave, another at {last:.0f} s. Of {stage.calls:,} calls none was lost.",
+        f"1 replica after {last:.0f} s, nothing lost",
+    )

@@ -158,13 +158,6 @@ def quotient(number: int, divisor: int) -> int:
     return -(-number // divisor)
 
 
-def number_in(text: str, after: str, before: str, times: int) -> int:
-    """Return the whole number in a text, before the first `before` and behind the last `after`, times a constant."""
-    if isinstance(text, Placeholder):
-        return cast("int", text.asked("number_in", (after, before, times)))
-    return int(text.partition(before)[0].rpartition(after)[2]) * times
-
-
 def replaced(text: str, old: str, new: str) -> str:
     """Return a text in which every `old` is replaced."""
     return cast("str", text.asked("replaced", (old, new))) if isinstance(text, Placeholder) else text.replace(old, new)
@@ -175,11 +168,11 @@ def in_bytes(quantity: str) -> int:
     return cast("int", quantity.asked("in_bytes")) if isinstance(quantity, Placeholder) else byte_count(quantity)
 
 
-def share_of(quantity: str, part: int, parts: int, without: str | None = None) -> int:
-    """Return so many parts of the bytes of a quantity, or of what it is more than another, in whole bytes."""
+def share_of(quantity: str, part: int, parts: int) -> int:
+    """Return so many parts of the bytes of a quantity, in whole bytes."""
     if isinstance(quantity, Placeholder):
-        return cast("int", quantity.asked("share_of", (part, parts, without)))
-    return (byte_count(quantity) - byte_count(without or "0")) * part // parts
+        return cast("int", quantity.asked("share_of", (part, parts)))
+    return byte_count(quantity) * part // parts
 
 
 def sum_of(quantity: str, other: str) -> str:

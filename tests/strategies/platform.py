@@ -129,14 +129,6 @@ AFFINITY = {
     "nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": _EXPRESSIONS}]}
     },
-    "podAntiAffinity": {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {
-                "weight": 1,
-                "podAffinityTerm": {"topologyKey": "rack", "labelSelector": {"matchExpressions": _EXPRESSIONS}},
-            }
-        ]
-    },
 }
 
 

@@ -9,6 +9,7 @@ BENCH ?=
 REQUIRE_ALL ?=
 export ALLOW_NOT_RUN ?=
 POLICY ?=
+DEFINITION ?= stacks/inference.yaml
 DIR ?=
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
@@ -77,6 +78,12 @@ demo-llm-up: .test ## The same models, left running, with lines to try with Open
 .PHONY: demo-scaling
 demo-scaling: .test ## Show a pool of Tritons follow a wave of load, by the real KEDA (ten minutes; builds KEDA first)
 	@$(TEST) -m lab.demo scaling
+
+.PHONY: local-up local-down
+local-up: .test ## Start a real control plane with simulated GPU nodes for DEFINITION=<file>, and print how to use it
+	@$(TEST) -m lab.local_cluster up $(DEFINITION)
+local-down: .test ## End that control plane, and remove it
+	@$(TEST) -m lab.local_cluster down
 
 .PHONY: test test-all
 test: .parts ## Check style, types (beside the tests) and every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)

@@ -13,9 +13,9 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from .advice import TARGET, Advice, advise, is_compute_short, is_memory_short
-from .changed import overlay_text, place, why_refused
+from .overlay import overlay_text, place_of
 from .pressures import Pressures, pressures
-from .recorded import asked, keep, kept
+from .recorded import read_samples
 from .remedies import Subject
 from .samples import PoolSamples, Recorded
 from .simulations import Figures
@@ -28,41 +28,32 @@ NEVER_ADVISED = (
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AdviceRequest:
     """What a user asks for."""
 
     definition: Path
     stack: str | None = None
     prometheus: str = ""
-    samples: Path | None = None  # Where samples are read from; with a Prometheus, where they are kept.
     hours: float = 24.0
     match: str = ""
     target: str = f"{TARGET:.0%}"  # Share of calls that are to find their model resident.
 
 
-def tell_advice(wanted: Wanted) -> None:
+def print_advice(request: AdviceRequest) -> None:
     """Print the advice. Raises CommandError and DefinitionError."""
-    definition = read_definition(wanted.definition)
-    stacks = chosen(definition, wanted.stack)
+    definition = read_definition(request.definition)
+    stacks = chosen(definition, request.stack)
     if len(stacks) > 1:
         names = listed(stack.name for stack in stacks)
         raise CommandError(f"Name the stack that this Prometheus reads: --stack, one of {names}.", WRONG_INPUT)
     (stack,) = stacks
-    target = _share(wanted.target)
-    if wanted.prometheus:
-        if not 0 < wanted.hours <= _MOST_HOURS:
-            raise CommandError(f"--hours {wanted.hours:g} is not more than 0 and at most {_MOST_HOURS:g}.", WRONG_INPUT)
-        match = ",".join(filter(None, [f'namespace="{stack.namespace}"', wanted.match]))
-        recorded, of_this_time = asked(wanted.prometheus, match, wanted.hours)
-    elif wanted.samples is not None:
-        recorded = kept(wanted.samples)
-    else:
-        raise CommandError("Say where from: --prometheus <url> (--hours 24), or --samples <folder>.", WRONG_INPUT)
-    lines = list(told(definition, stack, recorded, target))  # which asks for what is kept
-    if wanted.prometheus and wanted.samples is not None:
-        keep(recorded, of_this_time, wanted.samples)
-        lines = list(told(definition, stack, kept(wanted.samples), target))  # times are rounded there
-    for line in lines:
+    target = _share(request.target)
+    if not request.prometheus:
+        raise CommandError("Name the Prometheus to read: --prometheus <url> (--hours 24).", WRONG_INPUT)
+    if not 0 < request.hours <= _MOST_HOURS:
+        raise CommandError(f"--hours {request.hours:g} is not more than 0 and at most {_MOST_HOURS:g}.", WRONG_INPUT)
+    match = ",".join(filter(None, [f'namespace="{stack.namespace}"', request.match]))
+    for line in list(lines_of(definition, stack, read_samples(request.prometheus, match, request.hours), target)):
         print(line)
 
 
@@ -77,7 +68,7 @@ def _share(text: str) -> float:
     return share
 
 
-def told(definition: Definition, stack: Stack, recorded: Recorded, target: float = TARGET) -> Iterator[str]:
+def lines_of(definition: Definition, stack: Stack, recorded: Recorded, target: float = TARGET) -> Iterator[str]:
     """Yield lines about each pool."""
     samples = recorded.samples
     length = f"{samples.seconds / 3600:.3g} h" if samples.seconds >= 3600 else f"{samples.seconds:.0f} s"
@@ -108,10 +99,9 @@ def _of_pool(definition: Definition, subject: Subject, advice: Advice, target: f
         yield f"  {what:<8} {'short' if is_short else 'well':<6} {text}"
     yield f"  advice   {advice.kind}: {advice.why}"
     if advice.change:
-        yield f"           paste at {place(definition, subject)}:"
-        yield from (f"    {line}" for line in overlay_text(subject, advice.change).splitlines())
-        for why in why_refused(definition, subject, advice.change):
-            yield f"  but      tidegate check refuses it as things are: {escaped(why)}"
+        environment = subject.stack.environment.name
+        yield f"           paste at {place_of(definition, environment)}, then run `tidegate check`:"
+        yield from (f"    {line}" for line in overlay_text(environment, advice.change).splitlines())
     if advice.now is not None:
         then = f" → {_expected(advice.then)}" if advice.then is not None else ""
         yield f"  expected {_expected(advice.now)}{then} (the same calls, simulated)"

@@ -1,4 +1,4 @@
-"""Answers to the question how many slices of which size: pools, which models each has, and what they cost."""
+"""Answers to the question how many slices of which size, and what they cost."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -32,85 +32,40 @@ def loading_for(trace: Trace, request_seconds: float) -> OnDemand:
 
 
 @dataclass(frozen=True)
-class PlannedPool:
-    """Replicas on slices of one kind, the models that they share, and those of them that are pinned."""
+class Answer:
+    """One pool: replicas on slices of one size, which all models share."""
 
+    gpu: Gpu = field(hash=False)
     on: GpuSlice
     replicas: int
     models: frozenset[str]
-    pinned: frozenset[str] = frozenset()
-
-    @property
-    def share(self) -> Fraction:
-        """GPUs that all its replicas take."""
-        return self.on.share * self.replicas
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One pool, or several: the first one has the largest slices."""
-
-    gpu: Gpu = field(hash=False)
-    pools: tuple[PlannedPool, ...]
     loading: OnDemand = field(default=LOADING, hash=False)
 
     @property
     def share(self) -> Fraction:
         """GPUs that it takes."""
-        return sum((pool.share for pool in self.pools), Fraction())
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is one pool, with nothing pinned."""
-        return len(self.pools) == 1 and not self.pools[0].pinned
-
-    @property
-    def slices(self) -> dict[GpuSlice, int]:
-        """How many slices of each kind it takes."""
-        found: dict[GpuSlice, int] = {}
-        for pool in self.pools:
-            found[pool.on] = found.get(pool.on, 0) + pool.replicas
-        return found
+        return self.on.share * self.replicas
 
     def __str__(self) -> str:
-        """Its slices, and of several pools how many models each has."""
-        return " + ".join(self._words(pool) for pool in self.pools)
+        """Its slices."""
+        return f"{self.replicas} × {self.on}"
 
-    def _words(self, pool: PlannedPool) -> str:
-        several = len(self.pools) > 1
-        said = [f"{len(pool.models)} models"] if several and len(pool.models) > 1 else []
-        said += [f"{min(pool.models)} alone"] if several and len(pool.models) == 1 else []
-        if pool.pinned and not (several and len(pool.models) == 1):
-            said.append("all pinned" if pool.pinned == pool.models else f"{len(pool.pinned)} pinned")
-        return f"{pool.replicas} × {pool.on}" + (f" ({', '.join(said)})" if said else "")
+    @property
+    def name(self) -> str:
+        """The name of its pool."""
+        return f"s-{str(self.on).lower().replace('.', '-').replace(' ', '-')}"
 
-    def named(self) -> list[tuple[str, PlannedPool]]:
-        """Return its pools, each with a name of its own."""
-        names = [str(pool.on).lower().replace(".", "-").replace(" ", "-") for pool in self.pools]
-        more = [names[:place].count(name) for place, name in enumerate(names)]
-        return [
-            (f"s-{name}" + (f"-{count + 1}" if count else ""), pool)
-            for name, count, pool in zip(names, more, self.pools, strict=True)
-        ]
-
-    def simulated(self, faster: float = 1.0) -> list[SimulatedPool]:
-        """Return what a simulation wants to know of its pools."""
-        return [
-            SimulatedPool(
-                self.loading, capacity_bytes(self.gpu, pool.on), pool.replicas, pool.models, pool.pinned, faster
-            )
-            for pool in self.pools
-        ]
+    def simulated(self, faster: float = 1.0) -> SimulatedPool:
+        """Return the pool as a simulation takes it."""
+        return SimulatedPool(self.loading, capacity_bytes(self.gpu, self.on), self.replicas, self.models, faster=faster)
 
 
 @dataclass(frozen=True)
 class Row:
-    """An answer, or what it is held against, and what comes of it."""
+    """An answer, and what callers meet."""
 
-    name: str
-    share: Fraction | None  # GPUs; None: it is not on GPUs alone.
+    answer: Answer
     figures: Figures
-    answer: Answer | None = None
 
     def meets(self, target: float) -> bool:
         """Say whether it answers this share of requests at once, and locks no model out."""
@@ -158,25 +113,13 @@ def with_footprints(trace: Trace, declared: dict[str, int]) -> Trace:
 def front(rows: Iterable[Row]) -> list[Row]:
     """Return the rows than which no other one is as cheap and answers more at once, the cheapest first."""
     kept: list[Row] = []
-    for row in sorted((row for row in rows if row.share is not None), key=_dearest_last):
+    for row in sorted(rows, key=lambda row: (row.answer.share, -row.figures.share_warm, row.figures.lost_seconds)):
         if not kept or row.figures.share_warm > kept[-1].figures.share_warm:
             kept.append(row)
     return kept
 
 
-def _dearest_last(row: Row) -> tuple[Fraction, float, float, int]:
-    return row.share or Fraction(), -row.figures.share_warm, row.figures.lost_seconds, len(str(row.name))
-
-
 def best(rows: Sequence[Row], target: float) -> Row | None:
-    """Return the cheapest answer that meets the target; of several the plainest, then that whose callers lose least."""
-    fine = [row for row in rows if row.answer is not None and row.share is not None and row.meets(target)]
-    return min(
-        fine,
-        key=lambda row: (row.share, *_plainness(row.answer), row.figures.lost_seconds, row.name),
-        default=None,
-    )
-
-
-def _plainness(answer: Answer | None) -> tuple[bool, int]:
-    return (not answer.is_plain, len(answer.pools)) if answer else (True, 0)
+    """Return the cheapest answer that meets the target; of several that whose callers lose least."""
+    fine = [row for row in rows if row.meets(target)]
+    return min(fine, key=lambda row: (row.answer.share, row.figures.lost_seconds, str(row.answer)), default=None)

@@ -1,4 +1,4 @@
-"""An answer as the change of a definition that it is: pools, `models:` with their pools, and how GPUs are cut then."""
+"""An answer as the change of a definition: the pool, the `models:` that it serves, and how GPUs are cut then."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from stacks.definition.servers import Server
 from stacks.problems import listed
 from stacks.stack import Definition, Stack
 
-from .answers import Answer, PlannedPool, pool_tree
+from .answers import Answer, pool_tree
 from .cutting import cutting
 
 _UNFIT: Final = re.compile(r"^[^A-Za-z0-9_]|[^A-Za-z0-9_.-]")
@@ -90,16 +90,16 @@ def block(definition: Definition, stack: Stack | None, answer: Answer, trace: Tr
     """
     place = _Place(stack, frozenset(model.name for model in trace.models))
     gone = place.gone()
-    named = _named(answer, [pool.name for pool in place.server.pools] if place.server else [])
-    trees = [pool_tree(answer.gpu, name, pool.on, pool.replicas, answer.loading) for name, pool in named]
+    name = _unused(answer.name, [pool.name for pool in place.server.pools] if place.server else [])
+    tree = pool_tree(answer.gpu, name, answer.on, answer.replicas, answer.loading)
     removed = [{"name": pool.name, "remove": True} for pool in gone]
     change: dict[str, Any] = {
-        "servers": [{"name": place.name, "pools": [*removed, *trees]}],
-        "models": [*_models(place, named, trace), *place.said_now()],
+        "servers": [{"name": place.name, "pools": [*removed, tree]}],
+        "models": [*_models(place, name, trace), *place.said_now()],
     }
     said = [f"It replaces {listed(f'{place.name}/{_with_windows(pool)}' for pool in gone)}."] if gone else []
     said += place.staying()
-    pools = [Pool.model_validate(tree) for tree in trees]
+    pools = [Pool.model_validate(tree)]
     if stack is None:
         return Block(_text(change), (*said, *cutting((), (), answer, pools).said()))
     change = {"environments": [{"name": stack.environment.name, **change}]}
@@ -131,21 +131,19 @@ def _others(definition: Definition, stack: Stack, server: str, gone: set[str]) -
     ]
 
 
-def _models(place: _Place, named: Iterable[tuple[str, PlannedPool]], trace: Trace) -> Iterator[dict[str, Any]]:
-    """Yield the models of a trace as they were simulated: where, pinned or not, of which footprint."""
+def _models(place: _Place, pool: str, trace: Trace) -> Iterator[dict[str, Any]]:
+    """Yield the models of a trace as they were simulated: in this pool, not pinned, of their footprints."""
     now = {model.name: model for model in place.stack.platform.models} if place.stack else {}
-    sizes = {model.name: model.footprint_bytes for model in trace.models}
-    for pool_name, pool in named:
-        for name in sorted(pool.models):
-            old, size = now.get(name), sizes[name]
-            tree: dict[str, Any] = {"name": name, "server": place.name, "pool": pool_name}
-            if name in pool.pinned or (old and old.pinned):
-                tree["pinned"] = name in pool.pinned
-            if old and old.idle_seconds is not None:
-                tree["idleSeconds"] = None
-            if size >= LEAST_BYTES and not (old and old.footprint and byte_count(old.footprint) == size):
-                tree["footprint"] = _quantity(size)
-            yield tree
+    for name, size in sorted((model.name, model.footprint_bytes) for model in trace.models):
+        old = now.get(name)
+        tree: dict[str, Any] = {"name": name, "server": place.name, "pool": pool}
+        if old and old.pinned:
+            tree["pinned"] = False
+        if old and old.idle_seconds is not None:
+            tree["idleSeconds"] = None
+        if size >= LEAST_BYTES and not (old and old.footprint and byte_count(old.footprint) == size):
+            tree["footprint"] = _quantity(size)
+        yield tree
 
 
 def fitting(trace: Trace) -> tuple[Trace, dict[str, str]]:
@@ -158,14 +156,6 @@ def fitting(trace: Trace) -> tuple[Trace, dict[str, str]]:
             taken.add(renamed[model.name])
     models = (replace(model, name=renamed.get(model.name, model.name)) for model in trace.models)
     return replace(trace, models=tuple(models)), renamed
-
-
-def _named(answer: Answer, taken: Iterable[str]) -> list[tuple[str, PlannedPool]]:
-    """Return an answer's pools with names that no other pool of the server has."""
-    found: dict[str, PlannedPool] = {}
-    for name, pool in answer.named():
-        found[_unused(name, [*taken, *found])] = pool
-    return [*found.items()]
 
 
 def _unused(name: str, taken: Iterable[str]) -> str:

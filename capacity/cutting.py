@@ -80,9 +80,9 @@ def cutting(gpus: Sequence[GpuNodes], others: Sequence[Pool], answer: Answer, po
 
 def _fewest(answer: Answer) -> int:
     """Return on how many GPUs an answer's slices stand, each cut as serves best."""
-    slices = {one.profile: count for one, count in answer.slices.items()}
-    whole = slices.pop("", 0)
-    return whole + (len(cuts(answer.gpu.product, slices)) if slices else 0)
+    if not answer.on.profile:
+        return answer.replicas
+    return len(cuts(answer.gpu.product, {answer.on.profile: answer.replicas}))
 
 
 def _nodes(product: str, nodes: int) -> GpuNodes:

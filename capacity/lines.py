@@ -15,7 +15,7 @@ class Line:
 
     name: str
     kind: str
-    """The slices of an answer of one pool, `mixed`, `endpoints` or `today`."""
+    """The slices of an answer, `endpoints` or `today`."""
     figures: Figures | None
     gpu_hours: float | None  # A month.
     money: float | None = None  # A month.

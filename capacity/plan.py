@@ -24,8 +24,8 @@ from stacks.validate import read_definition
 
 from .answers import LOADING, MOST_WAIT_SECONDS, Answer, Row, best, dedicated, front, loading_for, with_footprints
 from .block import block, fitting
-from .changed import place_of, refusals
 from .lines import Line, percent, table
+from .overlay import place_of
 from .prices import Prices, gpu_hours, prices_of, read_prices
 from .search import MOST_GPUS, Search
 from .simulations import MOST_REFUSED, Figures, Simulations
@@ -33,7 +33,7 @@ from .slices import DEFAULT_GPU, Gpu, find_gpu
 from .today import Today, always_warm, footprints, stack_of, today
 
 MORE_TRAFFIC = 1.2
-_OTHERS = "mixed", "endpoints", "today"  # Kinds of lines of which each one is worth reading.
+_OTHERS = "endpoints", "today"  # Kinds of lines of which each one is worth reading.
 _LITTLE = 0.0005  # Of all requests: what no table shows.
 _WIDTH = 140  # Columns of a table that goes to no terminal.
 
@@ -90,21 +90,15 @@ def make_plan(request: PlanRequest) -> None:
     """Search and print what was found; CommandError where no answer meets the target."""
     basis = _basis(request)
     with Simulations(basis.trace) as simulations:
-        search = Search(simulations, basis.gpu, basis.target, basis.loading)
-        plain = search.plain()
-        mixed = search.mixed(plain)
-        found = best([*plain, *mixed], basis.target)
-        on_front = {id(row) for row in front([*plain, *mixed])}
-        rows = sorted(
-            [*plain, *(row for row in _once(mixed) if id(row) in on_front or row is found)],
-            key=lambda row: (row.share or 0, row.figures.share_warm),
-        )
-        busier = _busier(simulations, [row for row in rows if id(row) in on_front or row is found])
+        rows = Search(simulations, basis.gpu, basis.target, basis.loading).rows()
+        rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
+        found, on_front = best(rows, basis.target), front(rows)
+        busier = _busier(simulations, [row for row in rows if row in on_front or row is found])
         met_today = _met_today(simulations, basis.now) if basis.now else None
     lines = [
         Line(
-            row.name, str(row.answer.pools[0].on) if row.answer and row.answer.is_plain else "mixed", row.figures,
-            gpu_hours(row.share or Fraction()), basis.money(row.share), row is found, busier.get(id(row)),
+            str(row.answer), str(row.answer.on), row.figures,
+            gpu_hours(row.answer.share), basis.money(row.answer.share), row is found, busier.get(row.answer),
         )
         for row in rows
     ]  # fmt: skip
@@ -120,7 +114,7 @@ def make_plan(request: PlanRequest) -> None:
     print(*_notes(basis, request), sep="\n")
     print()
     print(*_sentences(basis, lines), sep="\n")
-    if found and found.answer:
+    if found:
         print("", *_pasted(basis, found.answer), "", sep="\n")
     if found is None:
         raise CommandError(
@@ -174,14 +168,11 @@ def target_of(text: str) -> float:
     return share
 
 
-def _once(rows: Sequence[Row]) -> list[Row]:
-    return list({id(row): row for row in rows}.values())
-
-
-def _busier(simulations: Simulations, rows: Sequence[Row]) -> dict[int, Figures]:
+def _busier(simulations: Simulations, rows: Sequence[Row]) -> dict[Answer, Figures]:
     """Return what comes of answers with more traffic: the same requests in a shorter time."""
-    answers = [row.answer.simulated(MORE_TRAFFIC) for row in rows if row.answer]
-    return dict(zip(map(id, rows), simulations.run(answers, "20 % more traffic"), strict=True))
+    answers = [row.answer for row in rows]
+    pools = [[answer.simulated(MORE_TRAFFIC)] for answer in answers]
+    return dict(zip(answers, simulations.run(pools, "20 % more traffic"), strict=True))
 
 
 def _met_today(simulations: Simulations, now: Today) -> Figures:
@@ -300,15 +291,11 @@ def _worth_reading(lines: Sequence[Line], target: float) -> list[Line]:
 
 
 def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
-    """Yield the answer as a change of the definition, where to paste it, and what `tidegate check` says of it."""
+    """Yield the answer as a change of the definition, and where to paste it."""
     made = block(basis.definition, basis.stack, answer, basis.trace)
     where = place_of(basis.definition, basis.stack.environment.name) if basis.stack else basis.definition.file
-    yield f"Paste at {escaped(where)}:"
+    yield f"Paste at {escaped(where)}, then run `tidegate check`:"
     yield ""
     yield made.text
     yield ""
     yield from made.said
-    refused = refusals(basis.definition, made.text)
-    yield from (f"tidegate check refuses it as things are: {escaped(why)}" for why in refused)
-    if not refused:
-        yield "tidegate check takes it, and the pools that it makes are those that were simulated."

@@ -124,11 +124,6 @@ class Figures:
         """What callers lost."""
         return sum(self.lost.values())
 
-    @property
-    def is_roomy(self) -> bool:
-        """Whether nothing had to go, and nobody was refused: more room changes nothing."""
-        return not self.evictions and self.answered == self.requests
-
     def wait(self, percent: float) -> float:
         """Return a percentile of the waits of those who met a cold model."""
         return quantile(self.waits, percent)

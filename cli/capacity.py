@@ -35,18 +35,15 @@ def advise(
     definition: Definition = DEFINITION,
     stack: Stack = None,
     prometheus: Prometheus = "",
-    samples: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Samples kept before; with --prometheus, where they are kept.")
-    ] = None,
     hours: Annotated[float, typer.Option(help="How long, up to now.")] = 24.0,
     match: Match = "",
     target: Target = "99%",
 ) -> None:
     """Show what limits each pool, and recommend a change."""
     with answering():
-        from capacity.advising import Wanted, tell_advice
+        from capacity.advising import AdviceRequest, print_advice
 
-        tell_advice(Wanted(definition, stack, prometheus, samples, hours, match, target))
+        print_advice(AdviceRequest(definition, stack, prometheus, hours, match, target))
 
 
 def plan(

@@ -19,9 +19,7 @@ from .options import DEFINITION, AsJson, Definition, Stack
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the rendered YAML.")]
 Cluster = Annotated[
     str,
-    typer.Option(
-        metavar="CONTEXT", help="Kubeconfig context; `local` is the cluster here.", autocompletion=options.contexts
-    ),
+    typer.Option(metavar="CONTEXT", help="Kubeconfig context.", autocompletion=options.contexts),
 ]
 KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Go on whatever the clusters lack.")]
 
@@ -169,12 +167,11 @@ def dashboards(
     """Write Grafana's dashboards as JSON files, to be imported into any Grafana."""
     with answering():
         from components.dashboards import DASHBOARDS
-        from components.dashboards.grafana import written
 
         folder.mkdir(parents=True, exist_ok=True)
         for each in DASHBOARDS:
             file = folder / f"tidegate-{each.name}.json"
-            file.write_text(written(each) + "\n", encoding="utf-8")
+            file.write_text(each.written() + "\n", encoding="utf-8")
             print(f"{file}: {each.description}")
 
 
@@ -206,9 +203,6 @@ def preview(
 def init(
     folder: Annotated[Path, typer.Argument(help="Where: a folder that is empty, or is not there yet.")],
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="PRODUCT", help="GPU of the nodes, as labelled.")] = None,
-    values: Annotated[
-        Path | None, typer.Option("--import", metavar="FILE", help="Values of the Domino blueprint's chart.")
-    ] = None,
     repository: Annotated[
         str | None,
         typer.Option("--repository", metavar="ADDRESS", help="Where Tidegate is fetched from; else `origin`."),
@@ -219,7 +213,7 @@ def init(
         from rollout.init.repository import InitRequest, write_repository
 
         outcome.text = "nothing was written"
-        write_repository(InitRequest(folder, gpu, values, repository), outcome)
+        write_repository(InitRequest(folder, gpu, repository), outcome)
 
 
 def pin(

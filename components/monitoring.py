@@ -8,6 +8,7 @@ from stacks.definition.proxy import PROXY
 
 from .alert_rules import alert_rules, price_rule
 from .args import MonitoringArgs
+from .dashboards import DASHBOARDS
 from .place import Place, Texts
 from .values import each, if_true, joined, merged
 
@@ -62,13 +63,10 @@ class Monitoring(pulumi.ComponentResource):
 
 def dashboards(name: str, labels: Texts, place: Place, opts: pulumi.ResourceOptions) -> None:
     """Declare Grafana's dashboards of the environment, each in a ConfigMap of its own."""
-    from .dashboards import DASHBOARDS  # Grafana's SDK is not loaded where there are none
-    from .dashboards.grafana import written
-
     for dashboard in DASHBOARDS:
         k8s.core.v1.ConfigMap(
             f"{name}-dashboard-{dashboard.name}",
             metadata=place.metadata(f"tidegate-dashboard-{dashboard.name}", merged(labels, place.labels("monitoring"))),
-            data={f"tidegate-{place.namespace}-{dashboard.name}.json": written(dashboard, place.namespace)},
+            data={f"tidegate-{place.namespace}-{dashboard.name}.json": dashboard.written(place.namespace)},
             opts=opts,
         )

@@ -1,8 +1,16 @@
-"""How components loop, branch and compose: `each` over a list, `when` over what may be missing, `json_text` for files.
+"""Loops, branches and texts of components, of which the generator of the Helm chart makes template actions.
 
-Components use these and f-strings, and never `for`, `if`, `+` or `json.dumps` on their arguments directly: a chart can
-then be written from the same components, by handing them placeholders, on which each helper records what it was asked
-for. Nobody but a generator of templates makes placeholders; on real values the helpers simply do what they say.
+Components use these helpers and f-strings on their arguments, and no `for`, `if`, `+` or `json.dumps`. On real values a
+helper is the plain loop or branch. Only the generator of the chart passes placeholders, which record each helper.
+
+| helper | in plain Python |
+|---|---|
+| `each(items, f)`, `listed(items, f)` | `[f(item) for item in items]`; `each` returns None for an empty list, which omits the field |
+| `when(value, f)`, `either(value, f, g)` | `f(value) if value is not None else None`, and `else g()` |
+| `if_true(flag, f, g)` | `f() if flag else g()` |
+| `of_kind(value, Class, f, g)` | `f(value) if isinstance(value, Class) else g()` |
+| `of_kinds(value, {Class: f, …})` | `match` over all classes of a union |
+| `joined(…)`, `merged(…)` | lists and mappings put together, without those that are None |
 """
 
 import hashlib
@@ -112,9 +120,21 @@ def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Any], otherwise
 
 
 def of_kinds(value: Any, makers: Mapping[type, Callable[[Any], Made | None]]) -> Made | None:
-    """Return what the maker for the class of a value makes of it; None where none is for it."""
+    """Return what the maker for the class of a value makes of it; raises TypeError where no maker is for it."""
     (kind, make), *others = makers.items()
-    return of_kind(value, kind, make, lambda: of_kinds(value, dict(others)) if others else None)
+
+    def otherwise() -> Made | None:
+        if others:
+            return of_kinds(value, dict(others))
+        if isinstance(value, Placeholder):
+            return None
+        raise TypeError(f"no branch for {type(value).__name__}")
+
+    return of_kind(value, kind, make, otherwise)
+
+
+def nothing(_: Any) -> None:
+    """Return None, which omits the field: a branch of `of_kinds` for a class that needs nothing."""
 
 
 def picked(part: Any, *names: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`up --cluster` and `down`: the stacks of one cluster, brought up with an engine, or taken down but for their data."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +11,14 @@ from stacks.validate import read_definition
 
 from . import engines, preflight
 from .changes.compare import KEPT
-from .contexts import LOCAL, on_cluster, refuse_tags, require_named
+from .contexts import on_cluster, refuse_tags, require_named
 from .engines import Bundle, Engine
 from .engines.ownership import owner_of
 from .guardrails import compared_with, enforce, findings
 from .kubectl import Kubectl
 from .live import INSTANCE, PART_OF, namespace_of
-from .orphans import Orphan, orphans_in, stacks_in
-from .terminal import console, in_shell, note, tidegate
+from .orphans import Orphan, orphans_in
+from .terminal import in_shell, note, tidegate
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Request:
     """What somebody wants to be brought up, or taken down, where and with what."""
 
     definition: Path
-    context: str  # A kubeconfig context, a data plane, or `local`.
+    context: str  # A kubeconfig context or a data plane.
     stack: str | None = None
     engine: str | None = None
     adopt: bool = False
@@ -38,26 +37,13 @@ def bring_up(request: Request, outcome: Outcome) -> None:
     """Bring up the stacks that live in a cluster, one after the other; stop at the first that fails."""
     definition = read_definition(request.definition)
     require_named(definition, request.context)
-    if request.context != LOCAL:
-        stacks = on_cluster(definition, request.context, request.stack)
-        refuse_tags(definition, stacks)
-        Kubectl(stacks[0].data_plane.context_name).ask_ahead()
-        bundles, engine = _checked(request, definition, stacks)
-        asked = [(each.stack, each.rendered.objects) for each in bundles]
-        preflight.require(stacks[0].data_plane.context_name, asked, keep_going=request.keep_going)
-        _up(bundles, engine, outcome)
-        return
-    from . import local
-
-    stacks = local.local_stacks(definition, request.stack)
-    if any(definition.lock.digest(image.reference) is None for stack in stacks for image in stack.platform.images):
-        note("Images without a digest are accepted here: the simulated nodes run none.")
+    stacks = on_cluster(definition, request.context, request.stack)
+    refuse_tags(definition, stacks)
+    Kubectl(stacks[0].data_plane.context_name).ask_ahead()
     bundles, engine = _checked(request, definition, stacks)
-    cluster = local.start_local(definition, [item for bundle in bundles for item in bundle.rendered.objects])
-    os.environ.update(cluster.environment())
+    needed = [(each.stack, each.rendered.objects) for each in bundles]
+    preflight.require(stacks[0].data_plane.context_name, needed, keep_going=request.keep_going)
     _up(bundles, engine, outcome)
-    console().print(local.placement_table(cluster, stacks))
-    print(local.how_to_look_around(cluster))
 
 
 def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) -> tuple[Sequence[Bundle], Engine]:
@@ -66,10 +52,9 @@ def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) 
     around = compared_with((stack.name for stack in stacks), definition)
     every = engine.render([*stacks, *around], definition)
     rendering, beside = every[: len(stacks)], every[len(stacks) :]
-    if request.context != LOCAL and (text := advisory_text(definition.advisories)):
+    if text := advisory_text(definition.advisories):
         note(text)
-    here = request.context == LOCAL
-    if text := enforce(findings(rendering, definition, beside, local_cluster=here), "nothing was changed"):
+    if text := enforce(findings(rendering, definition, beside), "nothing was changed"):
         note(text)
     both = zip(stacks, rendering, strict=True)
     return [Bundle(stack, rendered, definition.lock, request.definition) for stack, rendered in both], engine
@@ -117,31 +102,18 @@ def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
 
 def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None:
     """Take stacks down; those of production only where the user is sure."""
-    if request.context == LOCAL and request.stack is None:
-        from . import local
-
-        gone = local.stop_local()
-        print("The local cluster is gone, with all that was in it." if gone else "There is no local cluster.")
-        return
     definition = read_definition(request.definition)
     require_named(definition, request.context)
-    if request.context == LOCAL:
-        from . import local
-
-        how = tidegate("down", cluster=request.context)
-        if not local.is_there(f"No stack can be taken down alone. Take all of it down:\n  {how}"):
-            print("There is no local cluster.")
-            return
     described, homes = True, list[Home]()
     try:
-        homes += stacks_in(definition, request.context, request.stack)
+        homes += on_cluster(definition, request.context, request.stack)
     except CommandError as error:
         described, orphans = False, orphans_in(definition, request.context, request.stack, error)
         homes += [each.home for each in orphans if each.goes_by_name]
         if not (request.stack and homes):  # orphans go one by one
             raise CommandError("\n".join(["Nothing was changed.", *_told(request, orphans)]), WRONG_INPUT) from None
     dear = [home.name for home in homes if home.environment.production]
-    if dear and not sure and request.context != LOCAL:
+    if dear and not sure:
         wanted = {"cluster": request.context, "stack": request.stack, "engine": request.engine}
         command = tidegate("down", request.definition, **wanted, yes=True)
         whose = f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production"

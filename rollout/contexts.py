@@ -8,8 +8,6 @@ from stacks.stack import Definition, Stack
 
 from .terminal import tidegate
 
-LOCAL = "local"  # The context of the cluster on this machine, `tidegate up --cluster local`.
-
 
 def context_in(definition: Definition, cluster: str) -> str:
     """Return the kubeconfig context of a cluster, which is said by it or by the data plane's name."""
@@ -21,8 +19,7 @@ def require_named(definition: Definition, cluster: str) -> None:
     """Raise CommandError where no cluster is named."""
     if not cluster:
         contexts = listed(dict.fromkeys(plane.context_name for plane in definition.header.data_planes))
-        ways = f"--cluster <context> of {contexts}; or --cluster {LOCAL}, the one on this machine"
-        raise CommandError(f"Which cluster? {ways}.", WRONG_INPUT)
+        raise CommandError(f"Which cluster? --cluster <context> of {contexts}.", WRONG_INPUT)
 
 
 def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[Stack, ...]:
@@ -40,7 +37,7 @@ def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[
 
 
 def refuse_tags(definition: Definition, stacks: Sequence[Stack]) -> None:
-    """Raise CommandError where a stack that is not local has images without a digest."""
+    """Raise CommandError where a stack of an environment that is not local has images without a digest."""
     missing: dict[str, list[str]] = {}
     for stack in stacks:
         for image in stack.platform.images:

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from subprocess import TimeoutExpired
 
-from lab import tools
 from stacks.clients import environments_text
 from stacks.command import CommandError, Outcome, unknown
 from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, read_images_lock
@@ -19,7 +18,7 @@ from stacks.problems import DefinitionError, advisory_text, counted, escaped, li
 from stacks.stack import Definition
 from stacks.validate import read_definition, validate
 
-from . import processes
+from . import processes, tools
 from .files import write_atomically
 from .guardrails import enforce, findings
 from .render import render
@@ -113,7 +112,7 @@ def _references(definition: Definition, plane_name: str | None) -> dict[str, str
 def _ask_all(questions: Mapping[str, str], insecure: bool) -> dict[str, tuple[str, str]]:
     """Return the digest of each image, or an empty text and why there is none; Ctrl-C ends the asking."""
     try:
-        crane = tools.path("crane")
+        crane = tools.path(tools.CRANE)
     except tools.ToolError as error:
         raise CommandError(str(error)) from None
     command = [str(crane), "digest", *(["--insecure"] if insecure else [])]

@@ -1,7 +1,6 @@
 """Holds what was rendered to the guardrails, before anything is written or applied."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from policies.guardrails import Finding, check_all
@@ -12,7 +11,6 @@ from stacks.stack import Definition, Stack
 from .render import Rendered, render
 
 MOST = 6  # Lines that an advisory is said in.
-PINNED = "images-are-pinned-by-digest"
 
 
 def compared_with(names: Iterable[str], definition: Definition) -> list[Stack]:
@@ -27,13 +25,10 @@ def findings(
     rendering: Sequence[Rendered],
     definition: Definition,
     beside: Sequence[Rendered] | None = None,
-    *,
-    local_cluster: bool = False,
 ) -> dict[str, list[Finding]]:
     """Return what is wrong with each rendered stack, and what these stacks make wrong in others of the definition.
 
-    `beside` are those that they are compared with, where they are rendered already. On a local cluster, whose simulated
-    nodes run no images, one without a digest is only worth an advisory.
+    `beside` are those that they are compared with, where they are rendered already.
     """
     day = today()
     ours = {item.stack: item.objects for item in rendering}
@@ -43,12 +38,7 @@ def findings(
     found = check_all({**ours, **others}, day)
     for name, already in check_all(others, day).items():
         found[name] = [each for each in found[name] if each not in already]
-    eased = (PINNED, "mandatory") if local_cluster else ()
-    return {
-        name: [replace(each, severity="advisory") if (each.rule, each.severity) == eased else each for each in of_stack]
-        for name, of_stack in found.items()
-        if name in ours or of_stack
-    }
+    return {name: of_stack for name, of_stack in found.items() if name in ours or of_stack}
 
 
 def today() -> date:
@@ -61,6 +51,4 @@ def enforce(found: Mapping[str, Sequence[Finding]], outcome: str = "nothing was 
     if any(each.severity == "mandatory" for of_stack in found.values() for each in of_stack):
         where = "docs/guardrails.md explains the rules, and how one of them is waived"
         raise CommandError(f"{report(found)}\n{summary(found)}; {outcome}. {where}.")
-    # The definition's own advisory about these has said it already, with the line where the image stands.
-    said = {stack: [each for each in of_stack if each.rule != PINNED] for stack, of_stack in found.items()}
-    return report(said, MOST)
+    return report(found, MOST)

@@ -13,14 +13,11 @@ from pydantic.alias_generators import to_camel
 from policies.guardrails.money import HOURS_A_MONTH
 from stacks.problems import Position
 
-from .changes import restarts
 from .changes.compare import ObjectChange, Verb
 from .changes.permissions import Grant
 from .changes.report import values
 from .changes.restarts import Notice, Restart
 from .changes.stack_change import Devices, StackChange, State, findings_of
-from .guardrails import PINNED
-from .room import PoolRoom
 from .seen import Seen
 from .waves.plan import Step
 
@@ -88,7 +85,7 @@ class RestartedWorkload(_Json):
     kind: str
     name: str
     pods: str
-    """How they are renewed, in words."""
+    """How many there are, in words."""
     because: tuple[str, ...]
     """Fields that changed."""
     models: tuple[str, ...]
@@ -137,14 +134,12 @@ class SeenStack(_Place):
     """GPU devices before and after, autoscalers at their most, and those that its data plane has."""
     month: Month | None = None
     """Null where nothing is compared."""
-    pools: tuple[PoolRoom, ...] = ()
-    """What each pool takes after the change, and the room that it has left."""
 
 
 class Document(_Json):
     """What a command has found."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     command: str
     definition: str
     """Its file."""
@@ -188,8 +183,6 @@ def _findings(seen: Seen) -> Iterator[Found]:
         yield Found(level=problem.severity, source="definition", **where, **said)
     judged = [StackChange(name, "unchanged", (), (), (), (), found, found) for name, found in seen.guardrails.items()]
     for finding, new, stacks in findings_of(seen.changes or judged):
-        if (finding.rule, finding.severity) == (PINNED, "advisory"):
-            continue  # the definition's own advisory has said it, with the line of the image
         yield Found(
             level="error" if finding.severity == "mandatory" else finding.severity,
             source="guardrail",
@@ -231,7 +224,7 @@ def _stacks(seen: Seen) -> Iterator[SeenStack]:
             said |= {"objects": map(_object, change.objects), "restarts": map(_restart, change.restarts)}
             said |= {key: getattr(change, key) for key in ("state", "stays", "down", "notices", "devices")}
             said |= {key: getattr(change.permissions, key) for key in ("weaker", "lost", "stricter", "grants")}
-            said |= {"month": _month(change), "pools": change.room}
+            said |= {"month": _month(change)}
         yield SeenStack(name=name, **said)
 
 
@@ -266,7 +259,7 @@ def _restart(restart: Restart) -> RestartedWorkload:
     return RestartedWorkload(
         kind=restart.workload.kind,
         name=restart.workload.name,
-        pods=restarts.how(restart),
+        pods=restart.workload.pods,
         because=restart.causes,
         models=restart.models,
     )

@@ -15,11 +15,10 @@ from subprocess import CompletedProcess, TimeoutExpired
 from threading import Thread
 from typing import Any
 
-from lab import tools
 from stacks.command import CommandError
 from stacks.problems import escaped, shortened
 
-from . import processes
+from . import processes, tools
 from .terminal import in_shell
 
 KubernetesObject = dict[str, Any]
@@ -116,7 +115,7 @@ def as_list(objects: Sequence[KubernetesObject]) -> str:
 @cache
 def _path() -> str:
     try:
-        return str(tools.path("kubectl"))
+        return str(tools.path(tools.KUBECTL))
     except tools.ToolError as error:
         raise CommandError(f"kubectl is needed to talk to a cluster:\n{error}") from None
 

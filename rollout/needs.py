@@ -25,14 +25,6 @@ _REMEDIES: Mapping[str, str] = {
     "APIService": "Install a metrics server, or scale by the queue instead.",
 }
 """What to do where an object of this kind is missing."""
-_STAND_INS: Mapping[str, KubernetesObject] = {
-    "PriorityClass": {"value": 1000, "description": "Stands in for the one of a real cluster."},
-    "CSIDriver": {"spec": {"attachRequired": False}},
-    "StorageClass": {"provisioner": "kubernetes.io/host-path"},
-    "ClusterIssuer": {"spec": {"selfSigned": {}}},
-    "Secret": {},
-    "ConfigMap": {},
-}
 
 
 @dataclass(frozen=True)
@@ -83,12 +75,6 @@ def needs_of(objects: Sequence[Tree]) -> list[Need]:
         if need.name and (need.kind, need.name) not in made:
             found.setdefault((need.kind, need.namespace, need.name), need)
     return [*found.values()]
-
-
-def stand_ins(objects: Sequence[Tree], *, in_namespaces: bool = False) -> list[KubernetesObject]:
-    """Return what stands in, with simulated nodes, for what others make in a real cluster, there or in namespaces."""
-    needs = (need for need in needs_of(objects) if need.hard and bool(need.namespace) == in_namespaces)
-    return [{**need.stub, **_STAND_INS[need.kind]} for need in needs if need.kind in _STAND_INS]
 
 
 def _of_object(item: Tree) -> Iterator[Need]:

@@ -14,11 +14,11 @@ from policies.guardrails.settings import settings_of
 from stacks.command import WRONG_INPUT, CommandError, none_such
 from stacks.definition import DataPlane, Environment
 from stacks.problems import counted, escaped, listed
-from stacks.stack import Definition, Home, Stack
+from stacks.stack import Definition, Home
 
 from .changes.permissions import definition_in
 from .changes.workloads import mapping, text
-from .contexts import LOCAL, context_in, on_cluster
+from .contexts import context_in
 from .engines.ownership import helm_release, owner_in
 from .kubectl import Kubectl, KubernetesObject
 from .live import INSTANCE, PART_OF, left_of
@@ -66,28 +66,18 @@ class Orphan:
         return f"kubectl --context {in_shell(context)} delete {kinds} -n {namespace} -l {labels}"
 
 
-def stacks_in(definition: Definition, cluster: str, name: str | None) -> tuple[Stack, ...]:
-    """Return the stacks that the definition has in a cluster; raise CommandError where it has none, or not that one."""
-    if cluster != LOCAL:
-        return on_cluster(definition, cluster, name)
-    from .local import local_stacks
-
-    return local_stacks(definition, name)
-
-
 def orphans_in(
     definition: Definition, cluster: str, name: str | None, wrong: CommandError | None = None
 ) -> list[Orphan]:
-    """Return the orphans of a cluster, or the one of that name; a local cluster must be there.
+    """Return the orphans of a cluster, or the one of that name.
 
-    `wrong` is what `stacks_in` raised: it is raised again, with the names that the cluster has, where no orphan is
+    `wrong` is what `on_cluster` raised: it is raised again, with the names that the cluster has, where no orphan is
     meant instead.
     """
     kube, described = Kubectl(context_in(definition, cluster)), [stack.name for stack in definition.stacks]
     names = {each.name for stack in definition.stacks for each in (stack, *stack.former())}
-    elsewhere = name is None and cluster == LOCAL
-    has_plane = cluster == LOCAL or any(plane.context_name == kube.context for plane in definition.header.data_planes)
-    if wrong is not None and (elsewhere or not (has_plane or kube.is_known())):
+    has_plane = any(plane.context_name == kube.context for plane in definition.header.data_planes)
+    if wrong is not None and not (has_plane or kube.is_known()):
         raise wrong
     found = list(_orphans(kube, definition))
     count = Counter(each.home.name for each in found)
@@ -108,7 +98,7 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
     here = [plane for plane in planes if plane.context_name == kube.context]
     platforms = {plane.platform for plane in here or planes}
     known = {each.name: stack for stack in definition.stacks for each in (stack, *stack.former())}
-    lived_in = {each.namespace for each in known.values() if kube.context == LOCAL or each.data_plane in here}
+    lived_in = {each.namespace for each in known.values() if each.data_plane in here}
     for namespace in kube.find(["namespaces"], "-l", f"{PART_OF}=tidegate"):
         said = mapping(definition_in([namespace]), "dataPlane")
         name = namespace["metadata"]["name"]
@@ -123,7 +113,7 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
             context = now.data_plane.context_name
             if (now.namespace, context) == (name, said.get("context")):
                 continue  # of a data plane that is the same cluster by another context
-            if kube.context in (LOCAL, context) or _are_one(kube, Kubectl(context)):
+            if kube.context == context or _are_one(kube, Kubectl(context)):
                 if now.namespace == name:
                     continue
                 moved = now.namespace

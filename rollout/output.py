@@ -1,18 +1,16 @@
 """The folder of rendered files: whose it is, what is in it, and how a new rendering takes its place.
 
-A rendering is written beside the folder and takes its place as a whole: a run that is killed leaves the old one or the
-new one, if need be beside the folder, from where the next run puts it back. `.tidegate.json` in the folder says that it
-is ours, and which bytes we wrote.
+A rendering is written next to the folder and replaces it as a whole. `.tidegate.json` in the folder marks it as
+Tidegate's, and has the digest of each file that was written.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -21,7 +19,6 @@ from stacks.command import CommandError, Outcome, reason
 from stacks.problems import escaped, listed
 
 from .render import Rendered, interrupted_afterwards
-from .terminal import note
 
 MARKER = ".tidegate.json"  # Its presence in a folder says that the folder is ours.
 
@@ -119,12 +116,7 @@ def new_index(definition_file: str, rendered: Iterable[Rendered], kept: Mapping[
     return Index(definition=definition_file, stacks=dict(sorted(stacks.items())))
 
 
-# ---- putting it in its place ----
-
-
-def beside(out: Path, what: str) -> Path:
-    """Return the path of a helper folder in the same folder as `out`, and so in the same file system."""
-    return out.parent / f".{out.name}.tidegate-{what}"
+# ---- writing ----
 
 
 def real(out: Path) -> Path:
@@ -132,97 +124,40 @@ def real(out: Path) -> Path:
     return out if out.name not in ("", "..") and not out.is_symlink() else Path(os.path.realpath(out))
 
 
-@contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Let no other run write a folder, and wait for one that does. Puts right what a killed run left.
+def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[str], outcome: Outcome) -> None:
+    """Replace the folder by a new rendering, as a whole; `kept` stacks are taken over from the one before.
 
-    The lock is the system's, on the folder above: it leaves no file behind, and goes with the process.
+    Raises CommandError when it cannot be written; then everything is as it was.
     """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(out.parent, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise CommandError(f"{out} cannot be written: {reason(error)}") from None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            note(f"waiting: another run is writing {_name(out)} …")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        _recover(out)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _recover(out: Path) -> None:
-    old = beside(out, "old")
-    for path in (old, beside(out, "new")):
-        if os.path.lexists(path) and not _is_helper(path):
-            raise _refused(f"{_name(path)} was not made by Tidegate, and stands where a helper folder must.")
-    if old.exists() and not out.exists():
-        old.rename(out)
-    elif os.access(out.parent, os.W_OK):
-        _remove(old)
-
-
-def _is_helper(folder: Path) -> bool:
-    """Say whether a folder is one with our marker, or is still or again empty."""
-    names = os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else ["?"]
-    return not names or MARKER in names
-
-
-def _remove(folder: Path) -> None:
-    """Remove a helper folder, as far as that can be done; the marker goes last, so that the rest is still ours."""
-    with suppress(OSError):
-        for path in folder.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            elif path.name != MARKER:
-                path.unlink()
-        if os.listdir(folder) == [MARKER]:
-            (folder / MARKER).unlink()
-        folder.rmdir()
-
-
-def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[str], outcome: Outcome) -> None:
-    """Put a rendering in the folder's place, as a whole; `kept` stacks are taken over from the one before.
-
-    The caller holds the lock. Raises CommandError when it cannot be written; then everything is as it was.
-    """
-    staging, old = beside(out, "new"), beside(out, "old")
-    try:
-        _remove(staging)
-        staging.mkdir()
-        # First, so that what a killed run leaves is known as ours.
-        (staging / MARKER).write_text(f"{index.model_dump_json(indent=2)}\n", "utf-8")
-        if out.exists():
-            shutil.copymode(out, staging)
-        for name in kept:
-            if (out / name).is_dir():
-                shutil.copytree(out / name, staging / name)
-        for stack in rendered:
-            folder = staging / stack.stack
-            folder.mkdir()
-            for file, text in stack.files.items():
-                (folder / file).write_bytes(text.encode())
-        with interrupted_afterwards():
-            if out.exists() and any(out.iterdir()):
-                out.rename(old)
-            try:
-                staging.rename(out)
-            except OSError:
-                if old.exists():
-                    old.rename(out)
-                raise
-            outcome.text = f"{out} has the new rendering"
+        with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent, ignore_cleanup_errors=True) as temporary:
+            new, old = Path(temporary) / "new", Path(temporary) / "old"
+            new.mkdir()
+            (new / MARKER).write_text(f"{index.model_dump_json(indent=2)}\n", "utf-8")
+            if out.exists():
+                shutil.copymode(out, new)
+            for name in kept:
+                if (out / name).is_dir():
+                    shutil.copytree(out / name, new / name)
+            for stack in rendered:
+                (new / stack.stack).mkdir()
+                for file, text in stack.files.items():
+                    (new / stack.stack / file).write_bytes(text.encode())
+            with interrupted_afterwards():
+                if out.exists():
+                    os.replace(out, old)
+                try:
+                    os.replace(new, out)
+                except OSError:
+                    if old.exists():
+                        os.replace(old, out)
+                    raise
+                outcome.text = f"{out} has the new rendering"
     except OSError as error:
         why = str(error) if isinstance(error, shutil.Error) else reason(error)
         hint = f"\n{_name(out)} is a mount point: name a folder below it." if out.is_mount() else ""
         raise CommandError(f"{_name(out)} could not be written, and is as it was: {why}{hint}") from None
-    finally:
-        _remove(staging)
-        _remove(old)
 
 
 def _name(path: Path) -> str:

@@ -6,30 +6,28 @@ A lack is hard where something would never start. What the user may not look at 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from lab.local_cluster.nodes import GPU, PRODUCT, nodes_of_group
 from stacks.command import CommandError
 from stacks.problems import count_of, escaped, listed
 from stacks.stack import Stack
 from stacks.validate import read_definition
 
 from .changes.workloads import Tree, items, mapping, text, workloads
-from .contexts import LOCAL, context_in, require_named
+from .contexts import context_in, on_cluster, require_named
 from .kubectl import Kinds, Kubectl, KubernetesObject, as_list, explained
 from .needs import Lack, Need, needs_of
-from .nodes import VENDOR, place_of
-from .orphans import stacks_in
 from .render import render
 from .seen import Seen
 from .terminal import in_shell, note
 
 OLDEST = 33  # Minor version of the oldest Kubernetes, as in the chart's kubeVersion.
-_MOST = 4  # Nodes that are named.
+VENDOR = "nvidia.com/"
+_OFFERED = ("status", "allocatable")
 _ENFORCERS = (
     "anetd", "antrea-agent", "azure-npm", "calico-node", "canal", "cilium", "kube-ovn-cni", "kube-router",
     "ovnkube-node",
@@ -46,11 +44,7 @@ def tell_lacks(path: Path, context: str, only: str | None, seen: Seen) -> None:
     """Say what the stacks of a cluster need and it lacks; raise CommandError where something would never start."""
     definition = seen.definition = read_definition(path)
     require_named(definition, context)
-    stacks, kube = stacks_in(definition, context, only), Kubectl(context_in(definition, context))
-    if context == LOCAL:
-        from .local import require_there
-
-        require_there(definition.file, "ask")
+    stacks, kube = on_cluster(definition, context, only), Kubectl(context_in(definition, context))
     seen.stacks = stacks
     kube.ask_ahead()
     seen.lacks = lacks(kube, [(stack, render(stack, definition).objects) for stack in stacks])
@@ -83,7 +77,6 @@ def lacks(kube: Kubectl, asked: Asked) -> dict[str, list[Lack]]:
     named = [need for found in needs.values() for need in found if (need.version, need.kind) in known]
     named += [Need("v1", "Namespace", stack.namespace, "", "") for stack, _ in asked]
     wide = ["nodes", "daemonsets.apps", *(["csinodes"] if any(need.kind == "CSIDriver" for need in named) else [])]
-    wide += ["resourceslices"] if ("resource.k8s.io/v1", "ResourceSlice") in known else []
     columns = "custom-columns=:.kind,:.metadata.namespace,:.metadata.name"
     with ThreadPoolExecutor(2) as beside:
         version = beside.submit(kube.run, "version", "-o", "json")
@@ -95,7 +88,7 @@ def lacks(kube: Kubectl, asked: Asked) -> dict[str, list[Lack]]:
     found = {}
     for stack, objects in asked:
         every = [*cluster.of_version(server["minor"]), *cluster.of_kinds(objects), *cluster.of_needs(needs[stack.name])]
-        every += [*cluster.of_pods(objects), *cluster.of_inventory(stack), *cluster.of_network(), *cluster.not_seen()]
+        every += [*cluster.of_pods(objects), *cluster.of_network(), *cluster.not_seen()]
         found[stack.name] = sorted(every, key=lambda lack: not lack.hard)
     return found
 
@@ -175,86 +168,30 @@ class _Cluster:
             yield Lack(f"{name} is not there: {need.without}", command, do, hard)
 
     def of_pods(self, objects: Sequence[Tree]) -> Iterator[Lack]:
-        """Yield whose pods find no node, or too few devices; an autoscaler may still add some."""
+        """Yield whose pods select labels or request devices that no node has; an autoscaler may still add some."""
         nodes = self._all("Node")
         for workload in workloads(objects).values() if nodes else ():
-            place = place_of(workload, nodes)
-            if not place.what:
-                continue
-            scales = not place.room and self._scales
-            later = ", unless an autoscaler adds one" if scales else ""
-            what = f"{place.what}: pods of {workload.name} wait{later}"
-            yield Lack(what, self._kubectl(*place.command), place.do, not (place.room or scales))
-
-    def of_inventory(self, stack: Stack) -> Iterator[Lack]:
-        """Yield which nodes with GPUs are not there as the definition tells of them."""
-        nodes, pools = self._all("Node"), [pool for _, _, pool in stack.pools()]
-        seen = [_seen(node, self._all("ResourceSlice")) for node in nodes]
-        groups = [(group, [*nodes_of_group("node", group, pools)]) for group in stack.data_plane.gpus]
-        wanted = [(group, replace(_seen(node, slices), product=group.product)) for group, (node, *slices) in groups]
-        for group, asked in wanted if nodes else ():
-            if _devices_of(group.product, ((1, one) for one in seen)) == _devices_of(
-                group.product, ((group.nodes, one) for group, one in wanted)
-            ):
-                continue  # the same devices, in other groups
-            others = [one for one in seen if one.product == group.product and not one.gives(asked, group.per_node)]
-            if (there := sum(one.gives(asked, group.per_node) for one in seen)) >= group.nodes:
-                continue
-            but = f" ({'; '.join(f'{one.name} has {one}' for one in others[:_MOST])})" if others else ""
-            plane = stack.data_plane.name
-            inventory = f"data plane {plane} lists {group.nodes} × {group.product} with {asked} each"
-            do = f"Correct gpus of data plane {plane}, or add nodes."
-            if group.mig:
-                label = self._kubectl("label", "node", "NODE", f"{VENDOR}mig.config=LAYOUT", "--overwrite")
-                do = f"{do} To have a node cut anew, which first ends every pod on its GPUs: {label}"
-            columns = f"{PRODUCT},{VENDOR}mig.config,{VENDOR}mig.config.state"
-            yield Lack(f"{inventory}, and {there} are so{but}", self._kubectl("get", "nodes", "-L", columns), do)
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """NVIDIA's devices of a node."""
-
-    name: str
-    product: str  # Empty if neither GPU Feature Discovery nor the DRA driver publishes it.
-    devices: Mapping[str, int]
-    """By resource; if pods claim them, by profile."""
-    cut_by_claims: bool = False
-    """Whether the DRA driver cuts the GPUs as pods claim slices, so that only GPUs are counted."""
-
-    def gives(self, asked: "_Seen", gpus: int) -> bool:
-        """Say whether this is such a node, as far as the cluster tells."""
-        if self.product != asked.product and (self.product or not self.devices):
-            return False
-        return self.devices == ({GPU: gpus} if self.cut_by_claims else asked.devices)
-
-    def __str__(self) -> str:
-        """Its devices."""
-        return ", ".join(f"{count} × {name}" for name, count in self.devices.items()) or "no device"
-
-
-def _devices_of(product: str, nodes: Iterable[tuple[int, _Seen]]) -> Counter[str]:
-    """Count the devices of a product on so many nodes of each kind."""
-    found = Counter[str]()
-    for many, one in nodes:
-        if one.product == product:
-            found.update({name: many * count for name, count in one.devices.items()})
-    return found
-
-
-def _seen(node: Tree, slices: Iterable[Tree]) -> _Seen:
-    name, allocatable = text(node, "metadata", "name"), mapping(node, "status", "allocatable")
-    offered = {key: _count(size) for key, size in sorted(allocatable.items()) if key.startswith(VENDOR)}
-    theirs = (one for one in slices if text(one, "spec", "nodeName") == name)
-    devices = [each for one in theirs for each in items(one, "spec", "devices")]
-    attributes = [mapping(each, "attributes") for each in devices]
-    products = (text(each, "productName", "string").replace(" ", "-") for each in attributes)
-    label = text(node, "metadata", "labels", PRODUCT).partition("-MIG-")[0].removesuffix("-SHARED")
-    profiles = [text(each, "profile", "string", default=GPU) for each in attributes]
-    cut_by_claims = any("consumesCounters" in each for each in devices)
-    claimed = Counter(each for each in sorted(profiles) if each == GPU or not cut_by_claims)
-    found = {key: count for key, count in offered.items() if count}
-    return _Seen(name, label or next(products, ""), found or dict(claimed), cut_by_claims and not found)
+            selector = mapping(workload.pod, "nodeSelector")
+            labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+            chosen = [node for node in nodes if selector.items() <= mapping(node, "metadata", "labels").items()]
+            show, do = ("get", "nodes", "--show-labels"), "Label nodes so, or change nodeSelector or the placement."
+            what, room = f"no node is labelled {labels}", 0
+            if chosen:
+                limits = [one for each in workload.containers for one in mapping(each, "resources", "limits").items()]
+                wanted = Counter[str]()
+                for name, amount in limits:
+                    wanted.update({name: _count(amount)} if name.startswith(VENDOR) else {})
+                has = {name: sum(_count(mapping(node, *_OFFERED).get(name)) for node in chosen) for name in wanted}
+                room = min((has[name] // count for name, count in wanted.items() if count), default=workload.most)
+                what = f"nodes have {listed(wanted)} for {room} of {workload.pods}"
+                show = ("describe", "nodes", *(("-l", labels) if labels else ()))
+                do = "NVIDIA's GPU operator labels nodes, and its MIG manager cuts them; or change the placement."
+            if room < workload.most:
+                scales = not room and self._scales
+                later = ", unless an autoscaler adds one" if scales else ""
+                yield Lack(
+                    f"{what}: pods of {workload.name} wait{later}", self._kubectl(*show), do, not (room or scales)
+                )
 
 
 def _count(amount: object) -> int:

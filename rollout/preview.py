@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 from policies.guardrails import Finding, check_all
 from stacks.command import WRONG_INPUT, CommandError, chosen
 from stacks.devices import inventory
@@ -18,17 +20,17 @@ from stacks.validate import read_definition
 
 from . import output
 from .changes.compare import ObjectChange, compare
-from .changes.names import by_their_place, hints, place_of, renamings, under_names_of_now
+from .changes.names import by_their_home, home_of, renamings, under_names_of_now
 from .changes.page import code, failed_page, page
-from .changes.report import report, terminal_summary, total
+from .changes.report import report, total
 from .changes.revision import NothingToCompare, rendering_of
+from .changes.sections import sections
 from .changes.stack_change import StackChange, stack_change, verdict
-from .contexts import LOCAL, context_in
+from .contexts import context_in, on_cluster
 from .files import write_atomically
 from .guardrails import enforce, findings, today
-from .orphans import Orphan, orphans_in, stacks_in
+from .orphans import Orphan, orphans_in
 from .render import Rendered, render
-from .room import room_of
 from .seen import Seen
 from .terminal import console, note, progress, tidegate
 from .up import changes_since, parsed
@@ -80,7 +82,7 @@ def preview_changes(wanted: Wanted, seen: Seen) -> None:
             what = "is wrong" if isinstance(error, DefinitionError) else "could not be compared"
             _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
         raise
-    found = seen.guardrails = findings(rendering, definition, local_cluster=wanted.cluster == LOCAL)
+    found = seen.guardrails = findings(rendering, definition)
     changes = seen.changes = _stack_changes(wanted, definition, found, comparison)
     seen.against, seen.verdict = comparison.against, verdict(changes, comparison.refused)
     moves = [
@@ -88,7 +90,6 @@ def preview_changes(wanted: Wanted, seen: Seen) -> None:
         for name in comparison.changes
         for line in renamings(comparison.before[name] or (), comparison.after[name] or ())
     ]
-    moves += dict.fromkeys(hints(comparison.before, comparison.after))
     for line in moves:
         note(line)
     seen.notes = (*comparison.notes, *moves)
@@ -100,7 +101,7 @@ def preview_changes(wanted: Wanted, seen: Seen) -> None:
         _write(wanted.summary, page(changes, subject, (*comparison.notes, *moves), refused=comparison.refused))
     screen = console()
     screen.print(f"Against {comparison.against}:", soft_wrap=True)
-    for text in (report(comparison.changes, fields=MOST_FIELDS), terminal_summary(changes)):
+    for text in (report(comparison.changes, fields=MOST_FIELDS), terminal_sections(changes)):
         if text:
             screen.print(text, soft_wrap=True)
     if comparison.changes:
@@ -122,7 +123,6 @@ def _stack_changes(
         before = {name: objects for name, objects in comparison.before.items() if objects is not None}
         known = check_all(before, today())
     there: dict[str, Counter[str]] = defaultdict(Counter)
-    rooms = {stack.name: room_of(stack, definition) for stack in definition.stacks}
     for stack in definition.stacks:
         for (device, _), count in inventory(stack.data_plane.gpus).items():
             there[stack.name][str(device)] += count
@@ -136,7 +136,6 @@ def _stack_changes(
             findings=found.get(name, ()),
             known=known.get(name, ()),
             definition=definition.file,
-            room=rooms.get(name, ()),
         )
         # A stack that nobody asked for is said where one of those that are asked for breaks something in it.
         for name in {**comparison.changes, **found}
@@ -147,6 +146,18 @@ def _orphan_change(orphan: Orphan, definition: Definition) -> StackChange:
     """Return what there is to say of an orphan: no `up` changes it, and it goes on taking its devices."""
     as_it_is = stack_change(orphan.home.name, (), orphan.objects, orphan.objects)
     return replace(as_it_is, state="orphaned", stays=orphan.words, down=orphan.command(definition.file))
+
+
+def terminal_sections(changes: Sequence[StackChange]) -> Text:
+    """Return what the change means; the worst stands last, next to the prompt."""
+    out = Text()
+    for title, lines in reversed(sections(changes).items()):
+        out.append(f"{title}:\n", "bold")
+        for line in lines:
+            words = " ".join(filter(None, (", ".join(line.stacks), line.label, line.subject)))
+            out.append(f"  {escaped(': '.join(filter(None, (words, line.text))))}\n", "bold red" if line.grave else "")
+    out.rstrip()
+    return out
 
 
 def _write(path: Path, text: str) -> None:
@@ -160,14 +171,10 @@ def _write(path: Path, text: str) -> None:
 def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Comparison]:
     """Return what is declared, rendered, and how it compares with what is asked for."""
     if wanted.cluster is not None:
-        if wanted.cluster == LOCAL:
-            from .local import require_there
-
-            require_there(definition.file, "compare with")
         stacks: Sequence[Stack] = ()
         wrong: CommandError | None = None
         try:
-            stacks = stacks_in(definition, wanted.cluster, wanted.only)
+            stacks = on_cluster(definition, wanted.cluster, wanted.only)
         except CommandError as error:
             wrong = error
         orphans = orphans_in(definition, wanted.cluster, wanted.only, wrong)
@@ -194,7 +201,7 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
             note(notes[0])
     rendering = _rendered(definition, stacks)
     texts = under_names_of_now(texts, definition.stacks)
-    texts = by_their_place(texts, lambda files: place_of(parsed(files)), definition.stacks)
+    texts = by_their_home(texts, lambda files: home_of(parsed(files)), definition.stacks)
     # What is no longer described stays in its cluster, so none of its objects changes.
     described = {stack.name for stack in definition.stacks}
     changes = {
@@ -244,17 +251,12 @@ def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
 
 
 def _last_rendering(definition: Definition, out: Path) -> Texts:
-    place = output.real(out)
-    ways = [tidegate("render", definition.file, out=out), tidegate("preview", definition.file, base="main")]
-    none = f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:"
-    nothing = CommandError("\n  ".join([none, *ways]))
-    if output.read_index(out) is None and not output.beside(place, "old").exists():
-        raise nothing
-    with output.locked(place):
-        index = output.read_index(out)
-        if index is None:
-            raise nothing
-        found = output.look(out, index)
+    index = output.read_index(out)
+    if index is None:
+        ways = [tidegate("render", definition.file, out=out), tidegate("preview", definition.file, base="main")]
+        none = f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:"
+        raise CommandError("\n  ".join([none, *ways]))
+    found = output.look(out, index)
     if not output.same_definition(index, definition.file):
         note(f"{escaped(str(out))} holds a rendering of another definition, {escaped(index.definition)}.")
     if found.edited or found.missing:

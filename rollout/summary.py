@@ -1,28 +1,26 @@
 """What came out: a table of the stacks, how environments differ, and how to go on."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from policies.guardrails.devices import device_counts
 from policies.guardrails.rules.money import cost_of
-from stacks.problems import escaped, listed, shortened
+from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
-from .changes.workloads import gpu_slices
+from .changes.compare import field_changes
+from .changes.report import values
 from .render import Rendered
-from .room import lines, room_of
 from .terminal import in_shell, tidegate
 
 MOST_STACKS = 24
 MOST_DIFFERENCES = 24
 MOST_PAIRS = 4
-_LONGEST = 60
-_TAGS = ("kind", "mode", "cloud", "engine")
-_UNSET: tuple[Any, ...] = (None, (), [], {})
 
 
 def table(stacks: Sequence[Stack], rendering: Sequence[Rendered]) -> Table:
@@ -35,20 +33,12 @@ def table(stacks: Sequence[Stack], rendering: Sequence[Rendered]) -> Table:
         names = (kind if count == 1 else f"{count}×{kind}" for kind, count in counts.items())
         objects = f"{counts.total()}: {', '.join(names)}"
         datasets = "\n".join(f"{dataset.name} ({dataset.kind})" for dataset in stack.platform.datasets)
-        slices = "\n".join(f"{count} × {name}" for name, count in sorted(gpu_slices(rendered.objects).items()))
+        slices = "\n".join(f"{count} × {name}" for name, count in sorted(device_counts(rendered.objects).items()))
         month = str(cost_of(rendered.objects)) if slices else ""
         out.add_row(Text(stack.name), Text(objects), Text(slices or "none"), Text(month), Text(datasets or "none"))
     if len(stacks) > MOST_STACKS:
         out.add_row(f"… and {len(stacks) - MOST_STACKS} more", "", "", "", "")
     return out
-
-
-def money_and_room(definition: Definition, stacks: Sequence[Stack], rendering: Sequence[Rendered]) -> str:
-    """Return what each stack costs, and the room that is left in its pools."""
-    costs = [(stack, cost_of(rendered.objects)) for stack, rendered in zip(stacks, rendering, strict=True)]
-    told = lines((stack.name, str(cost), room_of(stack, definition)) for stack, cost in costs[:MOST_STACKS])
-    more = [f"  … and {len(costs) - MOST_STACKS} more stacks"] if len(costs) > MOST_STACKS else []
-    return "\n".join(["GPUs a month (730 hours), and room, autoscalers at their most:", *told, *more])
 
 
 def how_they_differ(definition: Definition) -> str:
@@ -96,70 +86,14 @@ def pairs(definition: Definition) -> list[tuple[str, Stack, Stack]]:
 
 
 def differences(one: Stack, other: Stack) -> list[str]:
-    """Return every value in which two stacks differ: `proxy.replicas 1 → autoscaled 3–12`."""
-    return [f"{path} {old} → {new}" for path, old, new in _walk(_tree(one), _tree(other), "")]
+    """Return every value in which two stacks differ: `proxy.replicas 1 → 3`."""
+    return [f"{each.place} {values(each)}" for each in field_changes(_tree(one), _tree(other))]
 
 
 def _tree(stack: Stack) -> dict[str, Any]:
     head = stack.environment.model_dump(by_alias=True, include={"production", "local", "labels", "annotations"})
-    return {"namespace": stack.namespace, **head, **stack.platform.model_dump(by_alias=True)}
-
-
-def _walk(old: Any, new: Any, path: str) -> Iterator[tuple[str, str, str]]:
-    if old == new:
-        return
-    both = isinstance(old, Mapping) and isinstance(new, Mapping)
-    if both and all(old[tag] == new[tag] for tag in _TAGS if tag in old and tag in new):
-        yield from _walk_mappings(old, new, path)
-    elif isinstance(old, Sequence) and isinstance(new, Sequence) and _named(old) and _named(new):
-        before, after = ({item["name"]: item for item in items} for items in (old, new))
-        for name in {**before, **after}:
-            yield from _walk(before.get(name), after.get(name), f"{path}.{name}")
-        if before == after:
-            yield f"{path} (order)", _short(list(before)), _short(list(after))
-    else:
-        yield path, _short(old), _short(new)
-
-
-def _walk_mappings(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
-    scaled = {"replicas", "autoscaling"} <= old.keys() & new.keys()
-    for key in {**old, **new}:
-        inside = f"{path}.{key}" if path else key
-        if key == "replicas" and scaled:
-            if (before := _scaling(old)) != (after := _scaling(new)):
-                yield inside, before, after
-            if old["autoscaling"] and new["autoscaling"]:
-                below, above = ({**item["autoscaling"], "min": 0, "max": 0} for item in (old, new))
-                yield from _walk(below, above, f"{path}.autoscaling")
-        elif not (key == "autoscaling" and scaled):
-            yield from _walk(old.get(key), new.get(key), inside)
-
-
-def _scaling(part: Mapping[str, Any]) -> str:
-    if bounds := part["autoscaling"]:
-        return f"autoscaled {bounds['min']}–{bounds['max']}"
-    return "default" if part["replicas"] is None else str(part["replicas"])
-
-
-def _named(items: Sequence[Any]) -> bool:
-    return not isinstance(items, str) and all(isinstance(item, Mapping) and "name" in item for item in items)
-
-
-def _short(value: Any) -> str:
-    """Return a value in a few words: what is not set is left out, and the kind of a thing comes first."""
-    return escaped(shortened(_words(value), _LONGEST))
-
-
-def _words(value: Any) -> str:
-    if value in _UNSET:
-        return "–"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Mapping):
-        tag = next((str(value[tag]) for tag in (*_TAGS, "name") if tag in value), "")
-        told = ((key, item) for key, item in value.items() if key not in (*_TAGS, "name") and item not in _UNSET)
-        rest = [f"{key} {_words(item)}" for key, item in told]
-        return f"{tag} ({', '.join(rest)})" if tag and rest else tag or ", ".join(rest)
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_words(item) for item in value)}]"
-    return str(value)
+    return {
+        "namespace": stack.namespace,
+        **head,
+        **stack.platform.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+    }

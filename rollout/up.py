@@ -29,31 +29,28 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     definition = read_definition(path)
     stacks = chosen(definition, only)
     place = output.real(out)
-    output.read_index(out)  # a folder of somebody else is refused at once
+    before = output.read_index(out)  # a folder of somebody else is refused at once
     rendering = [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks rendered")]
     guarded = enforce(findings(rendering, definition))
-    with output.locked(place):
-        before = output.read_index(out)
-        if before and only and not output.same_definition(before, definition.file):
-            raise CommandError(
-                f"{escaped(str(out))} holds a rendering of {escaped(before.definition)}, and one stack of "
-                f"{escaped(definition.file)} cannot stand among its stacks.\nRender without --stack, or name another "
-                "folder with --out <folder>."
-            )
-        found = output.look(out, before) if before else None
-        if found:
-            output.refuse_foreign(out, found)
-        there = under_names_of_now(before.stacks, stacks) if before else {}
-        kept = {name: files for name, files in there.items() if name != only} if only else {}
-        index = output.new_index(definition.file, rendering, kept)
-        by_hand = bool(found and [file for file in (*found.edited, *found.missing) if file.split("/")[0] not in kept])
-        if index != before or by_hand:
-            output.write(place, index, rendering, kept, outcome)
+    if before and only and not output.same_definition(before, definition.file):
+        raise CommandError(
+            f"{escaped(str(out))} holds a rendering of {escaped(before.definition)}, and one stack of "
+            f"{escaped(definition.file)} cannot stand among its stacks.\nRender without --stack, or name another "
+            "folder with --out <folder>."
+        )
+    found = output.look(out, before) if before else None
+    if found:
+        output.refuse_foreign(out, found)
+    there = under_names_of_now(before.stacks, stacks) if before else {}
+    kept = {name: files for name, files in there.items() if name != only} if only else {}
+    index = output.new_index(definition.file, rendering, kept)
+    by_hand = bool(found and [file for file in (*found.edited, *found.missing) if file.split("/")[0] not in kept])
+    if index != before or by_hand:
+        output.write(place, index, rendering, kept, outcome)
     screen = console()
     screen.print(summary.table(stacks, rendering))
     differing = "" if only else summary.how_they_differ(definition)
-    room = summary.money_and_room(definition, stacks, rendering)
-    for paragraph in (room, differing, advisory_text(definition.advisories), guarded):
+    for paragraph in (differing, advisory_text(definition.advisories), guarded):
         if paragraph:
             screen.print(paragraph, soft_wrap=True)
     screen.print(summary.how_to_go_on(definition, stacks, only, out), soft_wrap=True)

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from tidegate_contracts.eviction import MODELS_SHARE
 
+from policies.guardrails.devices import Device
 from policies.guardrails.money import CURRENCY, Hourly
 
 from .definition.base import byte_count
@@ -23,22 +23,6 @@ from .definition.placement import (
 from .definition.pools import OnDemand, Pool
 from .definition.servers import Server
 from .stack import Stack
-
-
-@dataclass(frozen=True)
-class Device:
-    """A kind of device that a node gives and a pod asks for."""
-
-    kind: str  # `mig`, `gpu`, `time-slicing`, `mps` or `dra`.
-    profile: str | None = None
-    strategy: str | None = None
-
-    def __str__(self) -> str:
-        """Words for people."""
-        if self.kind == "mig":
-            return f"MIG {self.profile} ({self.strategy})"
-        names = {"gpu": "whole GPU", "time-slicing": "time-sliced GPU", "mps": "MPS share of a GPU"}
-        return names.get(self.kind, f"device by DRA ({self.profile})")
 
 
 def device(placement: Placement) -> Device | None:
@@ -109,7 +93,7 @@ def prices(groups: Iterable[GpuNodes]) -> Hourly:
     found: dict[str, dict[str, float | None]] = {}
     for group in said if any(group.price for group in said) else ():
         for kind, part, _ in _devices(group):
-            device, before = (kind.profile or kind.kind).replace("+", "."), found.setdefault(group.product, {})
+            device, before = kind.price_key, found.setdefault(group.product, {})
             price = round(group.price.per_hour * part, 6) if group.price and part is not None else None
             known = [one for one in (before.get(device, price), price) if one is not None]
             before[device] = max(known) if len(known) == 2 else None

@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from policies.guardrails.devices import Device
+
 from .definition.gpu_products import gpu_product
 from .definition.mig_cuts import Cut, cuts, fewest, filled, stand_on, words
 from .definition.placement import GpuNodes, MigLayout
-from .devices import Device, inventory
+from .devices import inventory
 
 Asked = Mapping[tuple[Device, str | None], int]
 _WHOLE = Device("gpu")

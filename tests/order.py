@@ -17,7 +17,6 @@ LONGEST = (
     "tests/cluster/test_rollout_planes.py",
     "tests/cluster",
     "tests/node",
-    "tests/capacity/test_capacity_staged.py",
     "tests/lab/demo/test_demo_real.py",
     "tests/client/life",
     "tests/docs/test_docs_models.py",

@@ -101,6 +101,11 @@ def test_rooms_import_only_what_the_table_names() -> None:
     assert sorted(wrong) == []
 
 
+def test_production_imports_nothing_of_the_lab() -> None:
+    production = {room: others for room, others in rooms().items() if not room.startswith("lab/")}
+    assert [(room, other) for room, others in production.items() for other in others if other.startswith("lab/")] == []
+
+
 def test_every_room_that_the_table_names_for_another_is_imported_there() -> None:
     used = {(room_of(name), room_of(other)) for name, others in graph().items() for other in others}
     assert [(room, other) for room, others in rooms().items() for other in others if (room, other) not in used] == []

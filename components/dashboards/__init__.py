@@ -1,11 +1,56 @@
-"""Grafana's dashboards of an environment, or of all of them."""
+"""Grafana's dashboards of an environment, or of all: JSON files, as Grafana 11 and later export them."""
 
-from .engine import ENGINE
-from .model import MODEL
-from .panel import Dashboard
-from .platform import PLATFORM
-from .proxies import PROXY
-from .rollout import ROLLOUT
-from .slices import SLICE
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-DASHBOARDS: tuple[Dashboard, ...] = (PLATFORM, MODEL, SLICE, ENGINE, PROXY, ROLLOUT)
+_TITLE = "Tidegate: "
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """A dashboard, by the name of its file."""
+
+    name: str
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """The dashboard for any namespace; do not change it."""
+        read: dict[str, Any] = json.loads(Path(__file__).with_name(f"{self.name}.json").read_text("utf-8"))
+        return read
+
+    @property
+    def title(self) -> str:
+        """Its title, without the prefix that all have."""
+        return str(self.content["title"]).removeprefix(_TITLE)
+
+    @property
+    def description(self) -> str:
+        """What it is for."""
+        return str(self.content["description"])
+
+    @property
+    def panels(self) -> list[dict[str, Any]]:
+        """Its panels, without the titles of rows."""
+        return [panel for panel in self.content["panels"] if panel["type"] != "row"]
+
+    def written(self, namespace: str | None = None) -> str:
+        """Return the dashboard as JSON: for any namespace, or with one chosen.
+
+        Only the first has an identifier: Grafana replaces a dashboard by another with the same one.
+        """
+        made = dict(self.content)
+        if namespace is not None:
+            del made["uid"]
+            made["title"] = f"{_TITLE}{self.title} of {namespace}"
+            chosen = {"current": {"text": [namespace], "value": [namespace], "selected": True}}
+            variables = made["templating"]["list"]
+            made["templating"] = {
+                "list": [each | chosen if each["name"] == "namespace" else each for each in variables]
+            }
+        return json.dumps(made, ensure_ascii=False, separators=(",", ":"))
+
+
+DASHBOARDS = tuple(map(Dashboard, ("platform", "model", "slice", "engine", "proxy", "rollout")))

@@ -56,8 +56,7 @@ def render_once(definition: Path, folder: Path) -> dict[str, float]:
     evaluated = {name: evaluate(lambda of=(name, args): Environment(*of)) for name, args in resolved.items()}  # type: ignore[misc]
     clock.append(time.process_time())
     texts = [rendered(name, objects, checked.file) for name, objects in evaluated.items()]
-    with output.locked(folder):
-        output.write(folder, output.new_index(checked.file, texts, {}), texts, (), Outcome())
+    output.write(folder, output.new_index(checked.file, texts, {}), texts, (), Outcome())
     clock.append(time.process_time())
     seconds = [end - begin for begin, end in pairwise(clock)]
     counts = {"stacks": len(resolved), "objects": sum(map(len, evaluated.values()))}

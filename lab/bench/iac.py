@@ -28,9 +28,9 @@ from charts import CHART, values_of
 from lab import tools
 from lab.local_cluster import LocalCluster, crds
 from lab.local_cluster.nodes import nodes_of
+from lab.local_cluster.stand_ins import stand_ins
 from rollout import processes
 from rollout.kubectl import as_list
-from rollout.needs import stand_ins
 from rollout.render import render
 from stacks.images_lock import FILE_NAME, PinnedImage, lock_text
 from stacks.resolve import resolve

@@ -34,9 +34,9 @@ from .stage import own_policy, platform
 FAILED, CANNOT, INTERRUPTED = 1, 3, 130
 CHECK_SECONDS = 0.5
 STAYS = (
-    "A part that ends is told here and started again, as Kubernetes does: at once, then after 10, 20, 40 … seconds, "
-    "300 at most. Logs stay, also those of parts that have ended (policy.1.log) and when this ends. "
-    "One that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a minute or so."
+    "The demo starts a part that ends again at once. Logs stay, also those of parts that have ended (policy.1.log) and "
+    "when the demo ends. A part that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a "
+    "minute or so."
 )
 PLANE = "two Tritons, the policy and two proxies"
 SCALED = "a control plane, KEDA, Prometheus and a proxy"

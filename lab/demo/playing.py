@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 
 from openai import OpenAIError
 from tidegate.errors import TidegateError
-from tidegate_eviction.listing import ListingError
 from urllib3.exceptions import HTTPError
 
 from .show import Show
@@ -82,7 +81,7 @@ def play(stage: Stage, show: Show, wanted: Sequence[Scene[Stage]], check: Callab
             with show.console.status("      …"):
                 outcome = each.play(stage)
             check()
-        except (NotSoError, ListingError, TidegateError, OpenAIError, HTTPError, OSError) as error:
+        except (NotSoError, TidegateError, OpenAIError, HTTPError, OSError) as error:
             show.failure(f"This did not hold: {error}")
             return [*played, Played(each.title, False, "", time.monotonic() - begun)]
         seconds = time.monotonic() - begun

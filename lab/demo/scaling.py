@@ -27,8 +27,8 @@ from lab.local_plane.proxy import proxy
 from lab.local_plane.repository import Model
 from lab.local_plane.triton import triton
 from lab.tools import ToolError
-from lab.tools.running import repeating
 from rollout.render import render
+from rollout.tools.running import repeating
 from stacks.validate import read_definition
 
 from .playing import Outcome, Scene, claim, scene

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from http.client import HTTPException
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,11 @@ from typing import Any
 from tidegate_contracts import routing
 from tidegate_contracts.eviction import Tuning
 from tidegate_contracts.lease import Listing
-from tidegate_eviction.listing import ListingError, fetch
 from tidegate_eviction.policies.registry import GROUP
 
 from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan, local_environment
 from lab.local_plane.prometheus import counted
-from lab.tools.running import repeating
+from rollout.tools.running import repeating
 
 from . import zoo
 from .playing import claim, until
@@ -113,7 +113,7 @@ class Stage:
 
     def listing(self) -> Listing:
         """Return what sits in the on-demand Triton's slice."""
-        return fetch(self.platform.policy.leases, self.platform.policy.state)
+        return self.platform.policy.listing()
 
     def state(self, model: str) -> str:
         """Return the state of a model there."""
@@ -190,7 +190,7 @@ class Stage:
         def look() -> None:
             try:
                 found = self.listing()
-            except ListingError:
+            except (OSError, HTTPException):
                 return  # the policy was just killed
             used = found.resident_bytes + found.loading_bytes + found.freeing_bytes + found.leaked_bytes
             self.looks += 1

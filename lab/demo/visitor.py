@@ -13,7 +13,7 @@ from typing import Any
 
 import urllib3
 
-from lab.tools.running import repeating
+from rollout.tools.running import repeating
 
 from . import zoo
 

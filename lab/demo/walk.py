@@ -88,8 +88,6 @@ def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
         f"Where each model is (as a page: http://{proxy.http}/models)": f'{tidegate} models --proxy "$TIDEGATE_URL"',
         "What sits in every slice, and what is in trouble, until Ctrl-C": f'{tidegate} top --proxy "$TIDEGATE_URL"',
         "Why one is not in memory, or who keeps it there": f'{tidegate} why {zoo.BROKEN.name} --proxy "$TIDEGATE_URL"',
-        "What sits in the slice now":
-            f"{module} tidegate_eviction list --address {platform.policy.leases} --state {platform.policy.state}",
     }  # fmt: skip
     if seen is not None:
         commands |= _recorded(seen, module)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from lab.tools.running import leash, tail
+from rollout.tools.running import leash, tail
 
 from .control_plane import PROGRAMS, ClusterError
 

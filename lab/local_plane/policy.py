@@ -2,12 +2,13 @@
 
 import os
 import sys
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate_contracts import eviction_process, triton
+from tidegate_contracts import eviction_process, lease, triton
 from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.serving.files import kept_secret
 
@@ -33,8 +34,16 @@ class Policy:
 
     @property
     def state(self) -> Path:
-        """The folder with what it learned, and the token for `list` and `retry`."""
+        """The folder with what it learned, and the token for `retry`."""
         return self.root / "state"
+
+    def listing(self) -> lease.Listing:
+        """Return every model and the room that they take together; raises OSError."""
+        token = (self.state / eviction_process.ADMIN_TOKEN_FILE).read_text("ascii")
+        request = urllib.request.Request(f"http://{self.leases}{lease.MODELS_PATH}")
+        request.add_unredirected_header("authorization", f"Bearer {token}")
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=5) as answer:
+            return lease.Listing.model_validate_json(answer.read())
 
     @property
     def admin(self) -> str:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from lab.tools.running import ToolError, leash, tail
+from rollout.tools.running import ToolError, leash, tail
 
 Had = TypeVar("Had")
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,6 +125,10 @@ class Parts(ABC):
     @abstractmethod
     def parts(self) -> dict[str, Process]:
         """The process that each part is now, by the part's name."""
+
+    @abstractmethod
+    def start_again(self, part: str) -> None:
+        """Start a part that has ended, in its old place. Raises ProcessError."""
 
     def check(self) -> None:
         """Raise ProcessError when one of the processes has ended by itself."""

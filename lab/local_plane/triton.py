@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from lab.tools import debian
-from lab.tools.cache import once
+from rollout.tools.cache import once
 
 from .process import HOST, CannotBeHadError, Server, answers, free_ports, had, running
 from .wheels import environment, site_packages

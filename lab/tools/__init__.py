@@ -1,18 +1,17 @@
-"""The pinned command-line tools, and pinned files out of Go modules, each made once into the user's cache folder.
+"""Programs and files that tests and demos need, pinned as Go modules and made once, by `rollout.tools`.
 
 >>> from lab import tools
->>> tools.path("helm")                      # a pathlib.Path; built when it is not there yet
+>>> tools.path("etcd")                      # a pathlib.Path; built when it is not there yet
 >>> tools.crd_files("gateway-api", "keda")  # the CRD files of these modules, of all modules by default
 
-`python -m lab.tools [NAME…]` does the same and prints `name version path`. Only the standard library is used: this runs
-before anything is installed. Everything lies under `${TIDEGATE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/tidegate}`, which may
-be deleted at any time. With a warm cache no Go command is run and no network is needed. `TIDEGATE_TOOLS=built` ignores
-tools on the PATH.
+`python -m lab.tools [NAME…]` does the same and prints `name version path`. It uses only the standard library, for it
+runs before anything is installed.
 """
 
-from lab.tools.cache import cache_root
 from lab.tools.files import crd_files, module_files, module_folder
-from lab.tools.programs import Found, find, missing, path
-from lab.tools.running import ToolError
+from lab.tools.programs import find, missing, path
+from rollout.tools.cache import cache_root
+from rollout.tools.programs import Found
+from rollout.tools.running import ToolError
 
 __all__ = ["Found", "ToolError", "cache_root", "crd_files", "find", "missing", "module_files", "module_folder", "path"]

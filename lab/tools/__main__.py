@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lab.tools import files, programs
 from lab.tools.programs import PROGRAMS
-from lab.tools.running import ToolError
+from rollout.tools.running import ToolError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

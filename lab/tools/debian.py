@@ -11,8 +11,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.tools.cache import cache_root, digest, once, say
-from lab.tools.running import ToolError, run
+from rollout.tools.cache import cache_root, digest, once, say
+from rollout.tools.running import ToolError, run
 
 DOWNLOAD_SECONDS = 10 * 60
 

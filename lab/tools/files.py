@@ -6,11 +6,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.tools import gotoolchain, pins
-from lab.tools.cache import cache_root, digest, once, say
-from lab.tools.running import ToolError, run
+from lab.tools.programs import FOLDER as LAB
+from rollout.tools import gotoolchain, pins
+from rollout.tools.cache import cache_root, digest, once, say
+from rollout.tools.running import ToolError, run
 
-FOLDER = pins.FOLDER / "modules"
+FOLDER = LAB / "modules"
 DOWNLOAD_SECONDS = 10 * 60
 
 
@@ -34,7 +35,7 @@ SOURCES = {
         Source("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",
             "example/prometheus-operator-crd"),
         Source("cert-manager", "github.com/cert-manager/cert-manager", "deploy/crds"),
-        Source("keda", "github.com/kedacore/keda/v2", "config/crd/bases", folder=pins.FOLDER / "scaling"),
+        Source("keda", "github.com/kedacore/keda/v2", "config/crd/bases", folder=LAB / "scaling"),
         Source("istio", "istio.io/api", "kubernetes", ("customresourcedefinitions.gen.yaml",)),
         # What the Kubernetes project tests its own Pod Security admission with; 1.36 changed nothing in it.
         Source("pod-security", "k8s.io/pod-security-admission", "test/testdata/restricted/v1.35",
@@ -105,7 +106,7 @@ def _copy(source: Source, folder: Path, partial: Path) -> None:
 
 
 def _download(source: Source, log: Path) -> Path:
-    command = [str(gotoolchain.go().path), "mod", "download", "-json", source.module]
+    command = [str(gotoolchain.go(source.folder).path), "mod", "download", "-json", source.module]
     failed = f"downloading the module {source.module} {version(source.name)} failed"
     way_out, environment = gotoolchain.network_hint(), gotoolchain.environment()
     said = run(command, log, DOWNLOAD_SECONDS, failed, way_out, environment, source.folder)

@@ -65,3 +65,17 @@ def money(amount: float, currency: str = CURRENCY, *, signed: bool = False) -> s
     sign = "-" if round(amount) < 0 else "+" if signed and round(amount) > 0 else ""
     figures = f"{abs(amount):,.0f}"
     return f"{sign}${figures}" if currency == CURRENCY else f"{sign}{figures} {currency}"
+
+
+def difference(before: Cost, after: Cost) -> str:
+    """Return how much more or less a month is: money, or device hours where a price is missing.
+
+    An hour of a small slice is not one of a large slice: where several kinds change, each is counted alone.
+    """
+    if before.month is None or after.month is None:
+        was, will = Counter(dict(before.kinds)), Counter(dict(after.kinds))
+        changed = {kind: will[kind] - was[kind] for kind in sorted({*was, *will}) if will[kind] != was[kind]}
+        if len(changed) > 1:
+            return ", ".join(f"{count * HOURS_A_MONTH:+,} device hours of {kind}" for kind, count in changed.items())
+        return f"{(after.devices - before.devices) * HOURS_A_MONTH:+,} device hours"
+    return money(after.month - before.month, after.currency, signed=True)

@@ -5,7 +5,6 @@
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Final, Protocol
 
 from .bodies import Bytes, OfVersion, Unpacked
@@ -111,20 +110,12 @@ class ServerKind(Protocol):
     def tell_problem(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
         """Return how a problem of the proxy's own is told: its media type and body."""
 
-    def plain_error(self, body: bytes) -> tuple[bytes, str]:
-        """Return the body of an answer that tells an error as callers may have it, and the error's text.
-
-        It may be cut short; nothing of it is a path, or a traceback.
-        """
+    def error_text(self, body: bytes) -> str:
+        """Return the text of a server's error, for the log."""
 
 
 KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind(), "openai": OpenAIKind()}
 _ROOT = re.compile(r"(?:/servers/[^/]*)?(/[^/]*)")
-
-
-def as_told(answer: Answer, kind: ServerKind) -> Answer:
-    """Return a server's answer as callers may have it."""
-    return replace(answer, body=kind.plain_error(answer.body)[0]) if answer.status >= 400 else answer
 
 
 def tell_problem(path: str, problem: Problem, request_id: str) -> tuple[str, bytes]:

@@ -13,7 +13,7 @@ from tidegate_contracts.environments import WhoAmI
 
 from .access.identity import Identity
 from .config import LiveConfig
-from .kinds import KINDS, as_told
+from .kinds import KINDS
 from .memory import Booking
 from .pools import Pool, ask
 from .problems import Problem, ProblemType, other_protocol
@@ -149,7 +149,7 @@ class ServerQueries:
     async def metadata(self, credential: bytes, server: str | None) -> Answer:
         """Return what the server says of itself; without a name, the first that the caller may see."""
         routes = await self.asked(credential, server)
-        answer = as_told(await ask(routes[0].pool, b"/v2", self._shared.call_seconds), routes[0].kind)
+        answer = await ask(routes[0].pool, b"/v2", self._shared.call_seconds)
         return replace(answer, body=as_served(answer.body)) if answer.status == 200 else answer
 
     async def statistics(self, credential: bytes, server: str | None) -> Response:
@@ -171,7 +171,7 @@ class ServerQueries:
                 found, missing = await self.of_each_pool(routes, of_pool)
             except Problem:
                 if len(whole) == 1 and whole[0].status != 200:
-                    return as_it_is(as_told(whole[0], routes[0].kind))
+                    return as_it_is(whole[0])
                 raise
             hold(sum(len(memoryview(each)) for each in chain(*found)))
             await self._shared.long_work.turn(identity.in_flight)

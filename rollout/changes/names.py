@@ -1,4 +1,4 @@
-"""Names that something had before: what was rendered under a stack's, and what a preview says of a change of names."""
+"""Names that something had before: a stack is compared with what stood under its former name."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -7,11 +7,10 @@ from stacks.resolve.settings import ENVIRONMENT, PLANE
 from stacks.stack import Stack
 
 from .permissions import definition_in, definitions
-from .restarts import Notice
 from .workloads import Tree, mapping, text
 
 Thing = TypeVar("Thing")
-Place = tuple[str, str]  # A namespace, and the kubeconfig context that it is in.
+Home = tuple[str, str]  # A namespace, and the kubeconfig context that it is in.
 _PARTS = (ENVIRONMENT, ("name",)), (PLANE, ("dataPlane", "name"))
 _MOVED = "`tidegate up` moves its Helm release or Pulumi stack; no object is replaced, and nothing restarts"
 
@@ -22,57 +21,33 @@ def under_names_of_now(found: Mapping[str, Thing], stacks: Iterable[Stack]) -> d
     return {names.get(name, name): thing for name, thing in found.items()}
 
 
-def by_their_place(
-    found: Mapping[str, Thing], place: Callable[[Thing], Place], stacks: Iterable[Stack]
+def by_their_home(
+    found: Mapping[str, Thing], home: Callable[[Thing], Home], stacks: Iterable[Stack]
 ) -> dict[str, Thing]:
-    """Return what was found by the name of the stack that is in its place now, where no stack has its own name."""
+    """Return what was found by the name of the stack that is in its home now, where no stack has its own name."""
     described = {stack.name: (stack.namespace, stack.data_plane.context_name) for stack in stacks}
     new = {there: name for name, there in described.items() if name not in found}
-    return {name if name in described else new.get(place(thing), name): thing for name, thing in found.items()}
+    return {name if name in described else new.get(home(thing), name): thing for name, thing in found.items()}
 
 
-def place_of(objects: Sequence[Tree]) -> Place:
-    """Return where a stack's objects are: the namespace and the context, empty where they do not say it."""
+def home_of(objects: Sequence[Tree]) -> Home:
+    """Return the namespace and the context of a stack's objects, empty where they do not state them."""
     spaces = [text(item, "metadata", "name") for item in objects if item.get("kind") == "Namespace"]
     return "".join(spaces[:1]), text(definition_in(objects), "dataPlane", "context")
 
 
 def renamings(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[str]:
-    """Yield what becomes of everything in a stack that has another name than before, and says so."""
+    """Yield what becomes of everything in a stack that has another name than before."""
     was, now = definitions(before, after)
-    for kind, old, new, is_said in _renamed(was, now):
-        if is_said:
+    for kind, keys in _PARTS:
+        old, new = text(was, *keys), text(now, *keys)
+        if old == new:
+            continue
+        if old in (mapping(now, "formerly").get(f"{kind} {new}") or ()):
             kept = "; its namespace and objects keep their names" if kind == ENVIRONMENT else ""
             yield f"{kind} {new}, formerly {old}: {_MOVED}{kept}"
+        else:
+            yield f"{kind} {new} did not bring this up, {old} did: `tidegate up` refuses without formerly: [{old}]"
     for what, past in mapping(now, "formerly").items():
         if not what.startswith((ENVIRONMENT, PLANE)) and past != mapping(was, "formerly").get(what):
             yield f"{what}, formerly {past[-1]}: its objects keep the name {past[0]}"
-
-
-def hints(before: Mapping[str, Sequence[Tree] | None], after: Mapping[str, Sequence[Tree] | None]) -> Iterator[str]:
-    """Yield which new stacks could be old ones whose environment or data plane has another name now."""
-    gone, new = (
-        [definition_in(objects) for name, objects in some.items() if objects and not others.get(name)]
-        for some, others in ((before, after), (after, before))
-    )
-    for was, now in ((was, now) for now in new for was in gone):
-        for (kind, keys), (_, same) in zip(_PARTS, reversed(_PARTS), strict=True):
-            if text(was, *keys) and text(was, *same) == text(now, *same):
-                old, name = text(was, *keys), text(now, *keys)
-                yield f"{kind} {name} is new, and {old} is gone. If it is the same {kind}, set formerly: [{old}] in it"
-
-
-def unsaid(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
-    """Yield what has another name than the one by which it was brought up, and does not say so: `up` refuses it."""
-    for kind, old, new, is_said in _renamed(*definitions(before, after)):
-        if not is_said:
-            do = f"Is it the same, say formerly: [{old}] in it; else take {old} down first, by the definition of then"
-            yield Notice(kind, new, f"DID NOT BRING THIS UP, {old} did, so `tidegate up` refuses. {do}", grave=True)
-
-
-def _renamed(was: Tree, now: Tree) -> Iterator[tuple[str, str, str, bool]]:
-    """Yield what an environment and a data plane were called, what they are called now, and whether they say it."""
-    for kind, keys in _PARTS:
-        old, new = text(was, *keys), text(now, *keys)
-        if old != new:
-            yield kind, old, new, old in (mapping(now, "formerly").get(f"{kind} {new}") or ())

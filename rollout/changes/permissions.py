@@ -1,39 +1,38 @@
 """Who can do what before and after a change. One comparison, run both ways, finds what is gained and what is lost.
 
-The access and routing tables, the proxy's settings and the annotations of the Namespace are the typed values that the
-environment runs with. Addresses and ways through the network are those of the objects that open them.
+Both sides come from the typed sections of the definition that the Namespace carries, and from the access and routing
+tables of the proxy. What other people changed in a cluster shows in its objects, field by field.
 """
 
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from ipaddress import ip_network
 from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
-from tidegate_contracts import eviction_process, proxy_process
-from tidegate_contracts.proxy_settings import variable
+from tidegate_contracts import proxy_process
 
 from policies import guardrails
-from policies.guardrails.objects import matches
 from policies.guardrails.settings import settings_of
-from stacks.definition.proxy import PROXY
+from stacks.definition.base import byte_count
 from stacks.problems import listed
 from stacks.resolve import settings
 from stacks.resolve.settings import ENVIRONMENT
 
 from .compare import json_tree
-from .workloads import Tree, at, items, mapping, text, workloads
+from .workloads import Tree, at, items, mapping, number, text
 
 MOST_MODELS = 12
-_PROMISED = re.compile(r"\(1 - ([\d.]+) / 100\)")  # The percent of calls that an alert stands for.
 _PROTECTS = re.compile(r"/.*(internal|scheme|range|cidr|security-group|whitelist|allowlist|auth|waf|ssl|tls|protocol)")
-"""Annotations of an Ingress, a route or a Service that may restrict who calls the proxy, and how."""
+"""Annotations of the proxy's exposure that may restrict who calls it, and how."""
+_NEWER = ("mesh", "monitoring", "network", "proxy")
 _EVERY_PORT = "every port"
-_EVERY_POD = "every pod"
-_CALLS = {f"TCP {port}" for port in (proxy_process.HTTP_PORT, proxy_process.GRPC_PORT)}
+_SERVERS = "all servers"
+_PROXY = "the proxy"
 Thing = TypeVar("Thing")
 
 
@@ -82,14 +81,14 @@ def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> Permissi
     """Return what callers, pods and teams gain and lose; `after` names what has other names than before."""
     trees = definitions(before, after)
     past = _past(trees[1], "server")
-    was, now = (_State(objects, tree, past) for objects, tree in zip((before, after), trees, strict=True))
-    there = was.there & now.there
+    servers = mapping(trees[0], "servers").keys() & mapping(trees[1], "servers").keys()
+    was, now = (_State(objects, tree, past, servers) for objects, tree in zip((before, after), trees, strict=True))
     allowed, offered, demanded = (
-        [*_amounts(getattr(was, part), getattr(now, part), there)] for part in ("allowed", "offered", "demanded")
+        [*_amounts(dict(getattr(was, part)()), dict(getattr(now, part)()))]
+        for part in ("allowed", "offered", "demanded")
     )
-    allowed += _both_ways(was.ways(there), now.ways(there), _Way.covers, _ways_in_words)
-    allowed += _both_ways(was.waivers, now.waivers, _waives, lambda found: [_waiver_in_words(each) for each in found])
-    demanded += _both_ways(was.held(there), now.held(there), _holds_back, lambda found: [*map(_held_in_words, found)])
+    allowed += _both_ways([*was.ways()], [*now.ways()], _Way.covers, str)
+    allowed += _both_ways(was.settings.waivers, now.settings.waivers, _waives, _waiver_in_words)
     gone = (
         f"no longer lets {who} {action}: {_listed(models)}"
         for who, action, models in _by_caller(now.rights, was.rights, now.models)
@@ -107,32 +106,22 @@ def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> Permissi
     )
 
 
-Ways = dict[tuple[str, str], float]
-"""What something is about (empty for the environment), and a sentence without a subject → how much: True, or a number.
-
-What is about something that comes or goes as a whole is not compared: that it comes or goes is shown elsewhere."""
+Facts = Iterator[tuple[str, float]]
+"""Sentences without a subject, and how much of each: True, or a number."""
 
 
-def _amounts(was: Ways, now: Ways, there: set[str]) -> Iterator[Difference]:
-    for about, words in dict.fromkeys((*was, *now)):
-        before, after = was.get((about, words)), now.get((about, words))
-        if about in there and before != after:
-            yield Difference(words, before, after)
+def _amounts(was: Mapping[str, float], now: Mapping[str, float]) -> Iterator[Difference]:
+    for words in dict.fromkeys((*was, *now)):
+        if was.get(words) != now.get(words):
+            yield Difference(words, was.get(words), now.get(words))
 
 
 def _both_ways(
-    was: Sequence[Thing],
-    now: Sequence[Thing],
-    covers: Callable[[Thing, Thing], bool],
-    in_words: Callable[[list[Thing]], Iterable[str]],
+    was: Sequence[Thing], now: Sequence[Thing], covers: Callable[[Thing, Thing], bool], in_words: Callable[[Thing], str]
 ) -> Iterator[Difference]:
-    yield from (Difference(words, None, True) for words in in_words(_uncovered(was, now, covers)))
-    yield from (Difference(words, True, None) for words in in_words(_uncovered(now, was, covers)))
-
-
-def _uncovered(some: Sequence[Thing], others: Sequence[Thing], covers: Callable[[Thing, Thing], bool]) -> list[Thing]:
-    """Return which of the others none of some covers."""
-    return [other for other in others if not any(covers(one, other) for one in some)]
+    for some, others, amounts in ((was, now, (None, True)), (now, was, (True, None))):
+        new = [in_words(other) for other in others if not any(covers(one, other) for one in some)]
+        yield from (Difference(words, *amounts) for words in dict.fromkeys(new))
 
 
 def _shown(amount: float) -> str:
@@ -149,243 +138,124 @@ class _State:
     objects: Sequence[Tree]
     tree: Tree  # The part of the definition that the Namespace carries.
     past: Mapping[str, str]  # Servers' names of before → those of after.
-    there: set[str] = field(init=False)
-    allowed: Ways = field(init=False)
-    offered: Ways = field(init=False)
-    demanded: Ways = field(init=False)
+    servers: set[str]  # Those that are there before and after: what comes or goes with a server is shown elsewhere.
+    models: set[tuple[str, str]] = field(init=False)
+    rights: list["_Right"] = field(init=False)
 
     def __post_init__(self) -> None:
         """Read the tables once."""
-        self.routing, self.access = (
-            _file(self.objects, name) for name in (proxy_process.ROUTING_FILE, proxy_process.ACCESS_FILE)
-        )
-        self.held_to = settings_of(_annotation(self.objects, guardrails.ANNOTATION))
-        self.waivers = list(self.held_to.waivers)
-        self.pods = {
-            f"the pods of {kind} {name}": mapping(one.template, "metadata", "labels")
-            for (kind, _, name), one in workloads(self.objects).items()
-        }
-        self.there = {
-            "",
-            _EVERY_POD,
-            *self.pods,
-            *(f"{text(item, 'kind')} {text(item, 'metadata', 'name')}" for item in self.objects),
-            *(f"server {self._server(text(server, 'name'))}" for server in items(self.routing, "servers")),
-            *(f"model {text(model, 'name')}" for model in items(self.routing, "models")),
-            *(f"image {name}" for name, image in mapping(self.tree, "images").items() if at(image, "backends")),
-            *(["rate limit"] if "rateLimit" in self.access else []),
-        }
-        self.models = {
-            (self._server(text(model, "server")), text(model, "name")) for model in items(self.routing, "models")
-        }
+        routing = _file(self.objects, proxy_process.ROUTING_FILE)
+        self.access = _file(self.objects, proxy_process.ACCESS_FILE)
+        self.settings = settings_of(_annotation(self.objects, guardrails.ANNOTATION))
+        self.models = {(self._server(text(model, "server")), text(model, "name")) for model in items(routing, "models")}
         self.rights = list(dict.fromkeys(self._rights()))
-        self.allowed = dict(self._allowed())
-        self.offered = dict(self._offered())
-        self.demanded = dict(self._demanded())
 
     def _server(self, name: str) -> str:
         return self.past.get(name, name)
 
-    def _named(self, kind: str) -> Iterator[tuple[str, Tree]]:
-        yield from ((text(item, "metadata", "name"), item) for item in self.objects if item.get("kind") == kind)
-
-    # -- what is allowed --
-
-    def _allowed(self) -> Iterator[tuple[tuple[str, str], float]]:
-        for words, amount in (*self._allowed_to_callers(), *self._allowed_to_teams()):
-            yield ("", words), amount
-        for key, words in (
-            ("requestsPerMinute", "lets one caller send a model requests a minute"),
-            ("burst", "lets one caller send a model requests in a burst"),
-            ("tokensPerMinute", "lets one caller use tokens of a model a minute"),
-        ):
-            rate = at(self.access, "rateLimit", key)
-            yield ("rate limit", words), rate if isinstance(rate, int) else math.inf
-        for name, item in self._named("ServiceAccount"):
-            for key, value in mapping(item, "metadata", "annotations").items():
-                if not key.startswith("tidegate.dev/"):
-                    yield ("", f"lets pods of ServiceAccount {name} be {value} ({key})"), True
-        for name, item in self._named("Role"):
-            for rule in items(item, "rules"):
-                for resource, verb in product(at(rule, "resources") or (), at(rule, "verbs") or ()):
-                    yield ("", f"lets the accounts that Role {name} is bound to {verb} {resource}"), True
-
-    def _allowed_to_callers(self) -> Iterator[tuple[str, float]]:
+    def allowed(self) -> Facts:
+        """Yield what callers and teams may do."""
         for issuer in items(self.access, "issuers"):
             for audience in at(issuer, "audiences") or ():
                 keys = text(issuer, "jwksUrl")
                 how = f"with groups by {text(issuer, 'groupsClaim')}" + (f" and keys of {keys}" if keys else "")
                 yield f"trusts tokens of {text(issuer, 'issuer')} for {audience}, {how}", True
-        for _, item in self._named("ConfigMap"):
-            if at(item, "data", variable("api_keys")) == "true":
-                yield (
-                    " ".join(["trusts API keys", *(f"of the Secret {name}" for name in self._mounted("api-keys"))]),
-                    True,
-                )
-            if url := text(item, "data", variable("domino_principal_url")):
-                yield f"trusts Domino's principals, as {url} names them", True
-        for _, item in self._named("Deployment"):
-            for volume in items(item, "spec", "template", "spec", "volumes"):
-                if volume.get("name") == "authorities":
-                    for source, kind in product(items(volume, "projected", "sources"), ("configMap", "secret")):
-                        if name := text(source, kind, "name"):
-                            yield f"trusts issuers by the authorities in the {kind[0].upper()}{kind[1:]} {name}", True
-        for name, item in self._named("Service"):
-            if (kind := text(item, "spec", "type", default="ClusterIP")) != "ClusterIP":
-                yield f"opens the Service {name} to the outside as {kind}", True
-        for kind in ("Ingress", "HTTPRoute"):
-            yield from ((f"opens the proxy to the outside by {kind} {name}", True) for name, _ in self._named(kind))
-        for name, item in self._named("Ingress"):
-            if not at(item, "spec", "tls"):
-                yield f"lets calls in without TLS at Ingress {name}", True
-        for name, item in self._named("HTTPRoute"):
-            if any(not text(parent, "sectionName") for parent in items(item, "spec", "parentRefs")):
-                yield f"lets calls in at every listener of the Gateway of HTTPRoute {name}", True
+        for key, words in (
+            ("requestsPerMinute", "lets one caller send a model requests a minute"),
+            ("burst", "lets one caller send a model requests in a burst"),
+            ("tokensPerMinute", "lets one caller use tokens of a model a minute"),
+        ):
+            if "rateLimit" in self.access:
+                rate = at(self.access, "rateLimit", key)
+                yield words, rate if isinstance(rate, int) else math.inf
+        auth, exposure = mapping(self.tree, "proxy", "auth"), mapping(self.tree, "proxy", "exposure")
+        if secret := text(auth, "apiKeys", "secret"):
+            yield f"trusts API keys of the Secret {secret}", True
+        if auth.get("dominoPrincipal"):
+            url = text(self.tree, "domino", "principalUrl", default="its principal service")
+            yield f"trusts Domino's principals, as {url} names them", True
+        for one in items(auth, "authorities"):
+            name = text(one, "configMap")
+            source = f"ConfigMap {name}" if name else f"Secret {text(one, 'secret')}"
+            yield f"trusts issuers by the authorities in the {source}", True
+        if (kind := text(exposure, "kind", default="cluster-ip")) != "cluster-ip":
+            yield f"opens the proxy to the outside by {kind}", True
+        if kind == "ingress" and not at(self.tree, "proxy", "tls"):
+            yield "lets calls in without TLS at its Ingress", True
+        if kind == "http-route" and not text(exposure, "listener"):
+            yield "lets calls in at every listener of its Gateway", True
+        yield from self._allowed_to_teams()
 
-    def _mounted(self, volume: str) -> list[str]:
-        """Return the Secrets that the proxy mounts as a volume."""
-        pods = (mapping(item, "spec", "template", "spec") for name, item in self._named("Deployment") if name == PROXY)
-        found = (one for pod in pods for one in items(pod, "volumes") if one.get("name") == volume)
-        return [name for one in found if (name := text(one, "secret", "secretName"))]
-
-    def _addresses(self) -> Iterator[str]:
-        for name, item in self._named("Service"):
-            for port in items(item, "spec", "ports") if name == PROXY else ():
-                namespace = text(item, "metadata", "namespace")
-                yield f"{text(port, 'name')}://{name}.{namespace}.svc:{port.get('port')}"
-        for name, item in self._named("Ingress"):
-            scheme = "https" if at(item, "spec", "tls") else "http"
-            by = f"Ingress {name}" + (f" of class {found}" if (found := text(item, "spec", "ingressClassName")) else "")
-            for rule in items(item, "spec", "rules"):
-                yield from (
-                    f"{scheme}://{text(rule, 'host')}{text(path, 'path')} by {by}"
-                    for path in items(rule, "http", "paths")
-                )
-        for name, item in self._named("HTTPRoute"):
-            paths = [
-                text(match, "path", "value")
-                for rule in items(item, "spec", "rules")
-                for match in items(rule, "matches")
-            ]
-            parents = [*items(item, "spec", "parentRefs")]
-            for host, to, parent in product(at(item, "spec", "hostnames") or (), paths, parents):
-                gateway = f"{text(parent, 'namespace')}/{text(parent, 'name')}"
-                listener = text(parent, "sectionName", default="every listener")
-                yield f"{host}{to} by HTTPRoute {name} at {listener} of the Gateway {gateway}"
-
-    def _allowed_to_teams(self) -> Iterator[tuple[str, float]]:
-        held_to, tree = self.held_to, self.tree
-        yield "takes GPU slices", math.inf if held_to.gpu_slices is None else held_to.gpu_slices
-        yield "spends money a month", math.inf if held_to.monthly_budget is None else held_to.monthly_budget
-        if held_to.kind == "local":
+    def _allowed_to_teams(self) -> Facts:
+        slices, budget = self.settings.gpu_slices, self.settings.monthly_budget
+        yield "takes GPU slices", math.inf if slices is None else slices
+        yield "spends money a month", math.inf if budget is None else budget
+        if self.settings.kind == "local":
             yield "is a local trial: folders of nodes and images without a digest are allowed", True
-        if not tree:
+        if not self.tree:
             return
-        promotion = mapping(tree, "promotion")
+        promotion = mapping(self.tree, "promotion")
         who = [*(promotion.get("principals") or ()), *(promotion.get("groups") or ())]
-        for name in who or ["the writers of its repositories"]:
-            yield f"lets {name} bring in versions of models", True
-        yield "rolls out to so many data planes at once", mapping(tree, "rollout").get("maxParallel", 1)
-        for name, dataset in mapping(tree, "datasets").items():
+        yield from ((f"lets {name} bring in versions of models", True) for name in who or ["every writer"])
+        yield "rolls out to so many data planes at once", mapping(self.tree, "rollout").get("maxParallel", 1)
+        for name, dataset in mapping(self.tree, "datasets").items():
             yield from ((f"lets {writer} write the dataset {name}", True) for writer in at(dataset, "writers") or ())
-        for name, server in mapping(tree, "servers").items():
+        for name, server in mapping(self.tree, "servers").items():
             for writer in at(server, "repository", "writers") or ():
                 yield f"lets {writer} write the repository of {name}", True
-        for alert in at(tree, "gate", "alerts", "ignore") or ():
+            for key, value in mapping(server, "identity").items():
+                if key != "cloud":
+                    yield f"lets the pods of server {name} be {value} ({key})", True
+        for alert in at(self.tree, "gate", "alerts", "ignore") or ():
             yield f"leaves the alert {alert} out of its gate", True
 
-    # -- what callers are offered, which weakens nothing --
-
-    def _offered(self) -> Iterator[tuple[tuple[str, str], float]]:
-        yield from ((("", f"answers at {address}"), True) for address in self._addresses())
-        if not any(text(item, "spec", "mtls", "mode") == "STRICT" for _, item in self._named("PeerAuthentication")):
-            yield ("", "accepts callers without a certificate of the mesh"), True
-        issuers = [
-            f"{text(item, 'spec', 'issuerRef', 'kind')} {text(item, 'spec', 'issuerRef', 'name')}"
-            for _, item in self._named("Certificate")
-        ]
-        for issuer in issuers or [f"the Secret {name}" for name in self._mounted("tls")]:
-            yield ("", f"shows callers the certificate of {issuer}"), True
-        for name, image in mapping(self.tree, "images").items():
-            for backend in at(image, "backends") or ():
-                yield (f"image {name}", f"loads models of the backend {backend} by the image {name}"), True
-        for kind, name, key, value in self._annotated():
-            if not _PROTECTS.search(key):
-                yield (f"{kind} {name}", f"has {key}: {value} at {kind} {name}"), True
-        for name, item in self._named("ConfigMap"):
-            for setting, words in (
-                ("body_limit_bytes", "takes request bodies of bytes"),
-                ("request_timeout_seconds", "waits seconds for a response"),
-                ("concurrency", "works on requests at the same time in each replica of the proxy"),
-            ):
-                if (value := text(item, "data", variable(setting))).isdecimal():
-                    yield (f"ConfigMap {name}", words), int(value)
-            eviction = json_tree(at(item, "data", eviction_process.SETTINGS_FILE))
-            for window in items(eviction, "warmWindows"):
-                for model in at(window, "models") or ():
-                    words = f"keeps the model {model} loaded by the window {text(window, 'name')}"
-                    yield (f"ConfigMap {name}", words), True
-            if isinstance(wait := at(eviction, "waitSeconds"), int):
-                yield (f"ConfigMap {name}", f"lets callers wait seconds for a load ({name})"), wait
-        kinds = {text(server, "name"): text(server, "kind") for server in items(self.routing, "servers")}
-        for model in items(self.routing, "models"):
-            name, server = text(model, "name"), text(model, "server")
-            about = f"model {name}"
-            if model.get("pinned") is True:
-                yield (about, f"keeps the model {name} loaded"), True
-            for called in model.get("servedNames") or ():
-                yield (about, f"answers to the name {called} with the model {name}"), True
-            for share in items(model, "versions"):
-                yield (about, f"calls version {share.get('version')} of the model {name}"), True
-            if alias := text(model, "alias"):
-                yield (about, f"calls the version of the model {name} that has the alias {alias}"), True
-            if kinds.get(server):
-                yield (about, f"speaks the API of kind {kinds[server]} for the model {name}"), True
-        for name, server in mapping(self.tree, "servers").items():
-            if isinstance(length := at(server, "openai", "contextLength"), int):
-                yield (f"server {name}", f"takes tokens of context at the server {name}"), length
-
-    # -- what is demanded --
-
-    def _demanded(self) -> Iterator[tuple[tuple[str, str], float]]:
-        yield from ((("", words), amount) for words, amount in self._demanded_by_definition())
-        if self.held_to.kind == "production":
-            yield ("", "is held to production's rules"), True
-        for rule in guardrails.BY_NAME.values():
-            if self.held_to.severities.get(rule.name, rule.severity(self.held_to.kind)) == "mandatory":
-                yield ("", f"stops at the guardrail {rule.name}"), True
-        for name, item in self._named("Namespace"):
-            if (level := text(item, "metadata", "labels", "pod-security.kubernetes.io/enforce")) == "restricted":
-                yield ("", f"enforces Pod Security {level} in {name}"), True
-        if any(at(item, "data", variable("tls")) == "true" for _, item in self._named("ConfigMap")):
-            yield ("", "answers HTTPS at the proxy itself"), True
-        for name, item in self._named("PeerAuthentication"):
-            if text(item, "spec", "mtls", "mode") == "STRICT":
-                yield ("", f"accepts only callers of the mesh by PeerAuthentication {name}"), True
-        for _, item in self._named("PrometheusRule"):
-            for each in (each for group in items(item, "spec", "groups") for each in items(group, "rules")):
-                if name := text(each, "alert"):
-                    promised = _PROMISED.search(text(each, "expr"))
-                    words = f"fires {name} ({text(each, 'labels', 'severity')})"
-                    yield ("", words), float(promised[1]) if promised else True
-        for server in items(self.routing, "servers"):
-            if any(pool.get("grpcTls") is True for pool in items(server, "pools")):
-                name = self._server(text(server, "name"))
-                yield (f"server {name}", f"encrypts gRPC between the proxy and server {name}"), True
-        for kind, name, key, value in self._annotated():
-            if _PROTECTS.search(key):
-                yield (f"{kind} {name}", f"has {key}: {value} at {kind} {name}"), True
-
-    def _annotated(self) -> Iterator[tuple[str, str, str, str]]:
-        """Yield kind, name, key and value of each annotation of what leads to the proxy."""
-        for kind in ("Ingress", "HTTPRoute", "Service"):
-            for name, item in self._named(kind):
-                for key, value in mapping(item, "metadata", "annotations").items():
-                    yield kind, name, key, str(value)
-
-    def _demanded_by_definition(self) -> Iterator[tuple[str, float]]:
-        if not (tree := self.tree):
+    def offered(self) -> Facts:
+        """Yield what callers are offered, which weakens nothing."""
+        proxy = mapping(self.tree, "proxy")
+        if not proxy:
             return
+        tls, exposure = mapping(proxy, "tls"), mapping(proxy, "exposure")
+        scheme = "https" if tls else "http"
+        yield f"answers by {scheme} within the cluster", True
+        to = f"{text(exposure, 'host')}{text(exposure, 'path')}"
+        if exposure.get("kind") == "ingress":
+            of = f" of class {name}" if (name := text(exposure, "className")) else ""
+            yield f"answers at {scheme}://{to} by an Ingress{of}", True
+        elif exposure.get("kind") == "http-route":
+            gateway = f"{text(exposure, 'gatewayNamespace')}/{text(exposure, 'gateway')}"
+            listener = text(exposure, "listener", default="every listener")
+            yield f"answers at {to} by an HTTPRoute at {listener} of the Gateway {gateway}", True
+        if tls:
+            issuer = f"the Secret {text(tls, 'secret')}" if "secret" in tls else f"the issuer {text(tls, 'issuer')}"
+            yield f"shows callers the certificate of {issuer}", True
+        with suppress(ValueError):  # edited by hand
+            yield "takes request bodies of bytes", byte_count(text(proxy, "bodyLimit"))
+        yield "waits seconds for a response", number(proxy, "timeouts", "requestSeconds", default=0)
+        yield from ((words, True) for key, words in self._annotations() if not _PROTECTS.search(key))
+
+    def demanded(self) -> Facts:
+        """Yield what callers, teams and changes are held to."""
+        tree = self.tree
+        if self.settings.kind == "production":
+            yield "is held to production's rules", True
+        for rule in guardrails.BY_NAME.values():
+            if self.settings.severities.get(rule.name, rule.severity(self.settings.kind)) == "mandatory":
+                yield f"stops at the guardrail {rule.name}", True
+        if not tree:
+            return
+        if at(tree, "proxy", "tls"):
+            yield "answers HTTPS at the proxy itself", True
+        if at(tree, "mesh", "mtls") == "STRICT":
+            yield "accepts only callers of the mesh", True
+        yield from ((words, True) for key, words in self._annotations() if _PROTECTS.search(key))
+        for name in sorted(self.servers):
+            if at(tree, "servers", name, "triton", "grpcTls"):
+                yield f"encrypts gRPC between the proxy and server {name}", True
+        monitoring = mapping(tree, "monitoring")
+        if monitoring.get("operator") and monitoring.get("rules", True):
+            yield "makes alert rules", True
+            for key in ("availability", "answered", "latency"):
+                yield f"promises percent of calls ({key})", float(at(monitoring, "objectives", key) or 0)
         promotion, gate = mapping(tree, "promotion"), mapping(tree, "gate")
         if source := promotion.get("from"):
             yield f"asks that versions of models served in {source} before", True
@@ -401,38 +271,28 @@ class _State:
             yield f"sends {canary} ahead as canary", True
         yield "comes in wave", at(tree, "dataPlane", "wave") or 1
 
-    # -- ways through the network --
+    def _annotations(self) -> Iterator[tuple[str, str]]:
+        exposure = mapping(self.tree, "proxy", "exposure")
+        for key, value in {**mapping(exposure, "serviceAnnotations"), **mapping(exposure, "annotations")}.items():
+            yield key, f"has {key}: {value} at its exposure"
 
-    def ways(self, there: set[str]) -> list["_Way"]:
-        """Return what NetworkPolicies allow to pods that are there before and after, with peers outside."""
-        return [
-            _Way(text(policy, "metadata", "name"), pod, direction, peer, port, only=frozenset(pods) == {PROXY_PODS})
-            for policy, pods in self._policies()
-            for direction, of in (("ingress", "from"), ("egress", "to"))
-            for rule in items(policy, "spec", direction)
-            for peer in [*items(rule, of)] or [{}]
-            if not _is_internal(peer)
-            for port in [_port(port) for port in items(rule, "ports")] or [_EVERY_PORT]
-            for pod in sorted(pods & there)
-        ]
-
-    def held(self, there: set[str]) -> list[tuple[str, str]]:
-        """Return the pods that can do only what NetworkPolicies name, and in which direction."""
-        found = {
-            (pod, str(direction).lower())
-            for policy, pods in self._policies()
-            for direction in at(policy, "spec", "policyTypes") or ("Ingress",)
-            for pod in pods & there
-        }
-        return sorted(each for each in found if each[0] == _EVERY_POD or (_EVERY_POD, each[1]) not in found)
-
-    def _policies(self) -> Iterator[tuple[Tree, set[str]]]:
-        for _, policy in self._named("NetworkPolicy"):
-            selector = mapping(policy, "spec", "podSelector")
-            pods = {name for name, labels in self.pods.items() if matches(selector, labels)}
-            yield policy, pods if any(selector.values()) else {_EVERY_POD, *pods}
-
-    # -- who may call what --
+    def ways(self) -> Iterator["_Way"]:
+        """Yield what the network lets callers and pods do."""
+        for peer in mapping(self.tree, "network", "callers").values():
+            yield _Way("ingress", _PROXY, peer, _EVERY_PORT)
+        exposure = mapping(self.tree, "proxy", "exposure")
+        if exposure.get("kind") == "load-balancer":
+            for cidr in exposure.get("sourceRanges") or ("0.0.0.0/0", "::/0"):
+                yield _Way("ingress", "the load balancer", {"cidr": cidr}, _EVERY_PORT)
+        for peer in mapping(self.tree, "network", "reach").values():
+            server = self._server(text(peer, "server"))
+            by = (
+                [f"server {server}"]
+                if server
+                else [_PROXY if who == "proxy" else _SERVERS for who in peer.get("by") or ()]
+            )
+            for who, port in product(by, [f"port {port}" for port in peer.get("ports") or ()] or [_EVERY_PORT]):
+                yield _Way("egress", who, peer, port)
 
     def _rights(self) -> Iterator["_Right"]:
         for rule in items(self.access, "rules"):
@@ -448,114 +308,68 @@ class _State:
                     yield _Right(kind, name, text(rule, "source"), str(action), *model)
 
 
-PROXY_PODS = f"the pods of Deployment {PROXY}"
-
-
 # ---- ways through the network ----
 
 
 class _Way(NamedTuple):
-    """What one rule of a NetworkPolicy allows to the pods of one workload."""
+    """What one entry of the definition's network allows."""
 
-    policy: str
-    pod: str  # The workload, or every pod of the namespace.
     direction: str
-    peer: Tree  # As the policy has it; empty for anyone.
+    who: str  # The proxy, all servers, or one server.
+    peer: Tree  # A cidr with its exceptions, or labels of namespaces and pods.
     port: str
-    only: bool  # Whether the policy is about the proxy alone.
 
     def covers(self, other: "_Way") -> bool:
         """Say whether it allows all that another one does."""
+        same = self.who == other.who or (self.who == _SERVERS and other.who.startswith("server "))
         return (
-            self.direction == other.direction
-            and self.pod in (other.pod, _EVERY_POD)
+            same
+            and self.direction == other.direction
             and self.port in (other.port, _EVERY_PORT)
             and _covers(self.peer, other.peer)
         )
 
-
-def _ways_in_words(ways: Iterable[_Way]) -> list[str]:
-    """Return a sentence for each policy and peer: which pods reach which, and at which ports, unless they are ours."""
-    ports: dict[tuple[str, str, str, bool], list[str]] = {}
-    for way in ways:
-        found = ports.setdefault((way.policy, way.direction, _peer(way.peer), way.only), [])
-        found += [way.port] if way.port not in found else []
-    lines = []
-    for (policy, direction, peer, only), at_ports in ports.items():
-        ours = "the proxy" if only else f"the pods of NetworkPolicy {policy}"
-        where = f" at {', '.join(at_ports)}"
-        if direction == "egress":
-            lines.append(f"lets {ours} reach {peer}{where}")
-        elif only and set(at_ports) == _CALLS:
-            lines.append(f"lets {peer} call the proxy")
-        else:
-            lines.append(f"lets {peer} reach {ours}{where}")
-    return lines
+    def __str__(self) -> str:
+        """Return who reaches whom, at which port."""
+        peer = text(self.peer, "cidr")
+        if without := self.peer.get("except"):
+            peer += f" except {', '.join(without)}"
+        if not peer:
+            pods, spaces = (_labels(mapping(self.peer, key)) for key in ("podLabels", "namespaceLabels"))
+            peer = f"pods with {pods} in namespaces with {spaces}"
+        if self.direction == "ingress":
+            return f"lets {peer} call {self.who}"
+        return f"lets {self.who} reach {peer} at {self.port}"
 
 
-def _port(port: Tree) -> str:
-    last = f" to {port['endPort']}" if "endPort" in port else ""
-    return f"{port.get('protocol', 'TCP')} {port.get('port', _EVERY_PORT)}{last}"
-
-
-def _is_internal(peer: Tree) -> bool:
-    """Say whether a peer is one of the environment's own pods: between these, the product opens ports by itself."""
-    own = mapping(peer, "podSelector", "matchLabels")
-    return set(peer) == {"podSelector"} and "app.kubernetes.io/instance" in own
-
-
-def _peer(peer: Tree) -> str:
-    if cidr := text(peer, "ipBlock", "cidr"):
-        without = at(peer, "ipBlock", "except")
-        return f"{cidr} except {', '.join(map(str, without))}" if without else cidr
-    pods, spaces = (_labels(mapping(peer, key)) for key in ("podSelector", "namespaceSelector"))
-    where = f" in namespaces with {spaces}" if "namespaceSelector" in peer else ""
-    return f"pods {f'with {pods}' if 'podSelector' in peer else 'with any labels'}{where}" if peer else "anyone"
-
-
-def _labels(selector: Tree) -> str:
-    found = [f"{key}={value}" for key, value in sorted(mapping(selector, "matchLabels").items())]
-    found += [
-        f"{text(one, 'key')} {text(one, 'operator')} {', '.join(map(str, one.get('values') or ()))}".rstrip()
-        for one in items(selector, "matchExpressions")
-    ]
-    return ", ".join(found) or "any labels"
+def _labels(labels: Tree) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "any labels"
 
 
 def _covers(wide: Tree, narrow: Tree) -> bool:
     """Say whether a peer means all that another one means."""
-    if wide == narrow or not wide:
-        return True
-    if "ipBlock" in wide or "ipBlock" in narrow:
-        return _holds(mapping(wide, "ipBlock"), mapping(narrow, "ipBlock"))
-    return ("namespaceSelector" in wide) == ("namespaceSelector" in narrow) and all(
-        mapping(wide, key, "matchLabels").items() <= mapping(narrow, key, "matchLabels").items()
-        and all(one in [*items(narrow, key, "matchExpressions")] for one in items(wide, key, "matchExpressions"))
-        for key in ("namespaceSelector", "podSelector")
+    if "cidr" in wide and "cidr" in narrow:
+        return _holds(wide, narrow)
+    return ("cidr" in wide) == ("cidr" in narrow) and all(
+        mapping(wide, key).items() <= mapping(narrow, key).items() for key in ("namespaceLabels", "podLabels")
     )
 
 
 def _holds(wide: Tree, narrow: Tree) -> bool:
-    """Say whether a range, less what it leaves out, lies in another one, less what that one leaves out."""
+    """Say whether a range, less its exceptions, lies in another one, less the exceptions of that one."""
     try:
         (outer, *closed), (inner, *left_out) = (
             [ip_network(cidr, strict=False) for cidr in (block["cidr"], *(block.get("except") or ()))]
             for block in (wide, narrow)
         )
-        return inner.subnet_of(outer) and all(  # type: ignore[arg-type]
-            not each.overlaps(inner) or any(each.subnet_of(other) for other in left_out)  # type: ignore[arg-type]
-            for each in closed
-        )
-    except (KeyError, TypeError, ValueError):  # no ranges, or of two versions
+    except ValueError:  # edited by hand
         return False
-
-
-def _holds_back(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    return one[1] == other[1] and one[0] in (other[0], _EVERY_POD)
-
-
-def _held_in_words(held: tuple[str, str]) -> str:
-    return f"refuses {held[0]} the {held[1]} that no NetworkPolicy names"
+    if outer.version != inner.version:
+        return False
+    return inner.subnet_of(outer) and all(  # type: ignore[arg-type]
+        not each.overlaps(inner) or any(each.subnet_of(other) for other in left_out)  # type: ignore[arg-type]
+        for each in closed
+    )
 
 
 # ---- exceptions from guardrails ----
@@ -663,6 +477,8 @@ def definitions(before: Sequence[Tree], after: Sequence[Tree]) -> tuple[Tree, Tr
         rollout["canary"] = at(now, "rollout", "canary")  # one is as good as another, and it may be the same one
     if source := _past(now, ENVIRONMENT).get(text(promotion, "from")):
         promotion["from"] = source
+    if "proxy" not in was:  # an older version wrote neither proxy nor network
+        was, now = ({key: value for key, value in tree.items() if key not in _NEWER} for tree in (was, now))
     parts = {
         f"{kind}s": {past.get(name, name): value for name, value in mapping(was, f"{kind}s").items()}
         for kind, past in {kind: _past(now, kind) for kind in ("dataset", "server")}.items()

@@ -1,23 +1,16 @@
-"""Says what changes on a terminal, so that what is dangerous is seen first.
-
-Object by object and field by field, and what that means for what runs: restarts, GPU devices, guardrails.
-"""
+"""Reports what changes on a terminal, object by object and field by field; what is dangerous comes first."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.text import Text
 
-from policies.guardrails.checking import counted as counted_findings
 from stacks.problems import counted, escaped, listed, shortened, shown
 
-from ..room import difference, lines
 from ..terminal import in_shell
-from . import restarts
 from .compare import DATASETS, KEPT, MISSING, WORDS, FieldChange, ObjectChange, Verb, tally
 from .secrets import Hidden
-from .stack_change import Devices, StackChange, alike, findings_of, notices_of
 
 STYLES: Mapping[Verb, str] = {"created": "green", "changed": "yellow", "replaced": "bold red", "deleted": "bold red"}
 _OF_DATASETS = ", and datasets are protected: add a dataset of another name and move the servers to it"
@@ -154,109 +147,3 @@ def _apart(text: str, other: str, longest: int) -> str:
     start = start if same - start < longest // 2 else same - 10
     part = ("…" if start else "") + text[start:]
     return shortened(part, longest)
-
-
-# ---- what it means for what runs ----
-
-
-def terminal_summary(changes: Sequence[StackChange]) -> Text:
-    """Return what restarts, what GPU devices are taken, and what guardrails say.
-
-    What is as bad as a deletion stands last, where nobody misses it.
-    """
-    devices = [
-        (f"  {escaped(f'{change.name} {one.kind}')}: {one.before} → {one.after}{_of(one)}", "")
-        for change in changes
-        for one in change.devices
-        if one.before != one.after
-    ]
-    parts = {
-        "What restarts:": _restarts(changes),
-        "Other effects:": [(f"  {line}", "") for line in _notices(changes, grave=False)],
-        "Stricter, or newly offered:": [(f"  {line}", "") for line in sentences(changes, "stricter")],
-        "GPU devices, autoscalers at their most:": devices,
-        "GPUs a month, and room, autoscalers at their most:": [(escaped(line), "") for line in _money(changes)],
-        "Guardrails:": _findings(changes),
-    }
-    lines = [line for title, body in parts.items() if body for line in ((title, "bold"), *body)]
-    grave = (*_notices(changes, grave=True), *_permissions(changes), *_stays(changes))
-    lines += [(line, "bold red") for line in grave]
-    return Text("\n").join(Text(*line) for line in lines)
-
-
-def _money(changes: Sequence[StackChange]) -> list[str]:
-    costing = [
-        change for change in changes if change.state != "unchanged" and any(cost.devices for cost in change.costs)
-    ]
-    return lines((change.name, _cost_words(change), change.room) for change in costing)
-
-
-def _cost_words(change: StackChange) -> str:
-    """Return what a stack costs a month, before and after where that differs."""
-    before, after = change.costs
-    return str(after) if before == after else f"{before} → {after} ({difference(before, after)})"
-
-
-def sentences(changes: Sequence[StackChange], about: Literal["weaker", "lost", "stricter"]) -> list[str]:
-    """Return what changes of permissions in one direction, behind the stacks in which it does."""
-    ways = alike((change.name, way) for change in changes for way in getattr(change.permissions, about))
-    return [escaped(f"{', '.join(stacks)} {way}") for way, stacks in ways.items()]
-
-
-def _permissions(changes: Sequence[StackChange]) -> list[str]:
-    granted = alike(
-        (change.name, f"newly lets {each.who} {each.action}: {each.models}")
-        for change in changes
-        for each in change.permissions.grants
-    )
-    new = [escaped(f"{', '.join(stacks)} {way}") for way, stacks in granted.items()]
-    return [*sentences(changes, "weaker"), *new, *sentences(changes, "lost")]
-
-
-def _stays(changes: Sequence[StackChange]) -> list[str]:
-    return [
-        line
-        for change in changes
-        if change.stays
-        for line in (escaped(f"{change.name} {change.stays}"), f"  {change.down}")
-        if line.strip()
-    ]
-
-
-def _of(devices: Devices) -> str:
-    return "" if devices.there is None else f" of {devices.there} on the data plane"
-
-
-def _notices(changes: Sequence[StackChange], *, grave: bool) -> list[str]:
-    found = notices_of(changes, grave=grave).items()
-    return [escaped(f"{', '.join(stacks)} {notice.kind} {notice.name}: {notice.what}") for notice, stacks in found]
-
-
-def _restarts(changes: Iterable[StackChange]) -> list[tuple[str, str]]:
-    lines = []
-    for change in changes:
-        for restart in change.restarts:
-            place = escaped(f"{change.name} {restart.workload.kind} {restart.workload.name}")
-            lines += [
-                (f"  {place}: {restarts.how(restart)}", "bold red" if restart.replaced else "yellow"),
-                (f"      because of {escaped(restarts.because(restart))}", ""),
-            ]
-            if restart.models:
-                lines.append((f"      models: {escaped(restarts.models(restart))}", ""))
-    return lines
-
-
-def _findings(changes: Sequence[StackChange]) -> list[tuple[str, str]]:
-    found = findings_of(changes)
-    lines = []
-    for each, new, stacks in found:
-        if new or each.severity == "mandatory":
-            place = f"{', '.join(stacks)} {each.object}: {each.what} ({each.rule})"
-            style = "bold red" if each.severity == "mandatory" else "yellow"
-            lines.append((f"  {'NEW ' if new else ''}{each.severity} {escaped(place)}", style))
-    quiet = counted_findings(each for each, new, _ in found if not new and each.severity != "mandatory")
-    if quiet and any(change.objects for change in changes):
-        lines.append((f"  as before: {quiet}", ""))
-    if fixed := len({each for change in changes for each in change.fixed}):
-        lines.append((f"  {fixed} of before no longer there", ""))
-    return lines

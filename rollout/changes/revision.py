@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lab.tools import ToolError
-from lab.tools.cache import cache_root, digest, once
 from stacks.command import FAILED, WRONG_INPUT, CommandError
 from stacks.problems import escaped
 from stacks.validate import read_definition
@@ -22,6 +20,8 @@ from stacks.validate import read_definition
 from .. import processes
 from ..render import render
 from ..terminal import note
+from ..tools import ToolError
+from ..tools.cache import cache_root, digest, once
 
 SECONDS = 600
 _TAIL = 12

@@ -6,17 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
 
 from policies.guardrails import Finding
-from policies.guardrails.money import Cost
+from policies.guardrails.devices import device_counts
+from policies.guardrails.money import Cost, difference
 from policies.guardrails.rules.money import cost_of
 from stacks.problems import counted
 
-from ..room import PoolRoom, difference
 from ..terminal import tidegate
 from .compare import DATASETS, KEPT, ObjectChange, tally
-from .names import unsaid
 from .permissions import PermissionChange, definition_in, permission_change
 from .restarts import MODEL, Notice, Restart, notices, restarting, restarts
-from .workloads import gpu_slices, text
+from .workloads import text
 
 State = Literal["new", "removed", "orphaned", "changed", "unchanged"]
 Thing = TypeVar("Thing")
@@ -47,7 +46,6 @@ class StackChange:
     known: Sequence[Finding]  # Those of before the change.
     permissions: PermissionChange = field(default_factory=PermissionChange)
     costs: tuple[Cost, Cost] = (Cost(), Cost())  # Before and after, autoscalers at their most.
-    room: tuple[PoolRoom, ...] = ()  # Of each pool of one that is described.
     stays: str = ""  # Of one that is not described: what stays in its cluster; a sentence without a subject.
     down: str = ""  # The command that takes that down.
 
@@ -72,7 +70,7 @@ class StackChange:
 
     @property
     def fixed(self) -> list[Finding]:
-        """Findings of before that the change takes away; a stack that is gone itself has mended nothing."""
+        """Findings of before that the change takes away; a stack that is gone has fixed nothing."""
         now = [*map(_breach, self.findings)]
         return [one for one in self.known if self.state != "removed" and _breach(one) not in now]
 
@@ -87,7 +85,6 @@ def stack_change(
     findings: Sequence[Finding] = (),
     known: Sequence[Finding] = (),
     definition: object = None,
-    room: tuple[PoolRoom, ...] = (),
 ) -> StackChange:
     """Return what changes for a stack; `before` or `after` is None where there is no such stack.
 
@@ -95,7 +92,7 @@ def stack_change(
     """
     state: State = "unchanged"
     started: list[Restart] = []
-    beside: list[Notice] = []
+    effects: list[Notice] = []
     permissions = PermissionChange()
     stays = down = ""
     if before is None:
@@ -108,11 +105,11 @@ def stack_change(
             down = tidegate("down", definition, cluster=context, stack=name)
     elif changes:
         state, started = "changed", restarts(before, after)
-        beside = [*unsaid(before, after), *notices(before, after, started)]
+        effects = notices(before, after)
         stood, stands = (any(item.get("kind") not in KEPT for item in items) for items in (before, after))
         if stood or not stands:  # what was taken down comes up as a new one does
             permissions = permission_change(before, after)
-    was, will = gpu_slices(before or ()), gpu_slices(after or ())
+    was, will = device_counts(before or ()), device_counts(after or ())
     devices = [
         Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
         for kind in sorted(was.keys() | will.keys())
@@ -122,13 +119,12 @@ def stack_change(
         state,
         changes,
         started,
-        beside,
+        effects,
         devices,
         findings,
         known,
         permissions,
         costs=(cost_of(before or ()), cost_of(after or ())),
-        room=room,
         stays=stays,
         down=down,
     )
@@ -144,11 +140,6 @@ def alike(things: Iterable[tuple[str, Thing]]) -> dict[Thing, list[str]]:
     for stack, thing in things:
         found.setdefault(thing, []).append(stack)
     return found
-
-
-def notices_of(changes: Sequence[StackChange], *, grave: bool) -> dict[Notice, list[str]]:
-    """Return what happens without a restart, with the stacks in which it does."""
-    return alike((change.name, notice) for change in changes for notice in change.notices if notice.grave == grave)
 
 
 def findings_of(changes: Sequence[StackChange]) -> list[tuple[Finding, bool, list[str]]]:

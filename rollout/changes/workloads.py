@@ -1,10 +1,8 @@
-"""What a stack's objects run: workloads and how their pods are renewed, the models that they serve, the GPUs they take.
+"""What a stack's objects run: workloads, and the models that they serve.
 
 All of it is read from objects that may not be well-formed: another version, a hand or a cluster wrote them.
 """
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,30 +10,14 @@ from typing import Any
 from tidegate_contracts import proxy_process
 from tidegate_contracts.labels import POOL, ROLE, SERVER
 
-from components.place import STAGING
 from stacks.definition.kinds import KINDS
-from stacks.devices import Device
 
 from .compare import Identity, json_tree
 
 Tree = Mapping[str, Any]
 Pool = tuple[str, str]  # Server and pool.
-_GRACE_SECONDS = 30  # What Kubernetes takes where a pod does not say it; likewise below.
+_GRACE_SECONDS = 30  # Kubernetes' own default; likewise below.
 _PROBE = {"initialDelaySeconds": 0, "periodSeconds": 10, "failureThreshold": 3}
-_VENDOR = "nvidia.com/"
-_MIG = f"{_VENDOR}mig-"
-_PROFILE = re.compile(r"\.profile == '([^']*)'")
-
-
-@dataclass(frozen=True)
-class Replacing:
-    """How an update puts new pods in the place of old ones."""
-
-    unavailable: int  # Old pods that may be gone before new ones are ready.
-    surge: int = 0  # New pods that may be there beside the old ones.
-    kept: int = 0  # Pods that an update leaves alone (a StatefulSet's partition).
-    by_hand: bool = False  # Whether a pod is only renewed when somebody deletes it.
-    waits_for_end: bool = True  # Whether a new pod starts only after the old one has ended.
 
 
 def pool_of(item: Tree) -> Pool | None:
@@ -74,24 +56,6 @@ class Workload:
         settled = number(self.item, "spec", "minReadySeconds", default=0)
         return sum(startups[:sidecars]) + max(startups[sidecars:]) + max(looks) + settled
 
-    def replacing(self, pods: int) -> Replacing:
-        """Return how an update of so many pods goes."""
-        spec = mapping(self.item, "spec")
-        if self.kind == "StatefulSet":
-            update = mapping(spec, "updateStrategy", "rollingUpdate")
-            return Replacing(
-                unavailable=max(1, _share(update.get("maxUnavailable"), pods, 1, up=False)),
-                kept=number(update, "partition", default=0),
-                by_hand=text(spec, "updateStrategy", "type") == "OnDelete",
-            )
-        if text(spec, "strategy", "type") == "Recreate":
-            return Replacing(unavailable=max(1, pods))
-        update = mapping(spec, "strategy", "rollingUpdate")
-        unavailable = _share(update.get("maxUnavailable", "25%"), pods, 0, up=False)
-        surge = _share(update.get("maxSurge", "25%"), pods, 0, up=True)
-        # Kubernetes takes away one when it could neither add nor take away any.
-        return Replacing(unavailable=unavailable or int(not surge), surge=surge, waits_for_end=False)
-
 
 def workloads(objects: Sequence[Tree]) -> dict[Identity, Workload]:
     """Return the Deployments and StatefulSets among objects, with their autoscalers' bounds."""
@@ -123,14 +87,6 @@ def _probe_seconds(container: Tree, name: str, times: str) -> int:
     return delay + period * number(probe, times, default=_PROBE.get(times, 1)) if probe else 0
 
 
-def _share(value: Any, pods: int, default: int, *, up: bool) -> int:
-    if isinstance(value, int):
-        return max(0, value)
-    if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():
-        return (pods * int(value[:-1]) + (99 if up else 0)) // 100
-    return default
-
-
 # ---- the models that are served, from the proxy's routing table ----
 
 
@@ -141,11 +97,7 @@ class Serving:
     models: dict[Pool, list[str]]
     loading: dict[Pool, str]  # `preload` or `on-demand`.
     called: dict[Pool, str]  # What callers call the server of a pool.
-    traffic: dict[str, str]
-    """Where the calls of each model go, in words."""
     bound: dict[Pool, str]  # Files of its models that load only with the release of the image that they were built for.
-    fixed: dict[Pool, set[str]]
-    """Models and versions that a replica serves as it started: it must start again to serve another version."""
 
     def places(self) -> dict[str, list[Pool]]:
         """Return where each model is served: in several pools where its versions have pools of their own."""
@@ -158,7 +110,7 @@ class Serving:
 
 def serving(objects: Sequence[Tree]) -> Serving:
     """Return what a stack's objects serve, by the names of these: the table may call a server or pool otherwise."""
-    found = Serving({}, {}, {}, {}, {}, {})
+    found = Serving({}, {}, {}, {})
     services = {text(item, "metadata", "name"): pool_of(item) for item in objects if item.get("kind") == "Service"}
     there = {pool_of(item) for item in objects if item.get("kind") == "StatefulSet"}
     for item in objects:
@@ -166,11 +118,8 @@ def serving(objects: Sequence[Tree]) -> Serving:
             continue
         table = json_tree(at(item, "data", proxy_process.ROUTING_FILE))
         made_as: dict[Pool, Pool] = {}
-        fixed = set()
-        found.traffic.update(_traffic(table))
         for server in items(table, "servers"):
             kind = KINDS.get(text(server, "kind"))
-            fixed |= {text(server, "name")} if kind and not kind.loads_whole_repository else set()
             for pool in items(server, "pools"):
                 called = text(server, "name"), text(pool, "name")
                 behind = services.get(text(pool, "host").partition(".")[0])
@@ -179,108 +128,9 @@ def serving(objects: Sequence[Tree]) -> Serving:
                 found.called[made_as[called]] = called[0]
                 found.bound[made_as[called]] = kind.bound_to_image if kind else ""
         for model in sorted(items(table, "models"), key=lambda model: text(model, "name")):
-            name = text(model, "name")
             called = text(model, "server"), text(model, "pool")
-            place = made_as.get(called, called)
-            found.models.setdefault(place, []).append(name)
-            if called[0] in fixed:
-                versions = [f"{name} version {share.get('version')}" for share in items(model, "versions")]
-                found.fixed.setdefault(place, set()).update(versions or [name])
+            found.models.setdefault(made_as.get(called, called), []).append(text(model, "name"))
     return found
-
-
-def _traffic(table: Any) -> dict[str, str]:
-    """Return where the calls of each model go: to which versions, with which share."""
-    models: dict[str, list[Tree]] = {}
-    for model in items(table, "models"):
-        models.setdefault(text(model, "name"), []).append(model)
-    found = {}
-    for name, entries in models.items():
-        shares = [share for model in entries for share in items(model, "versions")]
-        total = sum(number(share, "weight", default=0) for share in shares) or 1
-        to = [
-            f"{number(share, 'weight', default=0) * 100 // total} % to version {share.get('version')}"
-            for share in shares
-        ]
-        to += [f"all to the version with the alias {alias}" for model in entries if (alias := text(model, "alias"))]
-        to += [
-            f"copies of {at(model, 'mirror', 'percent')} % to version {at(model, 'mirror', 'version')}"
-            for model in entries
-            if mapping(model, "mirror")
-        ]
-        found[name] = ", ".join(dict.fromkeys(to)) or "all to the newest version"
-    return found
-
-
-def staged(workload: Workload) -> str:
-    """Return where a pool keeps files of models near its GPU, and how many bytes at the most; empty where nowhere."""
-    for volume in items(workload.pod, "volumes"):
-        if text(volume, "name") != STAGING:
-            continue
-        claim = mapping(volume, "ephemeral", "volumeClaimTemplate", "spec")
-        if claim:
-            size = text(claim, "resources", "requests", "storage")
-            return f"on a volume of {text(claim, 'storageClassName')}, {size}"
-        place = "in memory" if text(volume, "emptyDir", "medium") else "on the node's disk"
-        return f"{place}, {text(volume, 'emptyDir', 'sizeLimit')}"
-    return ""
-
-
-# ---- GPU devices ----
-
-
-def gpu_slices(objects: Sequence[Tree]) -> Counter[str]:
-    """Count the GPU devices of each kind that all pods take together, with autoscalers at their most."""
-    wanted: Counter[str] = Counter()
-    for workload, device, count in _all_devices(objects):
-        wanted[str(device)] += count * workload.most
-    return +wanted
-
-
-def mig_profiles(objects: Sequence[Tree]) -> dict[Identity, set[str]]:
-    """Return the profiles of the slices that each workload's pods ask for."""
-    found: dict[Identity, set[str]] = {}
-    for workload, device, _ in _all_devices(objects):
-        found.setdefault(workload.identity, set()).update([device.profile] if device.profile else [])
-    return found
-
-
-def _all_devices(objects: Sequence[Tree]) -> Iterator[tuple[Workload, Device, int]]:
-    claims = {_identity(item): item for item in objects if item.get("kind") == "ResourceClaimTemplate"}
-    for workload in workloads(objects).values():
-        yield from ((workload, device, count) for device, count in _devices(workload, claims))
-
-
-def _devices(workload: Workload, claims: Mapping[Identity, Tree]) -> Iterator[tuple[Device, int]]:
-    for container in workload.containers:
-        limits = {**mapping(container, "resources", "requests"), **mapping(container, "resources", "limits")}
-        for resource, value in limits.items():
-            amount = int(value) if isinstance(value, (int, str)) and str(value).isdecimal() else 0
-            if resource.startswith(_MIG):
-                yield Device("mig", _profile(resource.removeprefix(_MIG)), "mixed"), amount
-            elif resource in (f"{_VENDOR}gpu", f"{_VENDOR}gpu.shared"):
-                yield _whole(mapping(workload.pod, "nodeSelector")), amount
-    for claim in items(workload.pod, "resourceClaims"):
-        name = text(claim, "resourceClaimTemplateName")
-        template = claims.get(("ResourceClaimTemplate", workload.namespace, name))
-        for request in items(template, "spec", "spec", "devices", "requests"):
-            expressions = (text(one, "cel", "expression") for one in items(request, "exactly", "selectors"))
-            profile = next((found[1] for each in expressions if (found := _PROFILE.search(each))), None)
-            count = number(request, "exactly", "count", default=1)
-            yield Device("dra", profile) if profile else Device("gpu"), count
-
-
-def _profile(name: str) -> str:
-    """Return a profile by its name in resources and labels, where a dot stands for the plus of 1g.10gb+me."""
-    return name.replace("gb.", "gb+")
-
-
-def _whole(selector: Tree) -> Device:
-    """Return what one `nvidia.com/gpu` is on the nodes that are selected."""
-    if selector.get(f"{_VENDOR}mig.strategy") == "single":
-        return Device("mig", _profile(text(selector, f"{_VENDOR}gpu.product").partition("-MIG-")[2]), "single")
-    sharing = text(selector, f"{_VENDOR}gpu.sharing-strategy")
-    return Device(sharing if sharing in ("time-slicing", "mps") else "gpu")
 
 
 # ---- reading what may not be well-formed ----

@@ -17,14 +17,13 @@ from typing import Any
 import yaml
 
 from charts import CHART, values_of
-from lab import tools
 from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError
 from stacks.images_lock import ImagesLock
 from stacks.problems import escaped
 from stacks.resolve import resolve
 from stacks.stack import Definition, Home, Stack
 
-from .. import processes
+from .. import processes, tools
 from ..handover import keep_scale, mend, prune, to_helm
 from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject, as_list, explained, in_words
@@ -199,7 +198,7 @@ def find(adopt: bool = False) -> Helm:
             WRONG_INPUT,
         )
     try:
-        found = tools.find("helm")
+        found = tools.find(tools.HELM)
     except tools.ToolError as error:
         raise CommandError(f"there is no Helm, and it cannot be built:\n{error}", NO_ENGINE) from None
     return Helm(str(found.path), found.version, adopt)

@@ -3,23 +3,16 @@
 That is what other engines, killed runs and people's hands have left.
 """
 
-import os
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
-
-from lab.local_cluster.folder import PULUMI
 from stacks.command import CommandError
 from stacks.problems import escaped
 from stacks.stack import Definition, Home, Stack
 
-from .. import local
 from ..changes.compare import identity
-from ..contexts import LOCAL
 from ..handover import keep_scale, mend, prune, to_pulumi
 from ..kubectl import Kubectl, KubernetesObject
 from ..live import LiveState, as_declared, left_of, of_stack, require_there
@@ -57,7 +50,7 @@ class Pulumi:
     def check(self, stack: Stack, rendered: Rendered) -> None:
         """Raise CommandError where `up` would refuse a stack, or Pulumi could not bring it up."""
         kube = Kubectl(stack.data_plane.context_name)
-        _, state = pulumi_state.found(_here(self.cli, stack), stack)
+        _, state = pulumi_state.found(_in_project(self.cli), stack)
         _, planned, _ = self._planned(kube, stack, rendered.objects, state)
         for text in planned.notes:
             note(text)
@@ -69,7 +62,7 @@ class Pulumi:
         """
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(stack.data_plane.context_name)
-        cli = _here(self.cli, stack)
+        cli = _in_project(self.cli)
         with ThreadPoolExecutor(2) as beside:
             asking = beside.submit(pulumi_state.found, cli, stack)
             looking = beside.submit(of_stack, kube, objects)
@@ -137,7 +130,7 @@ class Pulumi:
         """
         kube = Kubectl(home.data_plane.context_name)
         ownership.require(kube, home, "pulumi")
-        cli = _here(self.cli, home)
+        cli = _in_project(self.cli)
         resources, state = pulumi_state.found(cli, home)
         namespace = state.namespace
         if namespace is not None and namespace["metadata"]["name"] == home.namespace and state.is_in(kube):
@@ -170,22 +163,11 @@ def _finish(cli: PulumiCli, code: int) -> None:
         raise CommandError(f"{cli} ended with exit code {code}; what it says stands above.")
 
 
-def _here(cli: PulumiCli, stack: Home) -> PulumiCli:
-    """Return Pulumi with a project and a state of its own for the local cluster, with which they vanish."""
-    if stack.data_plane.context_name != LOCAL:
-        if not (pulumi_cli.PROJECT / "Pulumi.yaml").is_file():
-            raise CommandError(
-                f"{escaped(str(Path.cwd()))} has no Pulumi project, and Tidegate's own is not installed here.\n"
-                "    Run this in the folder of your platform, which `tidegate init` writes, or add --engine helm."
-            )
-        return cli
-    folder = local.local_folder() / PULUMI
-    (folder / "state").mkdir(parents=True, exist_ok=True, mode=0o700)
-    project = {
-        "name": "tidegate",
-        "main": os.path.relpath(Path(__file__).parents[1] / "program", folder),
-        "runtime": {"name": "python", "options": {"virtualenv": sys.prefix}},
-    }
-    (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project, sort_keys=False), "utf-8")
-    state = {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
-    return replace(cli, folder=folder, environment={**cli.environment, **state})
+def _in_project(cli: PulumiCli) -> PulumiCli:
+    """Return Pulumi if there is a project to run it in; raises CommandError."""
+    if not (pulumi_cli.PROJECT / "Pulumi.yaml").is_file():
+        raise CommandError(
+            f"{escaped(str(Path.cwd()))} has no Pulumi project, and Tidegate's own is not installed here.\n"
+            "    Run this in the folder of your platform, which `tidegate init` writes, or add --engine helm."
+        )
+    return cli

@@ -20,17 +20,24 @@ from stacks.command import WRONG_INPUT, CommandError, Outcome
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.placement import Product
 from stacks.images_lock import FILE_NAME, ImagesLock, lock_text
-from stacks.load import load, parse
-from stacks.problems import DefinitionError, Problem, escaped, in_order
+from stacks.load import parse
+from stacks.problems import escaped
 from stacks.reference import schema_text
 from stacks.stack import Definition
 from stacks.validate import validate
 
 from ..terminal import in_shell, note, tidegate
-from .blueprint import Slot, read_values
 
 TEXTS = Path(__file__).parent / "text"
 DEFINITION = "stacks/inference.yaml"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What one replica of a server runs on, in YAML, and what models may take there, where that must be stated."""
+
+    placement: str
+    capacity: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,6 @@ class InitRequest:
 
     folder: Path
     gpu: str | None = None
-    values: Path | None = None
     repository: str | None = None
 
 
@@ -51,23 +57,10 @@ def write_repository(request: InitRequest, outcome: Outcome) -> None:
     if request.folder == Path():  # an empty text
         raise CommandError("Name the folder to write, such as ../platform.", WRONG_INPUT)
     _require_empty(request.folder)
-    values = None if request.values is None else load(request.values)
     slot, gpus = _placed(request.gpu if request.gpu is not None else _asked())
-    left: list[Problem] = []
-    if values is None:
-        capacity = (
-            f"\n          capacity: {slot.capacity} # ← what models may take of its memory" if slot.capacity else ""
-        )
-        parts = {"placement": slot.placement, "capacity": capacity}
-    else:
-        parts, left = read_values(values, slot)
-    name = "inference.yaml" if values is None else "blueprint.yaml"
-    text = _filled(name, version=version(), gpus=gpus, **parts)
-    try:
-        definition = validate(parse(text, DEFINITION), ImagesLock())
-    except DefinitionError as error:
-        what = f"the definition that {escaped(str(request.values))} becomes does not hold"
-        raise CommandError(f"{what}:\n{error}", WRONG_INPUT) from None
+    capacity = f"\n          capacity: {slot.capacity} # ← what models may take of its memory" if slot.capacity else ""
+    text = _filled("inference.yaml", version=version(), gpus=gpus, placement=slot.placement, capacity=capacity)
+    definition = validate(parse(text, DEFINITION), ImagesLock())
     requirement = _requirement(request.repository)
     files = _files(text, definition, requirement)
     outcome.text = f"{request.folder} is not complete"
@@ -77,7 +70,7 @@ def write_repository(request: InitRequest, outcome: Outcome) -> None:
         path.write_text(content, "utf-8")
     if not _git(request.folder, "rev-parse", "--show-toplevel"):
         _git(request.folder, "init", "--quiet")
-    _tell(request, requirement, values is not None, left)
+    _tell(request, requirement)
 
 
 def _files(text: str, definition: Definition, requirement: str) -> dict[str, str]:
@@ -105,17 +98,13 @@ def _filled(name: str, **parts: str) -> str:
     return Template((TEXTS / name).read_text("utf-8")).substitute(parts)
 
 
-def _tell(request: InitRequest, requirement: str, imported: bool, left: list[Problem]) -> None:
+def _tell(request: InitRequest, requirement: str) -> None:
     print(f"{escaped(str(request.folder))}: a platform that pins Tidegate {version()} ({escaped(requirement)})")
     print(f"  {DEFINITION:<32} the definition; what you must replace is marked with ←")
     print(f"  {'requirements.txt':<32} the pin")
     print(f"  {'Pulumi.yaml, __main__.py':<32} for plain `pulumi up`; helm and kubectl need none of it")
     print(f"  {'.github/workflows/tidegate.yaml':<32} previews each pull request on GitHub")
     print(f"  {'.gitlab-ci.yml':<32} the same on GitLab; delete the one that you do not need")
-    if imported:
-        print("Not carried over:" if left else "Every value was carried over.")
-        for problem in in_order(left):
-            print(f"  {problem}".replace("\n", "\n  "))
     print(f"Go on there:\n  cd {in_shell(request.folder)}\n  python3 -m venv .venv")
     print("  . .venv/bin/activate && pip install -r requirements.txt\n  tidegate check && tidegate render")
     print("  git add --all && git commit --message='Our platform'")

@@ -24,7 +24,7 @@ from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from ..contexts import LOCAL, refuse_tags
+from ..contexts import refuse_tags
 from ..engines.pulumi_transforms import without_service_waits
 from ..terminal import tidegate
 
@@ -50,8 +50,7 @@ def _declare() -> None:
     render_to = config.get("renderTo")
     _check_name(stack, render_to)
     context = config.get("context") or stack.data_plane.context_name
-    # The nodes of the local cluster are simulated: no image runs there.
-    if render_to is None and context != LOCAL and not pulumi.runtime.is_dry_run():
+    if render_to is None and not pulumi.runtime.is_dry_run():
         refuse_tags(definition, [stack])
     if definition.advisories:
         pulumi.log.warn(advisory_text(definition.advisories))

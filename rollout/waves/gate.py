@@ -18,13 +18,12 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Requ
 from tidegate_contracts import eviction_process, proxy_process
 from tidegate_contracts.labels import LOADING
 
-from lab import tools
 from stacks.command import CommandError
 from stacks.definition.proxy import PROXY
 from stacks.definition.rollout import Alerts, Gate, PortForwardProbe, Probe, ServiceProxyProbe
 from stacks.problems import escaped, shortened
 
-from .. import health, processes
+from .. import health, processes, tools
 from ..health import Target
 from ..kubectl import Kubectl
 from .runner import Interrupted, Show
@@ -253,7 +252,7 @@ def _request(url: str, body: str | None = None, token_variable: str | None = Non
 @contextmanager
 def _forwarded(kubectl: Kubectl, namespace: str, to: str, port: int, seconds: float = 3 * _SECONDS) -> Iterator[int]:
     where = ["--context", kubectl.context, "--namespace", namespace, "--address", "127.0.0.1"]
-    command = [str(tools.path("kubectl")), "port-forward", *where, to, f":{port}"]
+    command = [str(tools.path(tools.KUBECTL)), "port-forward", *where, to, f":{port}"]
     process = processes.started(command, start_new_session=True)
     watchdog = threading.Timer(seconds, process.kill)
     watchdog.start()

@@ -1,10 +1,9 @@
-"""Error texts of inference servers, as logs and callers may have them: in one line, short, no paths, no tracebacks."""
+"""Error texts of inference servers, as logs and lists of models have them: one short line, no paths, no tracebacks."""
 
 import re
 from typing import Final
 
 MOST: Final = 300  # Characters that are left of one, where it is not said otherwise.
-MOST_TOLD: Final = 1000  # The same for the caller whose call it answers.
 _LOOKED_AT = 8  # Times as many characters are looked at, half of them at the end, where tracebacks have their reason.
 _TRACEBACK = "Traceback (most recent call last)"
 _PATH = re.compile(
@@ -31,12 +30,6 @@ def plain(text: str, most: int = MOST) -> str:
         said = next((line for line in reversed(text.splitlines()) if line.strip()), "")
     line = " ".join(_PATH.sub(_last_name, said).split())
     return line if len(line) <= most else f"{line[: most - 2]} …"
-
-
-def told(text: str) -> str:
-    """Return an error as the caller of a server may have it: just as it is where nothing of it is to be left out."""
-    line = plain(text, MOST_TOLD)
-    return text if line == " ".join(text.split()) else line
 
 
 def _last_name(path: re.Match[str]) -> str:

@@ -26,7 +26,21 @@ def annotation(stack: Stack) -> str:
         "formerly": {what: [*item.formerly] for what, item in _with_a_past(stack)},
         "dataPlane": {**of_plane, "context": plane.context_name},
         **platform.model_dump(
-            mode="json", by_alias=True, include={"gate": True, "domino": {"platform_namespace", "principal_url"}}
+            mode="json",
+            by_alias=True,
+            include={
+                "gate": True,
+                "domino": {"platform_namespace", "principal_url"},
+                "mesh": {"mtls"},
+                "monitoring": {"operator", "rules", "objectives"},
+                "proxy": {
+                    "auth": {"api_keys", "domino_principal", "authorities"},
+                    "body_limit": True,
+                    "exposure": True,
+                    "timeouts": {"request_seconds"},
+                    "tls": True,
+                },
+            },
         ),
         "images": _named(platform.images, {"backends", "packages"}),
         "evictionPolicies": _named(platform.eviction_policies, {"settings"}),
@@ -34,14 +48,24 @@ def annotation(stack: Stack) -> str:
         "servers": {
             server.name: {
                 **server.model_dump(
-                    mode="json", by_alias=True, include={"repository": True, "openai": {"context_length"}}
+                    mode="json",
+                    by_alias=True,
+                    include={
+                        "repository": True,
+                        "identity": True,
+                        "openai": {"context_length"},
+                        "triton": {"grpc_tls"},
+                    },
                 ),
                 # Objects have a start-up's bound in steps of the probe's ten seconds.
                 "pools": _named((pool for pool in server.pools if pool.startup_seconds % 10), {"startup_seconds"}),
             }
             for server in platform.servers
         },
-        "network": {"callers": [each.name for each in platform.network.callers]},
+        "network": {
+            key: {each.name: each.model_dump(mode="json", by_alias=True, exclude={"name"}) for each in peers}
+            for key, peers in (("callers", platform.network.callers), ("reach", platform.network.reach))
+        },
     }
     return json.dumps(_said(tree), sort_keys=True, ensure_ascii=False)
 

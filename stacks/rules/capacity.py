@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
 
+from policies.guardrails.devices import Device
+
 from .. import devices, mig_layouts
 from ..definition import DataPlane
 from ..definition.base import PolicyResources, byte_count
@@ -26,8 +28,6 @@ from ..problems import Position, Problem
 from ..stack import Definition, Stack
 from .references import suggestion, unknown
 from .rule import definition_rule, stack_rule
-
-_MOST_INTERVAL = 30  # Seconds between two readings, of which a figure of one minute surely has one.
 
 
 @stack_rule("A MIG profile exists on the product that the pool names")
@@ -97,7 +97,6 @@ def _larger(server: Server, pool: Pool, needed: int) -> str:
         count = -(-needed * pool.placement.count // memory)
         if not is_engine:
             return f"Set placement.count to {count}, name a product with more memory{elsewhere}."
-        count = 1 << (count - 1).bit_length()  # Attention heads are shared out among a power of two.
         return f"Set placement.count and openai.tensorParallelSize to {count}, or name a product with more memory."
     if is_engine:
         return "Place it on a larger slice, or on whole GPUs with openai.tensorParallelSize."
@@ -214,9 +213,9 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
     for index, plane in enumerate(definition.header.data_planes):
         there = devices.inventory(plane.gpus)
         products = {group.product for group in plane.gpus}
-        asked: Counter[tuple[devices.Device, str | None]] = Counter()
-        each: Counter[tuple[devices.Device, str | None]] = Counter()
-        askers: dict[tuple[devices.Device, str | None], list[str]] = {}
+        asked: Counter[tuple[Device, str | None]] = Counter()
+        each: Counter[tuple[Device, str | None]] = Counter()
+        askers: dict[tuple[Device, str | None], list[str]] = {}
         pools = [(stack, *at) for stack in stacks.get(plane.name, ()) for at in stack.pools()]
         for stack, path, server, pool in pools:
             device, product = devices.device(pool.placement), getattr(pool.placement, "product", None)
@@ -230,7 +229,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
                 asked[key] += count
                 asker = f"{stack.name} {server.name}/{pool.name}: {count} (placement in line {line})"
                 askers.setdefault(key, []).append(asker)
-        short: dict[devices.Device, str] = {}
+        short: dict[Device, str] = {}
         why: list[str] = []
         for (device, product), count in asked.items():
             available = sum(n for (kind, made), n in there.items() if kind == device and product in (None, made))
@@ -250,7 +249,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
 
 
-def _handed_out_otherwise(there: Counter[tuple[devices.Device, str]], short: devices.Device) -> str:
+def _handed_out_otherwise(there: Counter[tuple[Device, str]], short: Device) -> str:
     """Return what to do if the slices that are short are there, but by another way than the pools ask for."""
     ways = {kind for kind, _ in there if short.profile and kind.profile == short.profile and kind != short}
     if not ways or any(kind == short for kind, _ in there):
@@ -385,7 +384,6 @@ def waiting_for_a_load_ends_before_the_proxys_time_out(stack: Stack) -> Iterator
 @stack_rule("A pool that scales to zero can be started by a request")
 def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
     """Only a call brings the first replica, so no model may be needed before, and the caller must get an answer."""
-    most = stack.platform.proxy.timeouts.request_seconds
     for path, server, pool in stack.pools():
         scaling = pool.autoscaling
         if not isinstance(scaling, QueueScaling) or scaling.min or not server.scales_by_queue:
@@ -408,20 +406,6 @@ def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(
                 where, f"{what}, which has warm windows", why, f"{do}, or take warmWindows away."
             )
-        if scaling.wake_seconds >= most:
-            what = f"wakeSeconds {scaling.wake_seconds} of {server.name}/{pool.name}"
-            what = f"{what} is not less than {most}, the proxy's timeouts.requestSeconds"
-            why = "Only callers who name a longer deadline wait so long, or hear that the server is busy."
-            do = "Lower wakeSeconds, or raise proxy.timeouts.requestSeconds."
-            said = "wake_seconds" in scaling.model_fields_set
-            where = (*path, "autoscaling", "wakeSeconds") if said else (*path, "autoscaling")
-            yield stack.source.problem(where, what, why, do, severity="advisory")
-        if "startup_seconds" in pool.model_fields_set and pool.startup_seconds > scaling.wake_seconds:
-            what = f"a replica of {server.name}/{pool.name} may take {pool.startup_seconds} s to start (startupSeconds)"
-            what = f"{what}, and with autoscaling.min 0 its first caller waits {scaling.wake_seconds} s (wakeSeconds)"
-            why = "Who has waited so long is told that the server is busy, and has to come again."
-            do = "Write min: 1, or raise wakeSeconds; where a replica never takes so long, lower startupSeconds."
-            yield stack.source.problem((*path, "startupSeconds"), what, why, do, severity="advisory")
 
 
 @stack_rule("Prometheus scrapes the metrics that a pool scales by", "advisory")
@@ -438,13 +422,6 @@ def what_scales_by_queue_is_read_by_prometheus(stack: Stack) -> Iterator[Problem
                 why = "Unless yours reads them anyway, no caller ever wakes the pool from min 0."
             do = "Say monitoring: {operator: true}, or see to it yourself (docs/scaling.md)."
             yield stack.source.problem((*path, "autoscaling"), what, why, do)
-        elif scaling and is_asked and (seconds := stack.platform.monitoring.interval_seconds) > _MOST_INTERVAL:
-            what = f"{server.name}/{pool.name} scales by what Prometheus reads every {seconds} s"
-            why = (
-                "Figures are of the last minute or two: read so seldom they are missing at times, and no replica goes."
-            )
-            do = f"Say at most {_MOST_INTERVAL}."
-            yield stack.source.problem(("monitoring", "intervalSeconds"), what, why, do)
 
 
 @definition_rule("One node has all GPUs of a replica")

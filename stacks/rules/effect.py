@@ -143,11 +143,3 @@ def _dependent(stack: Stack) -> Iterator[tuple[PathInTree, Section, str, bool, s
             because = f"policy lru of {server.name}/{pool.name} ignores how long a model was idle"
             do = "Set policy to lru-idle, or remove it."
             yield (*path, "loading"), pool.loading, "idle_seconds", pool.loading.policy != "lru", because, do
-
-
-@stack_rule("Pods can pull their images", "advisory")
-def pods_can_pull_their_images(stack: Stack) -> Iterator[Problem]:
-    """With `imagePullPolicy: Never` a pod starts only on a node that someone has put its images on."""
-    if stack.platform.pods.image_pull_policy == "Never" and not stack.environment.local:
-        what = "imagePullPolicy is Never, so pods stay in ErrImageNeverPull on nodes that lack their images"
-        yield stack.source.problem(("pods", "imagePullPolicy"), what, do="Set it to IfNotPresent, or remove it.")

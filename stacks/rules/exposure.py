@@ -10,17 +10,14 @@ from ..stack import Stack
 from .rule import stack_rule
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
-_NGINX, _F5, _ALB = "nginx.ingress.kubernetes.io", "nginx.org", "alb.ingress.kubernetes.io"
-_AZURE, _OPENSHIFT = "appgw.ingress.kubernetes.io", "haproxy.router.openshift.io"
+_NGINX, _ALB = "nginx.ingress.kubernetes.io", "alb.ingress.kubernetes.io"
 _GOOGLE = ("networking.gke.io", "ingress.gcp.kubernetes.io", "cloud.google.com")
 _BACKEND_CONFIG = "cloud.google.com/backend-config"
 _APP_PROTOCOLS, _ITS_OLD_NAME = "cloud.google.com/app-protocols", "service.alpha.kubernetes.io/app-protocols"
 _CONTROLLERS = {
-    _F5: r"(?!)",  # Its annotations alone tell it from ingress-nginx.
+    "nginx.org": r"(?!)",  # Of F5's controller, which its annotations alone tell from ingress-nginx.
     _NGINX: r"nginx",
     _ALB: r"(^|-)alb($|-)",
-    _AZURE: r"^azure|appgw|application-gateway",
-    _OPENSHIFT: r"^openshift",
     **dict.fromkeys(_GOOGLE, r"^gce"),
 }
 """The prefix of a controller's annotations, and what its class is usually named."""
@@ -72,16 +69,16 @@ def _lacking(stack: Stack, exposure: IngressExposure, prefix: str) -> Iterator[t
     https = "It sends plain HTTP to the proxy, which serves HTTPS because of proxy.tls."
     waits = f"It waits {{}} seconds for a response; proxy.timeouts.requestSeconds is {seconds}."
     protocol = f"{prefix}/backend-protocol"
-    if prefix in (_NGINX, _ALB, _AZURE) and is_https and protocol not in said:
-        yield protocol, ("https" if prefix == _AZURE else "HTTPS", https)
-    if prefix in (_NGINX, _F5):
-        key = f"{prefix}/{'proxy-body-size' if prefix == _NGINX else 'client-max-body-size'}"
+    if prefix in (_NGINX, _ALB) and is_https and protocol not in said:
+        yield protocol, ("HTTPS", https)
+    if prefix == _NGINX:
+        key = f"{prefix}/proxy-body-size"
         if (size := _nginx_bytes(said.get(key, "1m"))) and size < body:
             reason = f"It refuses bodies above {said.get(key, '1 MB')} with 413; proxy.bodyLimit is {proxy.body_limit}."
             yield key, ('"0"', reason)
         key = f"{prefix}/proxy-read-timeout"
         if (least := _seconds(said.get(key, "60"))) < seconds:
-            yield key, (f'"{seconds}"' if prefix == _NGINX else f"{seconds}s", waits.format(least))
+            yield key, (f'"{seconds}"', waits.format(least))
     if prefix == _ALB:
         if said.get(f"{prefix}/target-type") != "ip":
             yield f"{prefix}/target-type", ("ip", "Its default, instance, needs a NodePort; the proxy has a ClusterIP.")
@@ -99,10 +96,6 @@ def _lacking(stack: Stack, exposure: IngressExposure, prefix: str) -> Iterator[t
         found = re.search(r"idle_timeout\.timeout_seconds=(\d+)", said.get(key, ""))
         if (least := int(found[1]) if found else 60) < seconds:
             yield key, (f"idle_timeout.timeout_seconds={seconds}", waits.format(least))
-    if prefix == _AZURE and (least := _seconds(said.get(f"{prefix}/request-timeout", "30"))) < seconds:
-        yield f"{prefix}/request-timeout", (f'"{seconds}"', waits.format(least))
-    if prefix == _OPENSHIFT and (least := _seconds(said.get(f"{prefix}/timeout", "30"))) < seconds:
-        yield f"{prefix}/timeout", (f"{seconds}s", waits.format(least))
     # An Ingress that has Google's annotations is by someone who knows that controller's other objects.
     is_configured = {*_GOOGLE} & {key.partition("/")[0] for key in (*said, *exposure.service_annotations)}
     if prefix in _GOOGLE and not is_configured:
@@ -110,7 +103,7 @@ def _lacking(stack: Stack, exposure: IngressExposure, prefix: str) -> Iterator[t
         yield _BACKEND_CONFIG, ("""'{"default": "inference-proxy"}'""", f"{reason} {waits.format(30)}")
     if prefix in _GOOGLE and is_https and not {_APP_PROTOCOLS, _ITS_OLD_NAME} & set(exposure.service_annotations):
         yield _APP_PROTOCOLS, ("""'{"https": "HTTPS"}'""", https)
-    if prefix in (_ALB, _AZURE, *_GOOGLE) and not any(each.cidr for each in stack.platform.network.callers):
+    if prefix in (_ALB, *_GOOGLE) and not any(each.cidr for each in stack.platform.network.callers):
         ranges = "130.211.0.0/22 and 35.191.0.0/16" if prefix in _GOOGLE else "the load balancer's subnets"
         reason = "It calls the proxy from addresses outside the cluster, and network.callers names no address range."
         yield "network.callers", (f"{{name: load-balancer, cidr: …}} for {ranges}", reason)

@@ -161,17 +161,6 @@ def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Proble
             yield stack.source.problem(("proxy", "access", index, "source"), what, do=do)
 
 
-@stack_rule("Registry mirrors are for registries that images come from", "advisory")
-def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
-    """A mirror of another registry is never asked; a mistyped one is missed when the cluster cannot reach out."""
-    hosts = {image.registry for image in stack.platform.images}
-    for host in stack.data_plane.registries:
-        if host not in hosts:
-            what = f'data plane "{stack.data_plane.name}" has a mirror of {host}, and no image comes from there'
-            do = suggestion(host, hosts)
-            yield stack.source.problem(("images",), what, do=do)
-
-
 @stack_rule("A dataset of kind claim names a claim that Tidegate does not create")
 def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
     """A dataset of kind claim uses a claim that was made elsewhere."""
@@ -248,18 +237,6 @@ def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Itera
             what = f"{pin.image} stands twice"
             yield definition.lock_document.problem(("images", index, "image"), what, do="Run `tidegate pin`.")
         seen.add(pin.image)
-
-
-@definition_rule("Every image has a digest", "advisory")
-def images_have_a_digest(definition: Definition) -> Iterator[Problem]:
-    """A tag can be moved; what runs then is not what was tested. On a cluster this becomes an error."""
-    for stack in definition.stacks:
-        for index, image in enumerate(stack.platform.images):
-            if definition.lock.digest(image.reference) is None:
-                what = f"image {image.reference} has no digest"
-                why = "A tag can be moved. A cluster takes no image without a digest, except in local environments."
-                do = "Run `tidegate pin` where the registry can be reached."
-                yield stack.source.problem(("images", index), what, why=why, do=do)
 
 
 @stack_rule("Dashboards have the recording rules that they show")

@@ -12,7 +12,7 @@ from ..definition.pools import OnDemand, Pool
 from ..definition.servers import Server
 from ..definition.triton import OLDEST_TRITON, TritonServer
 from ..devices import gb
-from ..problems import Problem, did_you_mean, nearest
+from ..problems import Problem
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 
@@ -225,83 +225,3 @@ def tritons_are_supported(stack: Stack) -> Iterator[Problem]:
         elif re.search(r"-(py3-)?(sdk|min|build)(-|$)", image.tag):
             what = f"image {image.name} is {image.tag}, which has no Triton server or no backends"
             yield stack.source.problem(path, what, do=f"Set tag to {found['release']}-py3, and run `tidegate pin`.")
-
-
-@stack_rule("Proxy and eviction policy are of one release", "advisory")
-def proxy_and_policy_are_of_one_release(stack: Stack) -> Iterator[Problem]:
-    """Both speak one lease protocol; another release of one of them was not tested with the other."""
-    tags = {image.name: image.tag for image in stack.platform.images}
-    proxy, policy = (
-        re.match(r"v?([0-9]+\.[0-9]+)\.[0-9]+", tags.get(name, "")) for name in ("proxy", "eviction-policy")
-    )
-    if proxy and policy and proxy[1] != policy[1]:
-        index = next(n for n, image in enumerate(stack.platform.images) if image.name == "eviction-policy")
-        what = f"the eviction policy is {tags['eviction-policy']}, and the proxy is {tags['proxy']}"
-        yield stack.source.problem(("images", index, "tag"), what, do="Set both tags to one release.")
-
-
-_KNOWN_LABELS = {
-    "kubernetes.io": ("os", "arch", "hostname"),
-    "beta.kubernetes.io": ("os", "arch", "instance-type"),
-    "topology.kubernetes.io": ("zone", "region"),
-    "failure-domain.beta.kubernetes.io": ("zone", "region"),
-    "node.kubernetes.io": (
-        "instance-type",
-        "windows-build",
-        "exclude-from-external-load-balancers",
-        "exclude-balancing",
-    ),
-}
-"""Labels of nodes that Kubernetes defines, by prefix; it keeps these prefixes for itself."""
-_CLOUDS = {
-    "cloud.google.com": "gke_",
-    "eks.amazonaws.com": "arn:aws",
-    "karpenter.k8s.aws": "arn:aws",
-    "k8s.aws": "arn:aws",
-}
-_REGION = re.compile(r"(?<![a-z0-9])([a-z]{2,}(-gov|-iso[a-z]?)?-[a-z]+-?[0-9]{1,2})(?![0-9])")
-"""A region of AWS or Google Cloud: eu-central-1, europe-west4."""
-_MODEL = re.compile(
-    r"(?<![A-Z0-9])(T4|L4|L40S?|A10G?|A16|A30|A40|A100|H100|H200|H20|GH200|B200|GB200|B300|V100|P4|P100)(?![A-Z0-9])"
-)
-
-
-@stack_rule("Nodes can have the labels that pods select", "advisory")
-def nodes_can_have_the_labels(stack: Stack) -> Iterator[Problem]:
-    """A pod that selects a label that no node has stays Pending."""
-    context = stack.data_plane.context_name
-    selectors = [((*path, "nodeSelector"), pool.node_selector, pool.placement) for path, _, pool in stack.pools()]
-    for where, selector, placement in [
-        *selectors,
-        (("proxy", "nodeSelector"), stack.platform.proxy.node_selector, None),
-    ]:
-        for key, value in selector.items():
-            prefix, _, name = key.rpartition("/")
-            what = why = do = ""
-            product = _MODEL.search((getattr(placement, "product", None) or "").upper())
-            model = _MODEL.search(value.upper()) if "accelerator" in name or "gpu" in name else None
-            here, there = _REGION.search(context), _REGION.search(value) if name in ("zone", "region") else None
-            if prefix in _KNOWN_LABELS and name not in _KNOWN_LABELS[prefix]:
-                what, why = (
-                    f"no node has the label {key}",
-                    f"Kubernetes keeps {prefix} for its own labels, and this is none.",
-                )
-                near = did_you_mean(nearest(name, _KNOWN_LABELS[prefix]))
-                do = f"{near}Labels there: {', '.join(_KNOWN_LABELS[prefix])}."
-            elif name == "os" and prefix.endswith("kubernetes.io") and value != "linux":
-                what, do = f"the containers run on Linux, and {key} is {value}", "Set it to linux, or remove it."
-            elif name == "arch" and prefix.endswith("kubernetes.io") and value not in ("amd64", "arm64"):
-                what, do = f"no node with these images has {key}: {value}", "Set it to amd64 or arm64."
-            elif (
-                prefix in _CLOUDS
-                and context.startswith(("gke_", "arn:aws"))
-                and not context.startswith(_CLOUDS[prefix])
-            ):
-                what, do = f"{key} is a label of another cloud than that of context {context}", "Remove it."
-            elif here and there and here[1] != there[1]:
-                what, do = f"{key} is {value}, and context {context} is in {here[1]}", "Name a zone of its region."
-            elif product and model and product[1] != model[1]:
-                what = f"{key} selects nodes with {model[1]}, and placement.product is {product[1]}"
-                do = "Name the same product in both, or remove the label: the placement selects the nodes."
-            if what:
-                yield stack.source.problem((*where, key), what, why, do)

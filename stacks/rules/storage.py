@@ -1,27 +1,17 @@
 """Storage: repositories that are kept apart, volumes that can be mounted, room for what is copied."""
 
-import re
 from collections.abc import Iterator
 
 from tidegate_contracts.eviction import STAGED_SHARE
-from tidegate_contracts.object_url import parsed
 
 from .. import devices
 from ..definition.base import byte_count
-from ..definition.datasets import GCS_FUSE, CsiDataset, EfsDataset, NfsDataset, ObjectStoreRepository
+from ..definition.datasets import GCS_FUSE, CsiDataset, ObjectStoreRepository
 from ..definition.pools import OnDemand
 from ..devices import gb
 from ..problems import Problem
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
-
-_REGION = re.compile(
-    r"(?<![a-z0-9])(?:af|ap|ca|cn|eu|il|me|mx|sa|us)(?:-gov|-iso[a-z]?)?-(?:north|south|east|west|central){1,2}-[0-9](?![0-9])"
-)
-"""A region of AWS, as it stands in a cluster's ARN and in an EFS host name."""
-
-_NEW_BUCKET = re.compile(r"(?!.*\.\.)(?!([0-9]+\.){3}[0-9]+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-"""What Amazon lets a new bucket be called: its user guide, "General purpose bucket naming rules"."""
 
 
 @stack_rule("A preload pool does not load another server's models", "advisory")
@@ -63,26 +53,6 @@ def no_two_environments_read_one_repository(definition: Definition) -> Iterator[
                     why = f'A version that you deploy to "{other}" would also serve in "{ours}".'
                     do = f'Give "{ours}" its own: set path, dataset or url of the repository in its overlay.'
                     yield stack.source.problem(("servers", index, "repository"), what, why, do)
-
-
-@stack_rule("Bucket names follow the rules of their object store", "advisory")
-def buckets_have_names_that_their_store_gives(stack: Stack) -> Iterator[Problem]:
-    """A bucket whose name Amazon gives no new one is mistyped, more often than old; an S3 of one's own has its rule."""
-    for index, server, repository in stack.buckets():
-        variables = {*server.variables.values(), *stack.platform.pods.environment}
-        try:
-            url = parsed(repository.url)
-        except ValueError:  # there is no bucket in it
-            continue
-        of_others = url.scheme != "s3" or url.endpoint or any(name.startswith("AWS_ENDPOINT_URL") for name in variables)
-        if of_others or url.bucket.startswith("arn:") or _NEW_BUCKET.fullmatch(url.bucket):
-            continue
-        what = f'repository of {server.name} is in bucket "{url.bucket}", and Amazon lets no new one be called so'
-        why = "It takes 3 to 63 of a-z, 0-9, dot and dash, the first and last no dot or dash, and no address. "
-        why += "Some buckets of us-east-1 from before March 2018 have other names."
-        do = "Mend the name; where there is such a bucket, all is well. "
-        do += "An S3 of your own is s3://https://host:port/bucket/prefix, or is said by AWS_ENDPOINT_URL."
-        yield stack.source.problem(("servers", index, "repository", "url"), what, why, do)
 
 
 @stack_rule("`scratch` is large enough for models that are copied from a bucket", "advisory")
@@ -139,42 +109,6 @@ def staging_is_of_files_that_are_far(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "loading", "staging"), what, why, do)
 
 
-@definition_rule("An EFS file system is in the region of its data plane", "advisory")
-def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[Problem]:
-    """A file system of EFS lies in one region, and a cluster elsewhere cannot mount it by its name.
-
-    A region is in the context of a data plane (an EKS cluster's ARN, perhaps), in its name, in a zone that pods select,
-    or in the host name of an EFS mount. The id of a file system names none; one id in two regions does.
-    """
-    seen: dict[str, tuple[str, str]] = {}
-    for stack in definition.stacks:
-        plane = stack.data_plane
-        selectors = [stack.platform.proxy.node_selector, *(pool.node_selector for _, _, pool in stack.pools())]
-        zones = [
-            value for each in selectors for key, value in each.items() if key.startswith("topology.kubernetes.io/")
-        ]
-        found = next(filter(None, map(_REGION.search, (plane.context_name, plane.name, *zones))), None)
-        for index, dataset in enumerate(stack.platform.datasets if found else ()):
-            here = found[0] if found else ""
-            told = _REGION.search(dataset.server) if isinstance(dataset, NfsDataset) else None
-            key, what = "server", f'dataset "{dataset.name}" lies in {told[0]}' if told else ""
-            is_csi = isinstance(dataset, CsiDataset) and dataset.driver == "efs.csi.aws.com"
-            if isinstance(dataset, EfsDataset) or is_csi:
-                handle = dataset.volume_handle.partition(":")[0] if isinstance(dataset, CsiDataset) else ""
-                of_efs = dataset.file_system_id if isinstance(dataset, EfsDataset) else handle
-                there, other = seen.setdefault(of_efs, (here, plane.name))
-                key = "volumeHandle" if is_csi else "fileSystemId"
-                what = f'data plane "{other}" in {there} mounts {of_efs} too'
-            else:
-                there = told[0] if told else here
-            if there != here:
-                why = "A file system of EFS lies in one region, and its name is not known in others."
-                do = "Name a file system of that region, in the data plane; replicate what lies in it."
-                where = ("datasets", index, key)
-                what = f'data plane "{plane.name}" is in {here}, and {what}'
-                yield stack.source.problem(where, what, why, do)
-
-
 @definition_rule("Each volume of a cluster has its own volume handle", severity="advisory")
 def volume_handles_are_used_once_in_a_cluster(definition: Definition) -> Iterator[Problem]:
     """Kubernetes and the drivers tell volumes apart by their handles.
@@ -196,17 +130,3 @@ def volume_handles_are_used_once_in_a_cluster(definition: Definition) -> Iterato
                 if dataset.driver == GCS_FUSE:  # which mounts the bucket that stands before the colon
                     do = f"Set volumeHandle: {unique} in the overlay of the environment."
                 yield stack.source.problem(("datasets", index, "volumeHandle"), what, do=do)
-
-
-@definition_rule("`storageClasses` names kinds of datasets that exist", "advisory")
-def storage_classes_are_of_datasets_that_are_there(definition: Definition) -> Iterator[Problem]:
-    """A class for a kind of dataset that a data plane has not is without effect: another kind was meant, perhaps."""
-    for index, plane in enumerate(definition.header.data_planes):
-        stacks = [stack for stack in definition.stacks if stack.data_plane == plane]
-        kinds = {dataset.kind for stack in stacks for dataset in stack.platform.datasets}
-        for kind, name in plane.storage_classes.model_dump(by_alias=True).items():
-            if name is not None and kind not in kinds:
-                what = f'data plane "{plane.name}" has a storage class for {kind}, {name}, and no dataset of that kind'
-                do = f"Take it away, or say it for one of: {', '.join(sorted(kinds)) or '(no dataset)'}."
-                where = ("dataPlanes", index, "storageClasses", kind)
-                yield definition.document.problem(where, what, do=do)

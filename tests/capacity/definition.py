@@ -1,9 +1,13 @@
 """Small definitions: an on-demand server, and the GPUs that it needs."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
+
+from stacks.stack import Definition
+from stacks.validate import read_definition
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 Tree = dict[str, Any]
@@ -34,3 +38,21 @@ def write(folder: Path, tree: Tree) -> Path:
     path = folder / "inference.yaml"
     path.write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
     return path
+
+
+def pasted(definition: Definition, text: str) -> Definition:
+    """Return the definition with a printed change pasted into it, as a person does it."""
+    with TemporaryDirectory() as folder:
+        return read_definition(write(Path(folder), _laid_over(definition.document.tree, yaml.safe_load(text))))
+
+
+def _laid_over(under: Any, over: Any) -> Any:
+    if isinstance(under, dict) and isinstance(over, dict):
+        return {**under, **{key: _laid_over(under.get(key), value) for key, value in over.items()}}
+    if over and all(isinstance(each, list) and all("name" in item for item in each) for each in (under, over)):
+        items = {item["name"]: item for item in under}
+        for item in over:
+            is_new = item["name"] not in items or item.get("remove")
+            items[item["name"]] = item if is_new else _laid_over(items[item["name"]], item)
+        return list(items.values())
+    return over

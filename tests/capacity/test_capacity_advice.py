@@ -1,9 +1,10 @@
 """What is advised follows from what presses: by samples that are made up, and by the simulator."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,9 @@ from tidegate_eviction.policies import registry
 from tidegate_eviction.simulate.trace import Trace
 
 from capacity.advice import Advice, advise
-from capacity.advising import subjects, told
-from capacity.changed import changed
+from capacity.advising import lines_of, subjects
 from capacity.expected import setting_of_pool
+from capacity.overlay import overlay_text
 from capacity.pressures import reading
 from capacity.remedies import Subject, remedies
 from capacity.samples import Recorded
@@ -23,6 +24,7 @@ from stacks.definition.pools import OnDemand
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
+from .definition import pasted
 from .situations import (
     GPUS,
     ON_SLICES,
@@ -52,6 +54,11 @@ def advice_for(found: Definition, made: Made, calls: Trace | None = TURNS) -> tu
     return subject, advise(subject, calls)
 
 
+def after(found: Definition, subject: Subject, change: Mapping[str, Any]) -> Definition:
+    """Return the definition with the change pasted."""
+    return pasted(found, overlay_text(subject.stack.environment.name, change))
+
+
 def pressed(names: Iterable[str]) -> Made:
     """Every model goes again and again, and half of the callers wait."""
     made = Made()
@@ -69,7 +76,7 @@ def test_a_working_set_that_is_larger_than_the_slice_wants_a_larger_one(tmp_path
     assert advice.now
     assert advice.then
     assert advice.then.lost_seconds < 0.2 * advice.now.lost_seconds
-    (pool,) = changed(found, subject, advice.change).stacks[0].platform.servers[0].pools
+    (pool,) = after(found, subject, advice.change).stacks[0].platform.servers[0].pools
     assert pool.placement.profile == "2g.20gb"  # type: ignore[union-attr]
 
 
@@ -106,8 +113,8 @@ def test_a_model_that_makes_all_others_go_gets_a_pool_of_its_own(tmp_path: Path)
     mixed = trace({**dict.fromkeys(small, (2 * GB, 10.0)), "whale": (7 * GB, 15.0)}, 25, 60.0)
     subject, advice = advice_for(found, made, mixed)
     assert advice.kind == "another pool for whale"
-    after = changed(found, subject, advice.change).stacks[0]
-    pools = {pool.name: [model.name for model in after.models_of(server, pool)] for _, server, pool in after.pools()}
+    stack = after(found, subject, advice.change).stacks[0]
+    pools = {pool.name: [model.name for model in stack.models_of(server, pool)] for _, server, pool in stack.pools()}
     assert pools == {POOL: [*small], "whale": ["whale"]}
 
 
@@ -132,7 +139,7 @@ def test_a_dear_model_that_many_call_at_the_same_time_is_to_be_pinned(tmp_path: 
     mixed = Trace(models, array("d", (at for at, _ in called)), array("l", (which for _, which in called)))
     subject, advice = advice_for(found, made, mixed)
     assert advice.kind == "pin queen"
-    assert [each.pinned for each in changed(found, subject, advice.change).stacks[0].platform.models] == [
+    assert [each.pinned for each in after(found, subject, advice.change).stacks[0].platform.models] == [
         False, False, False, True
     ]  # fmt: skip
 
@@ -148,7 +155,7 @@ def test_models_that_are_kept_while_others_are_refused_want_other_limits(tmp_pat
     assert advice.now
     assert advice.then
     assert advice.now.refused > advice.then.refused == 0
-    assert changed(found, subject, advice.change).stacks[0].platform.servers[0].pools[0].replicas is None
+    assert after(found, subject, advice.change).stacks[0].platform.servers[0].pools[0].replicas is None
 
 
 def test_the_policy_that_breaks_even_is_suggested_where_there_is_one(
@@ -170,7 +177,7 @@ def test_where_no_slice_is_larger_more_replicas_give_the_room(tmp_path: Path) ->
     made = pressed(names)
     subject, advice = advice_for(found, made, trace(dict.fromkeys(names, (30 * GB, 10.0)), 25, 30.0))
     assert advice.kind == "more replicas"
-    (pool,) = changed(found, subject, advice.change).stacks[0].platform.servers[0].pools
+    (pool,) = after(found, subject, advice.change).stacks[0].platform.servers[0].pools
     assert pool.replicas in (2, 3)
 
 
@@ -192,11 +199,11 @@ def test_models_that_come_from_a_slow_volume_again_and_again_are_to_be_staged(tm
     assert advice.then.lost_seconds < 0.5 * advice.now.lost_seconds
     assert "Files come at 100 MB/s, which is 94% of what a load takes." in advice.why
     assert "Not simulated: that each model" in advice.beside
-    (pool,) = changed(found, subject, advice.change).stacks[0].platform.servers[0].pools
+    (pool,) = after(found, subject, advice.change).stacks[0].platform.servers[0].pools
     assert isinstance(pool.loading, OnDemand)
     assert pool.loading.staging
     assert byte_count(pool.loading.staging.size) * 15 // 16 == pytest.approx(sum(SIZES.values()), rel=1e-3)
-    text = "\n".join(told(found, found.stacks[0], Recorded(from_a_slow_volume().samples(), SLOW)))
+    text = "\n".join(lines_of(found, found.stacks[0], Recorded(from_a_slow_volume().samples(), SLOW)))
     assert "kind: disk" in text
     assert "tidegate check refuses" not in text
 
@@ -240,7 +247,7 @@ def test_calls_that_queue_want_more_replicas(tmp_path: Path) -> None:
     work(made, "ant", queued=900.0, computed=300.0)
     subject, advice = advice_for(found, made)
     assert advice.kind == "more replicas"
-    (pool,) = changed(found, subject, advice.change).stacks[0].platform.servers[0].pools
+    (pool,) = after(found, subject, advice.change).stacks[0].platform.servers[0].pools
     assert pool.replicas == 2
 
 
@@ -287,17 +294,9 @@ def test_nothing_is_advised_of_what_nobody_measured(tmp_path: Path) -> None:
     assert advice_for(found, Made())[1].why == "Prometheus has none of its pods in this time."
 
 
-def test_what_the_definition_has_no_room_for_is_said(tmp_path: Path) -> None:
-    few = GPUS.replace("1g.10gb: 3, 2g.20gb: 2", "1g.10gb: 1")
-    found = definition(tmp_path, ON_SLICES, SMALL, few)
-    text = "\n".join(told(found, found.stacks[0], Recorded(pressed(SMALL).samples(), TURNS)))
-    assert 'tidegate check refuses it as things are: data plane "here" has' in text
-    assert "Not advised: proxy.rateLimit" in text
-
-
 def test_the_lines_say_figures_place_change_and_what_is_expected(tmp_path: Path) -> None:
     found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
-    text = "\n".join(told(found, found.stacks[0], Recorded(pressed(SMALL).samples(), TURNS)))
+    text = "\n".join(lines_of(found, found.stacks[0], Recorded(pressed(SMALL).samples(), TURNS)))
     for part in (
         f"{SERVER}/{POOL}  1 replica on MIG 1g.10gb (mixed), 1,000 calls",
         "memory   short  50.0% found their model resident; 495 evictions for room",
@@ -305,6 +304,7 @@ def test_the_lines_say_figures_place_change_and_what_is_expected(tmp_path: Path)
         "inference.yaml:15, over what the environment demo has",
         "profile: 2g.20gb",
         "(the same calls, simulated)",
+        "Not advised: proxy.rateLimit",
     ):
         assert part in text, text
 

@@ -1,10 +1,6 @@
-"""`tidegate advise` as people call it: of a real Prometheus, of samples that were kept, and with bad input."""
+"""`tidegate advise` as people call it: of a real Prometheus, and with bad input."""
 
-import gzip
-import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +11,10 @@ from typer.testing import CliRunner, Result
 
 from capacity.advising import subjects
 from capacity.pressures import Pressures
-from capacity.recorded import SAMPLES_FILE, TRACE_FILE, asked
+from capacity.recorded import read_samples
 from capacity.samples import Recorded
 from cli.app import app
-from lab.local_plane.process import ROOT, free_ports
+from lab.local_plane.process import free_ports
 from lab.local_plane.prometheus import DATA, Prometheus, installed, prometheus
 from stacks.stack import Definition
 from stacks.validate import read_definition
@@ -110,7 +106,7 @@ def pressures_of(found: Definition, recorded: Recorded) -> Pressures:
 
 
 def test_what_a_real_prometheus_is_asked_is_what_pressed(here: Definition, server: Prometheus) -> None:
-    recorded, _ = asked(server.url, f'namespace="{here.stacks[0].namespace}"', 1.0)
+    recorded = read_samples(server.url, f'namespace="{here.stacks[0].namespace}"', 1.0)
     there, made = (pressures_of(here, each) for each in (recorded, Recorded(trouble().samples(), None)))
     for figure in (
         "calls",
@@ -130,35 +126,23 @@ def test_what_a_real_prometheus_is_asked_is_what_pressed(here: Definition, serve
     assert len(recorded.trace) == pytest.approx(5 * 720, rel=0.05)
 
 
-def test_samples_that_were_kept_say_the_same_again_on_a_machine_without_a_prometheus(
-    here: Definition, server: Prometheus, tmp_path: Path
-) -> None:
-    file, samples = here.document.file, tmp_path / "kept"
-    first = run(file, "--prometheus", server.url, "--hours", "1", "--samples", str(samples))
-    assert first.exit_code == 0, first.output
-    assert "memory   short" in first.stdout
-    assert "advice   a larger slice:" in first.stdout
-    assert "(the same calls, simulated)" in first.stdout
-    command = [sys.executable, "-m", "cli", "advise", file, "--samples", str(samples)]
-    again = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=120, check=False)
-    assert (again.returncode, again.stdout) == (0, first.stdout)
+def test_a_pool_in_trouble_is_advised(here: Definition, server: Prometheus) -> None:
+    ran = run(here.document.file, "--prometheus", server.url, "--hours", "1")
+    assert ran.exit_code == 0, ran.output
+    assert "memory   short" in ran.stdout
+    assert "advice   a larger slice:" in ran.stdout
+    assert "(the same calls, simulated)" in ran.stdout
 
 
-def test_without_a_trace_advice_says_why_nothing_was_simulated_also_of_samples(
-    here: Definition, tmp_path: Path, server: Prometheus
-) -> None:
+def test_without_a_trace_advice_says_why_nothing_was_simulated(here: Definition, tmp_path: Path) -> None:
     other = Made()
     for metric, series in trouble().series.items():
         if metric != "tidegate_eviction_model_load_seconds":
             other.series[metric] = series
-    samples = ["--samples", str(tmp_path / "kept")]
-    assert run(here.document.file, "--prometheus", server.url, "--hours", "1", *samples).exit_code == 0
-    assert (tmp_path / "kept" / TRACE_FILE).exists()
     with remembering(tmp_path / "prometheus", other, here) as running:
-        first = run(here.document.file, "--prometheus", running.url, "--hours", "1", *samples)
-    assert "Nothing could be simulated: What loads take is not known" in first.stdout
-    assert "advice   nothing: " in first.stdout
-    assert run(here.document.file, *samples).stdout == first.stdout
+        ran = run(here.document.file, "--prometheus", running.url, "--hours", "1")
+    assert "Nothing could be simulated: What loads take is not known" in ran.stdout
+    assert "advice   nothing: " in ran.stdout
 
 
 def test_what_prometheus_has_of_another_environment_is_none_of_this_ones(here: Definition, server: Prometheus) -> None:
@@ -207,7 +191,7 @@ def test_where_no_prometheus_is_is_told(here: Definition) -> None:
         here.document.file, "--prometheus", f"http://127.0.0.1:{port}", code=1
     )
     assert "is no address of a Prometheus" in refused(here.document.file, "--prometheus", "prometheus:9090")
-    assert refused(here.document.file).startswith("Say where from: --prometheus <url>")
+    assert refused(here.document.file).startswith("Name the Prometheus to read: --prometheus <url>")
 
 
 def test_a_stack_is_to_be_said_where_there_are_several(here: Definition, tmp_path: Path) -> None:
@@ -222,36 +206,3 @@ def test_a_stack_is_to_be_said_where_there_are_several(here: Definition, tmp_pat
     assert all(name in sentence for name in names)
     near = f"There is no stack {names[0]}x: did you mean {names[0]}? There are: "
     assert refused(file, "--prometheus", "http://here", "--stack", f"{names[0]}x").startswith(near)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"no gzip",
-        gzip.compress(b'{"seconds": 60, "metrics": {}}'),
-        gzip.compress(b"x" * 100)[:-20],
-        gzip.compress(os.urandom(500))[:200] + bytes(300),
-        gzip.compress(b"[" * 20_000),
-        gzip.compress(json.dumps({"seconds": 60, "whyNoTrace": "", "metrics": {"up": [{"metric": {}}]}}).encode()),
-        gzip.compress(json.dumps({"seconds": "?", "whyNoTrace": "", "metrics": {}}).encode()),
-    ],
-    ids=["empty", "no gzip", "a key short", "cut off", "garbled", "too deep", "no values", "no number"],
-)
-def test_samples_that_are_none_are_told(here: Definition, tmp_path: Path, content: bytes) -> None:
-    (tmp_path / SAMPLES_FILE).write_bytes(content)
-    sentence = refused(here.document.file, "--samples", str(tmp_path))
-    assert sentence == f"{tmp_path / SAMPLES_FILE} holds no samples as `tidegate advise` keeps them."
-
-
-def test_a_folder_without_samples_and_none_at_all_are_told(here: Definition, tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "nowhere"):
-        sentence = refused(here.document.file, "--samples", str(folder))
-        assert sentence == f"{folder / SAMPLES_FILE}: No such file or directory. Is that a folder of samples?"
-
-
-def test_a_trace_beside_samples_that_is_broken_is_told(here: Definition, tmp_path: Path) -> None:
-    told = {"seconds": 60, "whyNoTrace": "", "metrics": {}}
-    (tmp_path / SAMPLES_FILE).write_bytes(gzip.compress(json.dumps(told).encode()))
-    (tmp_path / TRACE_FILE).write_bytes(b"what is that")
-    assert str(tmp_path / TRACE_FILE) in refused(here.document.file, "--samples", str(tmp_path))

@@ -15,7 +15,7 @@ from tidegate_eviction.simulate.trace import read_trace
 from typer.testing import CliRunner
 
 from capacity.prometheus import Prometheus as Asked
-from capacity.recorded import asked
+from capacity.recorded import read_samples
 from capacity.recording import record
 from capacity.trace import trace_of
 from cli.app import app
@@ -211,7 +211,7 @@ def test_copies_of_series_count_once(remembered: tuple[Past, Path, float], tmp_p
     imported(copied, tmp_path)
     with prometheus(tmp_path) as running:
         recording = record(Asked(running.url, MATCH), HOURS, end)
-        samples, _ = asked(running.url, MATCH, HOURS)
+        samples = read_samples(running.url, MATCH, HOURS)
     expected = Counter(model for _, model in made.calls)
     assert {model: len(moments) for (_, model), moments in recording.calls.items()} == expected - Counter({"*": 1})
     assert "job, prometheus_replica" in recording.source

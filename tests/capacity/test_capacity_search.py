@@ -1,12 +1,13 @@
-"""The search finds what is cheaper than slices of one size, and what it says of an answer is what is simulated."""
+"""The search finds the cheapest slices, and the figures of an answer are those of its simulation."""
 
 from array import array
+from dataclasses import replace
 
 import pytest
 from tidegate_eviction.simulate.engine import simulate
 from tidegate_eviction.simulate.trace import Trace
 
-from capacity.answers import LOADING, Answer, PlannedPool, best, capacity_bytes, dedicated, front, loading_for
+from capacity.answers import LOADING, Answer, best, capacity_bytes, dedicated, front, loading_for
 from capacity.search import Search
 from capacity.simulations import Simulations, figures, first_loads, part_of
 from capacity.slices import find_gpu
@@ -20,34 +21,37 @@ def names(trace: Trace) -> frozenset[str]:
     return frozenset(model.name for model in trace.models)
 
 
-def test_two_sizes_with_models_of_their_own_are_found_where_they_are_cheaper_than_one() -> None:
+def on_small(trace: Trace) -> Answer:
+    return Answer(GPU, GPU.slices[0], 1, names(trace))
+
+
+def test_the_cheapest_is_found_with_as_few_slices_of_its_size_as_meet_the_target() -> None:
     with Simulations(LARGE_AND_SMALL) as run:
-        search = Search(run, GPU, 0.99)
-        plain = search.plain()
-        mixed = search.mixed(plain)
-    found, of_one_size = best([*plain, *mixed], 0.99), best(plain, 0.99)
-    assert found is not None
-    assert found.answer is not None
-    assert [(str(pool.on), pool.replicas, "large" in pool.models) for pool in found.answer.pools] == [
-        ("1g.20gb", 1, True),
-        ("1g.10gb", 1, False),
-    ]
-    assert of_one_size is None or (of_one_size.share or 0) > (found.share or 0)
-    assert not any(row.meets(0.99) and (row.share or 0) < (found.share or 0) for row in [*plain, *mixed])
-    assert found in front([*plain, *mixed])
+        rows = Search(run, GPU, 0.99).rows()
+        found = best(rows, 0.99)
+        assert found is not None
+        assert found in front(rows)
+        assert not any(row.meets(0.99) and row.answer.share < found.answer.share for row in rows)
+        cheaper = [
+            Answer(GPU, one, count, found.answer.models)
+            for one in GPU.slices
+            for count in range(1, 8)
+            if one.share * count < found.answer.share
+        ]
+        for figures_of in run.run([[answer.simulated()] for answer in cheaper], "cheaper ones"):
+            assert not (figures_of.share_warm >= 0.99 and figures_of.serves_every_model)
 
 
-def test_figures_of_pools_are_those_of_their_own_simulations_together() -> None:
+def test_figures_of_several_pools_are_those_of_their_own_simulations_together() -> None:
     trace = LARGE_AND_SMALL
-    pools = [
-        PlannedPool(GPU.slices[1], 1, frozenset({"large"}), frozenset({"large"})),
-        PlannedPool(GPU.slices[0], 2, names(trace) - {"large"}),
-    ]
+    of_large = replace(on_small(trace).simulated(), models=frozenset({"large"}), pinned=frozenset({"large"}))
+    pools = [replace(of_large, capacity_bytes=16 * GB), replace(of_large, models=names(trace) - {"large"}, replicas=2)]
+    pools[1] = replace(pools[1], pinned=frozenset())
     with Simulations(trace) as run:
-        [together] = run.run([Answer(GPU, tuple(pools)).simulated()], "pools")
+        [together] = run.run([pools], "pools")
     each = [
         figures(part, 20.0, outcome, first_loads(part, outcome))
-        for pool in Answer(GPU, tuple(pools)).simulated()
+        for pool in pools
         for part in [part_of(trace, pool.models)]
         for outcome in [simulate(part, pool.setting())]
     ]
@@ -60,14 +64,14 @@ def test_figures_of_pools_are_those_of_their_own_simulations_together() -> None:
 def test_callers_of_a_model_that_is_too_large_are_refused_and_lose_the_whole_wait() -> None:
     trace = trace_of(1, huge=(15, 5.0, 600.0), small=(1, 2.0, 600.0))
     with Simulations(trace) as run:
-        [found] = run.run([Answer(GPU, (PlannedPool(GPU.slices[0], 1, names(trace)),)).simulated()], "one pool")
+        [found] = run.run([[on_small(trace).simulated()]], "one pool")
     assert (found.requests, found.answered, found.refused) == (11, 5, 6)
     assert found.lost == {"huge": pytest.approx(6 * 20.0), "small": 0}, "the first load of the small one is not counted"
 
 
 def test_callers_of_a_first_load_are_not_counted_and_those_refused_before_it_are() -> None:
     trace = trace_of(1, large=(8, 30.0, 600.0), other=(8, 30.0, 10.0))
-    setting = Answer(GPU, (PlannedPool(GPU.slices[0], 1, names(trace)),)).simulated()[0].setting()
+    setting = on_small(trace).simulated().setting()
     outcome = simulate(trace, setting)
     skipped = first_loads(trace, outcome)
     loaded = {which: now for now, which, size in reversed(outcome.memory) if size > 0}
@@ -84,9 +88,8 @@ def test_a_plan_has_its_callers_wait_for_twice_the_longest_load_as_far_as_a_requ
     assert [loading_for(trace, seconds).wait_seconds for seconds in (60, 45, 10)] == [50, 44, 20]
     assert loading_for(part_of(trace, frozenset({"fast"})), 60) == LOADING
     with Simulations(trace) as run:
-        [row, *_] = Search(run, GPU, 0.99, loading_for(trace, 60)).plain()
-    assert row.answer is not None
-    assert [pool.loading.wait_seconds for pool in row.answer.simulated()] == [50]
+        [row, *_] = Search(run, GPU, 0.99, loading_for(trace, 60)).rows()
+    assert row.answer.simulated().loading.wait_seconds == 50
     assert row.figures.refused == 0
 
 
@@ -94,15 +97,13 @@ def test_no_answer_is_recommended_that_locks_a_model_out() -> None:
     """The model that only large slices hold has 1 call of 200: without it, small slices meet 99 %."""
     trace = trace_of(20, huge=(15, 1.0, 3600.0), small=(1, 0.1, 18.0))
     with Simulations(trace) as run:
-        search = Search(run, GPU, 0.99)
-        found = best([*(plain := search.plain()), *search.mixed(plain)], 0.99)
-        [locked] = run.run([Answer(GPU, (PlannedPool(GPU.slices[0], 1, names(trace)),)).simulated()], "one pool")
+        found = best(Search(run, GPU, 0.99).rows(), 0.99)
+        [locked] = run.run([[on_small(trace).simulated()]], "one pool")
     assert locked.share_warm >= 0.99
     assert locked.worst_served == ("huge", 20, 20)
     assert found is not None
-    assert found.answer is not None
     assert found.figures.serves_every_model
-    assert any(pool.on != GPU.slices[0] for pool in found.answer.pools)
+    assert found.answer.on != GPU.slices[0]
 
 
 def test_more_traffic_is_the_same_requests_in_a_shorter_time() -> None:
@@ -123,11 +124,10 @@ def test_a_target_that_one_gpu_does_not_meet_is_met_by_several() -> None:
     models = {f"m{number}": (30, 20.0, 300.0 + number) for number in range(6)}
     trace = trace_of(6, **models)
     with Simulations(trace) as run:
-        search = Search(run, find_gpu("a100-80gb"), 0.98)
-        plain = search.plain()
-    found = best(plain, 0.98)
+        rows = Search(run, GPU, 0.98).rows()
+    found = best(rows, 0.98)
     assert found is not None
-    assert (found.share or 0) > 1
-    one_less = [row for row in plain if row.answer and (row.share or 0) < (found.share or 0)]
+    assert found.answer.share > 1
+    one_less = [row for row in rows if row.answer.share < found.answer.share]
     assert one_less
     assert not any(row.meets(0.98) for row in one_less)

@@ -32,26 +32,11 @@ def listening(pid: int) -> set[tuple[str, str]]:
 
 
 def test_all_programs_run_and_the_api_server_is_the_pinned_kubernetes(cluster: LocalCluster) -> None:
-    """Etcd, API server, controller manager, scheduler and kwok; the version is the one of lab/tools/go.mod."""
+    """Etcd, API server, controller manager, scheduler and kwok; the version is the one of rollout/tools/go.mod."""
     assert cluster.pids.keys() == {*control_plane.PROGRAMS}
     version = json.loads(cluster.kubectl("get", "--raw", "/version").stdout)
     assert version["gitVersion"] == f"v{tools.find('kube-apiserver').version}"
     assert cluster.context in cluster.kubectl("config", "current-context").stdout
-
-
-def test_a_look_without_an_answer_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may not answer the first within its time; the start waits longer than that."""
-    kubectl, looks = LocalCluster.kubectl, list[tuple[Any, ...]]()
-
-    def slow_at_first(cluster: LocalCluster, *arguments: Any, **more: Any) -> Any:
-        looks.append(arguments)
-        if len(looks) == 1:
-            raise ClusterError("no answer")
-        return kubectl(cluster, *arguments, **more)
-
-    monkeypatch.setattr(LocalCluster, "kubectl", slow_at_first)
-    with LocalCluster.start(tmp_path / "slow", name="slow"):
-        assert looks[0] == looks[1]
 
 
 def test_only_the_api_server_listens_and_only_on_the_loopback_address(cluster: LocalCluster) -> None:

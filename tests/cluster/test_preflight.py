@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.local_cluster import LocalCluster
-from lab.local_cluster.nodes import PRODUCT, cpu_node, mig_mixed, mig_single
+from lab.local_cluster.nodes import cpu_node, mig_mixed, mig_single
 
 from .conftest import MakeCluster
 from .world import HELM, Site, somebody, until
@@ -86,56 +86,6 @@ def test_a_secret_is_waited_for_with_its_namespace_and_asked_for_once_that_is_th
 
 
 @HELM
-def test_nodes_that_are_cut_otherwise_than_the_inventory_says_are_named(site: Site) -> None:
-    site.edit("{name: lab, context", f"{{name: lab, {GPUS}, context")
-    told = one_of(lacks(site, code=0), "data plane lab lists 2 × ")
-    assert f"{A100} with 56 × nvidia.com/mig-1g.10gb each, and 0 are so" in told["what"]
-    assert (
-        "gpu-1 has 16 × nvidia.com/mig-1g.10gb, 8 × nvidia.com/mig-2g.20gb, 8 × nvidia.com/mig-3g.40gb" in told["what"]
-    )
-    assert "mig.config=LAYOUT" in told["do"]
-    assert told["level"] == "advisory"
-
-
-@HELM
-def test_what_is_told_to_wait_is_what_the_scheduler_leaves_waiting(site: Site) -> None:
-    """Where there is nobody else, and whatever is told may be brought up all the same."""
-    terms = "requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: "
-    affinity = f"affinity: {{nodeAffinity: {{{terms}[%s]}}]}}}}}}"
-    pools = {
-        "huge": "resources: {cpu: '1', memory: 3000Gi}",
-        "tainted": "nodeSelector: {kubernetes.io/hostname: gpu-1}",
-        "tolerant": "nodeSelector: {kubernetes.io/hostname: gpu-1}, tolerations: [{key: nvidia.com/gpu}]",
-        "zoned": affinity % "{key: topology.kubernetes.io/zone, operator: In, values: [local-a]}",
-        "nowhere": affinity % "{key: topology.kubernetes.io/zone, operator: NotIn, values: [local-a]}",
-        "none": "nodeSelector: {disk: fast}, replicas: 0",
-    }
-    lines = "".join(
-        f"      - {{name: {name}, loading: {{mode: preload}}, {'' if 'replicas' in said else 'replicas: 1, '}{said}}}\n"
-        for name, said in pools.items()
-    )
-    site.edit("models:\n  - {name: one", f"{lines}models:\n  - {{name: one")
-    hard = [what for what, one in lacks(site, code=1).items() if one["level"] == "error"]
-    told = {what.partition(": pods of small-")[2].partition(" wait")[0] for what in hard}
-    assert told == {"huge", "tainted", "nowhere"}
-    process = site.start("--keep-going")
-
-    def waiting() -> set[str]:
-        pods = {item["metadata"]["name"]: item for item in site.cluster.get("pods", namespace=f"{site.prefix}-dev")}
-        assert process.poll() is None, process.communicate()
-        conditions = {
-            name: {one["type"]: one["status"] for one in item["status"].get("conditions", ())}
-            for name, item in pods.items()
-        }
-        if len(pods) < 8 or any("PodScheduled" not in said for said in conditions.values()):
-            return set()
-        return {name for name, said in conditions.items() if said["PodScheduled"] == "False"}
-
-    # Others wait for a moment, too, as for their volumes.
-    until(f"the scheduler leaves {told} waiting", lambda: waiting() == {f"small-{name}-0" for name in told})
-
-
-@HELM
 def test_who_may_not_look_is_told_so_and_not_stopped(site: Site) -> None:
     site.edit("capacity: 1Gi}, replicas: 1}", "capacity: 1Gi}, replicas: 1, nodeSelector: {disk: fast}}")
     nodes = somebody(site.cluster, f"{site.prefix}-nodes", ("", "namespaces,nodes", "get,list"))
@@ -188,5 +138,3 @@ def test_a_cluster_as_it_is_declared_lacks_nothing(site: Site, make_cluster: Mak
     assert one_of(lacks(site, code=0), "no CNI is seen")
     agents(own, "aws-node", "--enable-network-policy=true")
     until("the DaemonSet is there", lambda: lacks(site, code=0) == {})
-    own.kubectl("label", "node", "b", f"{PRODUCT}=NVIDIA-A100-SXM4-40GB", "--overwrite")
-    assert "and 1 are so" in one_of(lacks(site, code=0), "data plane lab lists 2 × ")["what"]

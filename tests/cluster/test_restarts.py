@@ -128,7 +128,6 @@ EDITS: list[tuple[str, dict[str, str], set[str]]] = [
         {PRELOAD}),
     ("labels of the namespace", {"restarts-dev\n": "restarts-dev\n    labels: {example.com/a: b}\n"}, set()),
     ("memory", {'{cpu: "8", memory: 48Gi}': '{cpu: "8", memory: 47Gi}'}, {LARGE}),
-    ("the same amount in other words", {'{cpu: "8", memory: 48Gi}': "{cpu: 8000m, memory: 49152Mi}"}, set()),
     ("how long a start may take",
         {'{cpu: "2", memory: 16Gi}': '{cpu: "2", memory: 16Gi}\n        startupSeconds: 60'}, {SMALL}),
 ]  # fmt: skip

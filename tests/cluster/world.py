@@ -21,9 +21,9 @@ from lab import tools
 from lab.bench.iac import checkout
 from lab.local_cluster import LocalCluster, crds
 from lab.local_cluster.nodes import cpu_node, mig_mixed
+from lab.local_cluster.stand_ins import stand_ins
 from rollout.changes.compare import ObjectChange, compare
 from rollout.live import Live, live_objects
-from rollout.needs import stand_ins
 from rollout.render import Rendered, render
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition

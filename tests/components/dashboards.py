@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from components.alert_rules import alert_rules, price_rule
 from components.args import PoolPrice
-from components.dashboards import DASHBOARDS
-from components.dashboards.grafana import MARKS
-from components.dashboards.panel import Dashboard, Panel
+from components.dashboards import DASHBOARDS, Dashboard
 from components.openai import series
 from components.place import Place
 from stacks.definition.environment import Objectives
@@ -39,12 +38,16 @@ ENGINES = {f"{name}{end}" for name in series.FIRST_TOKEN for end in ("_bucket", 
 OTHERS = TRITON | ENGINES | RECORDED | {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ALERTS"}
 
 
-def panels() -> Iterator[tuple[Dashboard, Panel]]:
+def panels() -> Iterator[tuple[Dashboard, dict[str, Any]]]:
     """Yield every panel, with its dashboard."""
     for dashboard in DASHBOARDS:
-        for row in dashboard.rows.values():
-            for panel in row:
-                yield dashboard, panel
+        for panel in dashboard.panels:
+            yield dashboard, panel
+
+
+def queries(panel: dict[str, Any]) -> list[str]:
+    """Return the expressions of a panel."""
+    return [target["expr"] for target in panel["targets"]]
 
 
 def asked(expression: str, rate: str = "1m", span: str = "5m", **chosen: str) -> str:
@@ -56,8 +59,9 @@ def asked(expression: str, rate: str = "1m", span: str = "5m", **chosen: str) ->
 def expressions() -> list[tuple[str, str]]:
     """Return every query of panels and marks, with a name."""
     found = [
-        (f"{dashboard.name}: {panel.title} {number}", query.expression)
+        (f"{dashboard.name}: {panel['title']} {number}", expression)
         for dashboard, panel in panels()
-        for number, query in enumerate(panel.queries)
+        for number, expression in enumerate(queries(panel))
     ]
-    return found + [(f"mark: {name}", expression) for name, (expression, _, _) in MARKS.items()]
+    marks = {each["name"]: each["expr"] for board in DASHBOARDS for each in board.content["annotations"]["list"]}
+    return found + [(f"mark: {name}", expression) for name, expression in marks.items()]

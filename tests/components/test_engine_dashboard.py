@@ -10,7 +10,7 @@ import pytest
 import urllib3
 
 from components.alert_rules import alert_rules
-from components.dashboards.engine import ENGINE
+from components.dashboards import Dashboard
 from components.openai.relay import PROGRAM
 from components.place import Place
 from lab.local_plane.dynamo import Dynamo, dynamo
@@ -19,11 +19,11 @@ from lab.local_plane.prometheus import NAMESPACE, Prometheus, prometheus
 from stacks.definition.environment import Objectives
 from tests.proxy.rigs.pytest_rigs import not_run
 
-from .dashboards import ENGINES, asked
+from .dashboards import ENGINES, asked, queries
 
 pytestmark = pytest.mark.thorough
 MODEL, POD = "chat-v3", "chat-blue-0"
-PANELS = {panel.title: panel for row in ENGINE.rows.values() for panel in row}
+PANELS = {panel["title"]: queries(panel) for panel in Dashboard("engine").panels}
 
 
 def called(server: Dynamo) -> None:
@@ -56,9 +56,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus,
 
 @pytest.mark.parametrize("title", PANELS)
 def test_a_panel_shows_a_real_engine(seen: tuple[Prometheus, str], title: str) -> None:
-    queries = [asked(query.expression, rate="10s") for query in PANELS[title].queries]
-    found = [each for query in queries for each in seen[0].ask("query", query=query)["result"]]
-    assert found, queries
+    expressions = [asked(expression, rate="10s") for expression in PANELS[title]]
+    found = [each for query in expressions for each in seen[0].ask("query", query=query)["result"]]
+    assert found, expressions
     assert {each["metric"]["pod"] for each in found} == {POD}
     assert any(float(each["value"][1]) == float(each["value"][1]) for each in found), "but for no number"
 

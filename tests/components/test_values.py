@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from components.values import checksum, json_text, needed, quotient, total
+from components.values import checksum, json_text, needed, of_kinds, quotient, total
 
 
 def test_what_is_needed_is_there_or_says_why_it_must_be() -> None:
@@ -42,3 +42,9 @@ def test_numbers_that_not_everybody_reads_alike_are_refused(number: float) -> No
 def test_a_checksum_is_of_what_a_tree_says() -> None:
     expected = hashlib.sha256(b'{"a":"1","b":"\\u003c"}').hexdigest()
     assert checksum({"b": "<", "a": "1", "c": None}) == expected
+
+
+def test_a_class_without_a_branch_is_an_error() -> None:
+    assert of_kinds("text", {int: lambda _: "number", str: lambda _: "text"}) == "text"
+    with pytest.raises(TypeError, match="no branch for float"):
+        of_kinds(1.5, {int: lambda _: "number", str: lambda _: "text"})

@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from cli.app import app
 from policies.guardrails import check, check_all
-from rollout.guardrails import enforce, findings
-from rollout.render import render, rendered
-from stacks.command import CommandError
+from rollout.guardrails import findings
+from rollout.render import render
 from stacks.images_lock import lock_text
 from stacks.validate import read_definition
 from tests.components.test_environment import declared
@@ -22,7 +21,7 @@ from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 
 from . import stacks
-from .stacks import DEFINITIONS, TODAY, everything, in_small, prod
+from .stacks import DEFINITIONS, TODAY, everything
 
 REFERENCE = DEFINITIONS[0]
 
@@ -129,35 +128,6 @@ def test_up_says_advisories_and_waivers_and_writes(tmp_path: Path) -> None:
     assert "waived by me until 2999-01-01 (w): so" in ended.stdout
     assert "waiver v covers nothing" in ended.stdout
     assert (tmp_path / "out" / "prod-multi").is_dir()
-
-
-def test_an_image_without_a_digest_is_said_once_by_the_definitions_own_advisory(tmp_path: Path) -> None:
-    path = production(
-        tmp_path, f"guardrails: {{severities: {{images-are-pinned-by-digest: advisory, {WILDCARD}: advisory}}}}"
-    )
-    definition = read_definition(path)
-    rendering = [render(definition.stacks[0], definition)]
-    found = findings(rendering, definition)
-    assert "has no digest" not in enforce(found)
-    assert any(each.rule == "images-are-pinned-by-digest" for each in found["prod-multi"])
-
-
-def test_a_local_cluster_takes_images_without_a_digest(tmp_path: Path) -> None:
-    definition = read_definition(production(tmp_path, f"guardrails: {{severities: {{{WILDCARD}: advisory}}}}"))
-    rendering = [render(definition.stacks[0], definition)]
-    with pytest.raises(CommandError, match="8 mandatory findings"):
-        enforce(findings(rendering, definition))
-    assert "no digest" not in enforce(findings(rendering, definition, local_cluster=True))
-
-
-def test_a_local_cluster_takes_nothing_else_that_is_mandatory() -> None:
-    objects = prod()
-    in_small("hostNetwork", True)(objects)
-    made = [rendered("prod-east", objects, "f.yaml")]
-    with pytest.raises(CommandError, match="hostNetwork") as caught:
-        enforce(findings(made, read_definition(REFERENCE), local_cluster=True), "nothing was applied")
-    assert caught.value.code == 1
-    assert "1 mandatory finding; nothing was applied." in str(caught.value)
 
 
 # ---- one stack is judged among all of its definition ----

@@ -126,13 +126,6 @@ GPU_KEPT: Kept = {
 PODS, PROBES = "pods-fulfil-pod-security-restricted", "every-container-has-probes"
 BUDGET = "every-workload-has-a-budget"
 GRACE, SCALED = "grace-periods-hold-pause-and-stop", "autoscalers-own-the-number-of-replicas"
-SHELL = {
-    "name": "sh",
-    "image": f"a@sha256:{'0' * 64}",
-    "resources": {"limits": {"memory": "1Mi"}},
-    "securityContext": {"readOnlyRootFilesystem": True},
-}
-ON_THE_HOST = {"spec": {"hostPID": True, "containers": [], "automountServiceAccountToken": False}}
 LABELS = {"app.kubernetes.io/instance": "prod", "tidegate.dev/pool": "small"}
 
 
@@ -168,22 +161,6 @@ def drain_seconds(value: str) -> Edit:
 
 BROKEN: Broken = {
     **GPU_BROKEN,
-    (PODS, STATEFUL_SET): [
-        (in_small("hostNetwork", True), "the pod sets hostNetwork"),
-        (
-            in_small("initContainers/0/securityContext/allowPrivilegeEscalation", GONE),
-            "container eviction-policy does not",
-        ),
-    ],
-    (PODS, "Pod/shell"): [
-        (
-            adding(thing("Pod", "shell", spec={"containers": [SHELL], "automountServiceAccountToken": False})),
-            "container sh does not drop ALL",
-        )
-    ],
-    (PODS, "CronJob/nightly"): [
-        (adding(thing("CronJob", "nightly", spec={"jobTemplate": {"spec": {"template": ON_THE_HOST}}})), "hostPID"),
-    ],
     (PROBES, STATEFUL_SET): [
         (in_small("containers/0/readinessProbe", GONE), "container triton has no readinessProbe"),
         (in_small("containers/0/livenessProbe", GONE), "triton has no livenessProbe"),

@@ -25,9 +25,10 @@ from typing import IO, Any
 import pip
 
 from lab import tools
-from lab.tools import debian, gotoolchain, pins
-from lab.tools.cache import cache_root, digest, once
-from lab.tools.running import ToolError
+from lab.tools import debian
+from rollout.tools import gotoolchain, pins
+from rollout.tools.cache import cache_root, digest, once
+from rollout.tools.running import ToolError
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).parent / "images"

@@ -5,14 +5,13 @@ import subprocess
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lab import tools
-from rollout import engines, local, preflight
+from rollout import engines, preflight, tools
 from rollout.engines import Bundle
 from rollout.render import Rendered, render
+from rollout.tools.programs import Program
 from stacks.command import CommandError
 from stacks.stack import Definition, Home, Stack
 
@@ -171,22 +170,11 @@ def test_pulumi_is_the_first_choice_and_helm_the_second(monkeypatch: Patch, tmp_
         engines.find_engine("pulumi")
 
 
-def test_no_local_cluster_is_started_for_what_cannot_be_brought_up_there(up_in: Call, monkeypatch: Patch) -> None:
-    def start(*_: Any) -> None:
-        raise AssertionError("a cluster was started")
-
-    monkeypatch.setattr(local, "start_local", start)
-    monkeypatch.setattr(engines, "FINDERS", {"stand-in": lambda _: None})
-    ended = up_in("local", code=6)
-
-    assert "There is no engine here to bring a stack up with; nothing was changed" in ended.err
-
-
 def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_its_own(
     up_in: Call, pinned: Path, monkeypatch: Patch
 ) -> None:
-    def none(name: str) -> tools.Found:
-        raise tools.ToolError(f"building {name} failed")
+    def none(program: Program) -> tools.Found:
+        raise tools.ToolError(f"building {program.name} failed")
 
     monkeypatch.setattr(engines, "FINDERS", {**engines.FINDERS, "pulumi": lambda _: None})
     monkeypatch.setattr(tools, "find", none)
@@ -224,7 +212,7 @@ def test_production_is_not_taken_down_by_the_way(down: Call, pinned: Path, engin
 @pytest.mark.parametrize(
     ("command", "where"),
     [
-        *((command, where) for command in ("up", "down") for where in ("", "--cluster local")),
+        *((command, where) for command in ("up", "down") for where in ("", "--cluster kind-lab")),
         ("rollout", "--environment prod"),
     ],
 )
@@ -244,9 +232,7 @@ def test_an_engine_that_there_is_not_is_refused_everywhere_in_the_same_words(
 def test_without_a_cluster_it_is_said_what_to_name_and_which_contexts_there_are(
     call: Call, definition: Path, command: str
 ) -> None:
-    assert call(command, definition, code=2).err == (
-        "Which cluster? --cluster <context> of kind-lab, east; or --cluster local, the one on this machine.\n"
-    )
+    assert call(command, definition, code=2).err == ("Which cluster? --cluster <context> of kind-lab, east.\n")
 
 
 def test_clean_keeps_the_journals_of_rollouts(tmp_path: Path) -> None:

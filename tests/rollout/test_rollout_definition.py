@@ -18,7 +18,7 @@ def test_a_good_definition_is_summed_up_in_a_line_and_alike_advisories_in_a_para
 ) -> None:
     ended = call("check", definition, code=0)
     assert ended.out.startswith(f"{definition}: ok – 2 stacks (dev-lab, prod-east), 1 server, 1 model\n")
-    assert (ended.out.count("has no digest"), ended.out.count("tidegate pin")) == (3, 1)
+    assert (ended.out.count("has no digest"), ended.out.count("tidegate pin")) == (6, 1)
 
 
 def test_long_paragraphs_are_cut_and_counted() -> None:
@@ -72,9 +72,10 @@ def test_a_definition_that_is_wrong_is_not_handed_out(call: Call, definition: Pa
 def test_dev_and_prod_differ_in_what_their_overlays_say_and_in_nothing_else(definition: Path) -> None:
     read = read_definition(definition)
     assert [str(value) for value in differences(*read.stacks)] == [
+        "datasets[models].path /models → /prod",
         "namespace tidegate-dev → tidegate-prod",
-        "datasets.models.path /models → /prod",
-        "proxy.replicas 1 → autoscaled 3–12",
+        'proxy.autoscaling – → {"min": 3, "max": 12}',
+        "proxy.replicas 1 → –",
     ]
 
 
@@ -82,12 +83,12 @@ def test_dev_and_prod_differ_in_what_their_overlays_say_and_in_nothing_else(defi
     ("old", "new", "says"),
     [
         ("proxy: {replicas: null,", "proxy: {exposure: {kind: ingress, host: a.test}, replicas: null,",
-         "  proxy.exposure cluster-ip → ingress (host a.test, path /)"),
+         '  proxy.exposure – → {"kind": "ingress", "host": "a.test"}'),
         ("  - {name: dev}", "  - {name: dev, models: [{name: two, server: small}]}",
-         "  models.two two (server small, pinned false) → –"),
+         '  models[two] {"name": "two", "server": "small"} → –'),
         ("  - {name: dev}",
          f"  - {{name: dev, models: [{', '.join(f'{{name: m{n}, server: small}}' for n in range(40))}]}}",
-         "  … and 19 more"),
+         "  … and 20 more"),
     ],
     ids=["another kind", "only in one", "cut and counted"],
 )  # fmt: skip
@@ -103,7 +104,7 @@ def test_stacks_of_one_environment_are_compared_too(definition: Path) -> None:
     definition.write_text(definition.read_text("utf-8") + plane, "utf-8")
     read = read_definition(definition)
     assert [title for title, _, _ in pairs(read)] == ["dev → prod", "prod-east → prod-west"]
-    assert how_they_differ(read).endswith("prod-east → prod-west:\n  datasets.models.path /prod → /west")
+    assert how_they_differ(read).endswith("prod-east → prod-west:\n  datasets[models].path /prod → /west")
 
 
 def test_one_environment_alone_differs_from_nothing(definition: Path) -> None:

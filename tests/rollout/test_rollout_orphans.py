@@ -12,10 +12,10 @@ import pytest
 
 from rollout import cluster, engines, live, orphans
 from rollout.changes.page import page
-from rollout.changes.report import terminal_summary
 from rollout.changes.stack_change import stack_change
+from rollout.contexts import on_cluster
 from rollout.orphans import Orphan
-from rollout.preview import _orphan_change
+from rollout.preview import _orphan_change, terminal_sections
 from stacks.command import CommandError
 from stacks.stack import Home
 from stacks.validate import read_definition
@@ -106,7 +106,7 @@ def there(monkeypatch: Patch) -> Callable[..., None]:
 def found(definition: Path, where: str = "kind-lab", name: str | None = None) -> list[Orphan]:
     read = read_definition(definition)
     try:
-        orphans.stacks_in(read, where, name)
+        on_cluster(read, where, name)
     except CommandError as error:
         return orphans.orphans_in(read, where, name, error)
     return orphans.orphans_in(read, where, name)
@@ -235,10 +235,9 @@ def test_a_preview_with_an_orphan_is_not_green(definition: Path, there: Have) ->
     assert page([dev], "It").startswith("**✅ 1 stack: 1 unchanged**")
     text = page(changes, "It")
     assert text.startswith("**⚠️ 2 stacks: 1 ORPHANED, 1 unchanged**")
-    assert "- **ORPHANED** <code>old-lab</code> is no longer described, and still there" in text
-    assert re.search("To take it down: <code>tidegate down [^ ]+ --cluster kind-lab --stack old-lab<", text)
-    terminal = terminal_summary(changes).plain.splitlines()
-    assert terminal == [f"old-lab {orphan.words}", f"  {orphan.command(definition)}"]
+    assert "- **ORPHANED** <code>old-lab</code> **is no longer described, and still there" in text
+    assert re.search("To take it down: tidegate down [^ ]+ --cluster kind-lab --stack old-lab\\*\\*", text)
+    assert f"old-lab ORPHANED: {orphan.words}. To take it down: tidegate down " in terminal_sections(changes).plain
 
 
 def test_a_cluster_that_holds_nothing_else_is_previewed_too(
@@ -247,7 +246,7 @@ def test_a_cluster_that_holds_nothing_else_is_previewed_too(
     there(*stack_in("tidegate-prod", "prod", "west", "eks-old"))
     ended = call("preview", definition, "--cluster", "eks-old", "--summary", tmp_path / "page.md", code=0)
     assert (tmp_path / "page.md").read_text("utf-8").startswith("**⚠️ 1 stack: 1 ORPHANED**")
-    assert f"  tidegate down {definition} --cluster eks-old --stack prod-west\n" in ended.out
+    assert f"tidegate down {definition} --cluster eks-old --stack prod-west\n" in ended.out
     assert ended.out.endswith("Not described, and in the cluster: prod-west; see above.\n")
     said = ("--cluster", "eks-old", "--summary", tmp_path / "page.md", "--json")
     (one,) = json.loads(call("preview", definition, *said, code=0).out)["stacks"]
@@ -259,7 +258,7 @@ def test_a_cluster_that_holds_nothing_else_is_previewed_too(
 def test_a_stack_that_a_change_removes_is_told_with_the_command_that_takes_it_down() -> None:
     removed = stack_change("old-lab", (), [OLD[0]], None, definition="a.yaml")
     assert removed.down == "tidegate down a.yaml --cluster kind-lab --stack old-lab"
-    assert f"To take it down: <code>{removed.down}</code>" in page([removed], "It")
+    assert f"To take it down: {removed.down}**" in page([removed], "It")
 
 
 # ---- how they go ----

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import tools
 from rollout import definition as commands
+from rollout import tools
+from rollout.tools.programs import Program
 from stacks.images_lock import read_images_lock
 from stacks.validate import read_definition
 
@@ -28,7 +29,7 @@ def pin(call: Call, definition: Path) -> Call:
 
 @pytest.fixture(scope="session")
 def crane() -> Path:
-    return tools.path("crane")
+    return tools.path(tools.CRANE)
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +200,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
 
 
 def test_without_crane_it_says_how_to_get_it(pin: Call, monkeypatch: Patch) -> None:
-    def none(_: str) -> Path:
+    def none(_: Program) -> Path:
         raise tools.ToolError("crane cannot be built: install Go")
 
     monkeypatch.setattr(tools, "path", none)

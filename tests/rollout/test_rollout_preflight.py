@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from rollout.needs import needs_of, stand_ins
+from lab.local_cluster.stand_ins import stand_ins
+from rollout.needs import needs_of
 from rollout.render import render
 from stacks.validate import read_definition
 

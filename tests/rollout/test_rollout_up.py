@@ -47,7 +47,7 @@ def test_it_ends_with_a_table_the_differences_the_advisories_and_the_way_on(
         "dev-lab",
         "9×NetworkPolicy",
         "models (nfs)",
-        "proxy.replicas 1 → autoscaled 3–12",
+        'proxy.autoscaling – → {"min": 3, "max": 12}',
         f"  tidegate up {definition} --cluster kind-lab\n",
         f"kubectl --context kind-lab apply --server-side -f {out}/dev-lab/",
         "51 files written for 2 stacks.",

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from lab.tools.cache import cache_root, digest, once
+from rollout.tools.cache import cache_root, digest, once
 
 KUBERNETES = "1.36"
 DEFINITIONS = "_definitions.json"

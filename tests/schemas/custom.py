@@ -15,7 +15,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from lab import tools
-from lab.tools.cache import cache_root, digest, once
+from rollout.tools.cache import cache_root, digest, once
 from tests.schemas import builtin
 
 Schema = dict[str, Any]

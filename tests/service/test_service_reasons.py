@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_service.reasons import MOST, MOST_TOLD, plain, told
+from tidegate_service.reasons import MOST, plain
 
 RAISED = "ImportError: no module named x"
 TRACEBACK = f"""Traceback (most recent call last):
@@ -34,12 +34,6 @@ TRACEBACK = f"""Traceback (most recent call last):
 )  # fmt: skip
 def test_what_is_wrong_is_left(said: str, told: str) -> None:
     assert plain(said) == told
-
-
-@pytest.mark.parametrize("said", ["NOTE: got  [1]. ", "a\nb", "x" * MOST_TOLD])
-def test_callers_are_told_as_it_is_where_nothing_is_left_out(said: str) -> None:
-    assert told(said) == said
-    assert told(f"{said} /a/b") == plain(f"{said} /a/b", MOST_TOLD)
 
 
 @given(st.text(), st.integers(3, 400))

@@ -10,7 +10,7 @@ from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, re
 from stacks.load import frozen, parse
 from stacks.problems import DefinitionError, Position, Problem
 from stacks.validate import read_definition
-from tests.stacks.definition.examples import BASE, IMAGES, digest, dumped, edited_at, lock_tree
+from tests.stacks.definition.examples import BASE, IMAGES, digest, dumped, lock_tree
 
 
 def refused(folder: Path, text: str) -> list[Problem]:
@@ -99,19 +99,3 @@ def test_a_digest_of_another_image_and_an_image_that_stands_twice_are_said_in_th
     assert f'Did you mean "{IMAGES[0]}"? ' in stale.do
     assert "tidegate pin" in stale.do
     assert twice.what == f"{IMAGES[1]} stands twice"
-
-
-@pytest.mark.parametrize("lock", [None, {"images": []}])
-def test_images_without_a_digest_are_an_advisory_each(tmp_path: Path, lock: object) -> None:
-    problems = said(tmp_path, lock)
-    assert [problem.what for problem in problems] == [f"image {image} has no digest" for image in IMAGES]
-    assert {problem.severity for problem in problems} == {"advisory"}
-    names = ("triton", "proxy", "eviction-policy")
-    for problem, name in zip(problems, names, strict=True):
-        assert line_of(problem).startswith(f"- {{name: {name},")
-
-
-def test_an_image_that_an_overlay_changes_needs_a_digest_of_its_own(tmp_path: Path) -> None:
-    text = edited_at({"environments/prod/images": [{"name": "triton", "tag": "26.09-py3"}]})
-    (problem,) = said(tmp_path, lock_tree(), text)
-    assert problem.what == "image nvcr.io/nvidia/tritonserver:26.09-py3 has no digest"

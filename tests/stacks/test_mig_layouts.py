@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.guardrails.devices import Device
 from stacks.definition.gpu_products import PRODUCTS, gpu_product
 from stacks.definition.mig_cuts import Cut, stand_on
 from stacks.definition.placement import GpuNodes, MigLayout
-from stacks.devices import Device, inventory
+from stacks.devices import inventory
 from stacks.mig_layouts import Asked, Layout, advice, layout, more_nodes
 from tests.counts import examples
 

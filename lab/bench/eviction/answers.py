@@ -13,7 +13,7 @@ from lab.bench.proxy.contestants import cores
 from lab.bench.proxy.load import Call, answer, load, post
 from lab.bench.report import Figures, NotHereError, say, turns
 from lab.local_plane.environment import ON_DEMAND, PRELOAD
-from lab.tools.running import repeating
+from rollout.tools.running import repeating
 from tests.policies.eviction.rigs.caller import Holder
 
 from .goals import Effort

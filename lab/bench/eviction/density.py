@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from lab.bench.proxy.load import post
 from lab.bench.report import Figures, say
-from lab.tools.running import repeating
+from rollout.tools.running import repeating
 
 from .goals import Effort
 from .plane import REQUEST, RIGHT, Ballast, Plane, infer_path, plane

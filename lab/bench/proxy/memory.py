@@ -11,7 +11,7 @@ from tidegate_contracts.routing import VersionShare
 
 from lab.local_plane.process import replace_file
 from lab.local_plane.proxy import proxy, write_tables
-from lab.tools.running import repeating
+from rollout.tools.running import repeating
 from tests.proxy.rigs.issuer import Issuer
 from tests.proxy.rigs.tables import GROUP, access_table, routing_table
 

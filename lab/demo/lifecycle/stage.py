@@ -12,7 +12,7 @@ from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import TidegateError
 
 from lab.local_plane.environment import LocalEnvironment
-from lab.tools.running import repeating
+from rollout.tools.running import repeating
 
 from ..playing import claim
 from ..show import Show

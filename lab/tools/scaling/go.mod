@@ -1,5 +1,5 @@
-// What scales workloads in a cluster: KEDA's operator and metrics adapter, and metrics-server. They stand alone: KEDA asks
-// for newer versions than the Kubernetes programs are made with. Its CRDs come from here, too.
+// What scales workloads in a cluster: KEDA's operator and metrics adapter, and its CRDs. They stand alone: KEDA asks for
+// newer versions than the Kubernetes programs are made with.
 module tidegate.dev/tools/scaling
 
 go 1.26.4
@@ -7,7 +7,6 @@ go 1.26.4
 tool (
 	github.com/kedacore/keda/v2/cmd/adapter
 	github.com/kedacore/keda/v2/cmd/operator
-	sigs.k8s.io/metrics-server/cmd/metrics-server
 )
 
 require (
@@ -332,7 +331,6 @@ require (
 	sigs.k8s.io/controller-runtime v0.24.1 // indirect
 	sigs.k8s.io/custom-metrics-apiserver v1.36.0 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
-	sigs.k8s.io/metrics-server v0.9.0 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect

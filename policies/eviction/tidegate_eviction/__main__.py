@@ -1,4 +1,4 @@
-"""`python -m tidegate_eviction`: serve, list, retry, simulate and generate."""
+"""`python -m tidegate_eviction`: serve, retry, simulate and generate."""
 
 import asyncio
 import json
@@ -15,10 +15,11 @@ import typer
 from rich.console import Console
 from tidegate_service import json_lines
 
-from . import listing
 from .core.messages import PoolSettings
 from .policies.registry import find
 from .process import EvictionPolicy, ServeOptions
+from .retrying import ADDRESS, RetryError
+from .retrying import retry as retry_model
 from .serving.settings import SettingsError
 from .simulate.engine import SimulationSetting
 from .simulate.trace import SimulationError, Trace, read_trace, write_trace
@@ -26,7 +27,7 @@ from .simulate.zoo import Zoo
 from .simulate.zoo import generate as make_trace
 
 WRONG_INPUT, DEFECT = 2, 1
-PIPE_WIDTH, SIMULATION_WIDTH = 160, 140  # Columns of tables that go to no terminal.
+PIPE_WIDTH = 140  # Columns of tables that go to no terminal.
 LEVELS = ("debug", "info", "warning", "error", "critical")
 LEAST_LEASE = 1.0
 COMPARED = ("break-even", "lru-idle", "lru", "cost-aware")
@@ -36,8 +37,6 @@ app = typer.Typer(
     name="tidegate_eviction", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
     help="The eviction policy: which models stay in the memory of an on-demand inference server.",
 )  # fmt: skip
-Address = Annotated[str, typer.Option(help="Host and port of the policy's leases.")]
-State = Annotated[Path, typer.Option(help="The policy's folder for what is learned: it holds the token for this.")]
 Port = Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)]
 
 
@@ -79,30 +78,17 @@ def serve(
         raise SystemExit(DEFECT)
 
 
-@app.command("list")
-def show(
-    address: Address = listing.ADDRESS,
-    state: State = ServeOptions.state,
-    as_json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False,
-) -> None:
-    """Show every model of a running policy: its state, its footprint and its leases."""
-    with _refusing(listing.ListingError):
-        found = listing.fetch(address, state)
-    if as_json:
-        print(found.model_dump_json(by_alias=True, indent=2))
-    else:
-        listing.show(found, _console(PIPE_WIDTH))
-
-
 @app.command()
 def retry(
     model: Annotated[str, typer.Argument(help="Its name.")],
-    address: Address = listing.ADDRESS,
-    state: State = ServeOptions.state,
+    address: Annotated[str, typer.Option(help="Host and port of the policy's leases.")] = ADDRESS,
+    state: Annotated[
+        Path, typer.Option(help="The policy's folder for what is learned: it holds the token for this.")
+    ] = ServeOptions.state,
 ) -> None:
     """Let a model out of quarantine: the next acquire of it loads it."""
-    with _refusing(listing.ListingError):
-        listing.retry(address, state, model)
+    with _refusing(RetryError):
+        retry_model(address, state, model)
     print(f"{model} is in no quarantine and no back-off now: it is loaded when it is asked for.")
 
 
@@ -189,7 +175,7 @@ def simulate(
         if as_json:
             print(json.dumps(document))
         else:
-            _console(SIMULATION_WIDTH).print(table)
+            Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
             print(*failures, sep="\n", end="\n" if failures else "")
 
 
@@ -265,10 +251,6 @@ def _refusing(*wrong: type[Exception]) -> Iterator[None]:
         yield
     except wrong as error:
         _refuse(str(error))
-
-
-def _console(width: int) -> Console:
-    return Console(width=None if sys.stdout.isatty() else width)
 
 
 def _refuse(why: str) -> NoReturn:

@@ -25,7 +25,7 @@ _REFERENCE = {"secret", "credential", "credentials"}  # Keys of files that name 
     "No object contains a credential",
     "Put it into a Secret that is made outside this definition, and name that Secret. Revoke what was committed.",
     shared="mandatory",
-    local="advisory",
+    local="mandatory",
 )
 def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
     """Objects are rendered to files, committed, printed in reviews and kept in state.
@@ -137,10 +137,12 @@ def _in_container(container: Mapping[str, Any]) -> Iterator[str]:
         if _is_credential(name, value) or (name.lower().endswith("_proxy") and has_userinfo(text(value))):
             yield f"container {container.get('name')}: variable {name} holds a credential"
     for key in ("command", "args"):
-        words = [text(word) for word in items(container.get(key))]
+        # A word of a shell holds whole commands: each of its words is read alone.
+        words = [part for word in items(container.get(key)) for part in text(word).split()]
         for word, following in zip(words, [*words[1:], ""], strict=False):
             option, equals, value = word.partition("=")
-            if word.startswith("-") and _is_credential(option.lstrip("-"), value if equals else following):
+            is_named = word.startswith("-") or (equals and option.isidentifier())
+            if is_named and _is_credential(option.lstrip("-"), value if equals else following):
                 yield f"container {container.get('name')}: argument {option} holds a credential"
 
 

@@ -57,8 +57,8 @@ def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
 
 @guardrail(
     "No PersistentVolume is a folder or disk of a node",
-    "Give the dataset a store of its own: efs, nfs or csi.",
-    shared="advisory",
+    "Give the dataset a store of its own: efs, nfs or csi; or mark the environment with local: true.",
+    shared="mandatory",
 )
 def volumes_are_no_folders_of_nodes(environment: Environment) -> Iterator[Breach]:
     """Each node has its own folder of that path, and neither its writers nor its other files are known."""

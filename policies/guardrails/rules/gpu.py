@@ -3,16 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..devices import GPU, MIG, PRODUCT, SHARED, SHARING, STRATEGY, is_device, limits, most_replicas, requested
 from ..objects import Environment, Pod, at, mapping, mappings, name_of, number, text
 from ..rule import Breach, guardrail
 
-GPU = "nvidia.com/gpu"
-_SHARED = f"{GPU}.shared"
-MIG = "nvidia.com/mig-"
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"  # NVIDIA's container runtime follows it, whatever the scheduler gave.
-PRODUCT = "nvidia.com/gpu.product"
-_STRATEGY = "nvidia.com/mig.strategy"
-SHARING = "nvidia.com/gpu.sharing-strategy"
 
 
 @guardrail(
@@ -25,17 +20,17 @@ def gpu_pods_have_limit_selector_and_toleration_that_agree(environment: Environm
     """If they disagree, the pod stays Pending, or takes a device of another size than its models need."""
     templates = {name_of(item) for item in environment.of_kind("ResourceClaimTemplate")}
     for pod in environment.workloads:
-        limits = devices(pod)
+        resources = limits(pod)
         claims = mappings(pod.spec.get("resourceClaims"))
         selector = mapping(pod.spec.get("nodeSelector"))
         what = [*_of_the_containers(pod), *_of_the_claims(pod, templates)]
-        if len(limits) + bool(claims) > 1:
-            kinds = ", ".join([*limits, *(["a device by claim"] if claims else [])])
+        if len(resources) + bool(claims) > 1:
+            kinds = ", ".join([*resources, *(["a device by claim"] if claims else [])])
             what.append(f"it asks for several kinds of devices: {kinds}")
-        if limits or claims:
+        if resources or claims:
             if not any(_tolerates(one) for one in mappings(pod.spec.get("tolerations"))):
                 what.append(f"it asks for a GPU and does not tolerate the taint {GPU}:NoSchedule of GPU nodes")
-            what += [clash for device in limits for clash in _clashes(device, selector)]
+            what += [clash for device in resources for clash in _clashes(device, selector)]
         elif found := next((key for key in selector if str(key).startswith("nvidia.com/")), None):
             what.append(f"it selects GPU nodes, by {found}, and asks for no GPU")
         yield from (Breach(pod.maker, each) for each in what)
@@ -55,30 +50,14 @@ def gpu_slices_stay_under_their_ceiling(environment: Environment) -> Iterator[Br
     ceiling = environment.settings.gpu_slices
     if ceiling is None:
         return
-    taken = {name_of(pod.maker): gpu_slices(environment, pod) for pod in environment.workloads}
+    taken = {
+        name_of(pod.maker): most_replicas(environment, pod) * sum(one.count for one in requested(environment, pod))
+        for pod in environment.workloads
+    }
     if (total := sum(taken.values())) > ceiling:
         most = ", ".join(f"{name} {count}" for name, count in sorted(taken.items(), key=lambda each: -each[1]) if count)
         namespace = next(iter(environment.of_kind("Namespace")), {"kind": "Namespace"})
         yield Breach(namespace, f"it may take {total} GPU slices, and its ceiling is {ceiling}: {most}")
-
-
-def devices(pod: Pod) -> dict[str, int]:
-    """Return how many of which extended resource of a GPU one replica is limited to."""
-    found: dict[str, int] = {}
-    for one in pod.containers:
-        for key, value in mapping(at(one, "resources", "limits")).items():
-            if _is_device(key):
-                found[key] = found.get(key, 0) + (number(value) or 0)
-    return found
-
-
-def gpu_slices(environment: Environment, pod: Pod) -> int:
-    """Return how many devices all replicas of a pod may take, an autoscaler's most counted."""
-    return most_replicas(environment, pod) * (sum(devices(pod).values()) + _claimed(environment, pod))
-
-
-def _is_device(key: Any) -> bool:
-    return str(key) in (GPU, _SHARED) or str(key).startswith(MIG)
 
 
 def _of_the_containers(pod: Pod) -> Iterator[str]:
@@ -88,11 +67,11 @@ def _of_the_containers(pod: Pod) -> Iterator[str]:
             for each in mappings(one.get("env"))
         ):
             yield f"container {one.get('name')} takes devices that it did not ask for, by {_VISIBLE}"
-        limits, requests = (mapping(at(one, "resources", key)) for key in ("limits", "requests"))
-        for key in sorted({str(key) for key in (*limits, *requests) if _is_device(key)}):
-            if number(limits.get(key)) is None:
+        most, requests = (mapping(at(one, "resources", key)) for key in ("limits", "requests"))
+        for key in sorted({str(key) for key in (*most, *requests) if is_device(key)}):
+            if number(most.get(key)) is None:
                 yield f"container {one.get('name')} requests {key} without a limit"
-            elif key in requests and number(requests[key]) != number(limits[key]):
+            elif key in requests and number(requests[key]) != number(most[key]):
                 yield f"container {one.get('name')} requests another number of {key} than its limit"
 
 
@@ -117,32 +96,12 @@ def _tolerates(toleration: Mapping[str, Any]) -> bool:
 
 
 def _clashes(device: str, selector: Mapping[str, Any]) -> Iterator[str]:
-    product, strategy, sharing = (text(selector.get(key)) for key in (PRODUCT, _STRATEGY, SHARING))
+    product, strategy, sharing = (text(selector.get(key)) for key in (PRODUCT, STRATEGY, SHARING))
     sliced = "-MIG-" in product
     if device.startswith(MIG):
         if strategy == "single" or sliced or sharing:
             yield f"it asks for {device} and selects nodes of strategy single, or nodes that share their GPUs"
     elif (strategy == "single") != sliced:
         yield f"it selects MIG strategy {strategy or 'none'}, and the product {product or 'any'} says otherwise"
-    if device == _SHARED and not sharing:
+    if device == SHARED and not sharing:
         yield f"it asks for {device} and does not select nodes that share their GPUs, by {SHARING}"
-
-
-def _claimed(environment: Environment, pod: Pod) -> int:
-    templates = {name_of(item): item for item in environment.of_kind("ResourceClaimTemplate")}
-    total = 0
-    for claim in mappings(pod.spec.get("resourceClaims")):
-        template = templates.get(text(claim.get("resourceClaimTemplateName")))
-        for request in mappings(at(template, "spec", "spec", "devices", "requests")):
-            count = number(at(request, "exactly", "count"))
-            total += 1 if count is None else count
-    return total
-
-
-def most_replicas(environment: Environment, pod: Pod) -> int:
-    """Return how many replicas of a pod there may be, an autoscaler's most counted."""
-    for item in environment.autoscalers(pod):
-        most = number(at(item, "spec", "maxReplicas") or at(item, "spec", "maxReplicaCount"))
-        return 100 if most is None else most  # KEDA's own default
-    replicas = number(at(pod.maker, "spec", "replicas"))
-    return 1 if replicas is None else replicas

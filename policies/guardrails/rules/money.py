@@ -1,15 +1,11 @@
 """Money: what an environment may cost."""
 
-import re
 from collections.abc import Iterable, Iterator
 
+from ..devices import most_replicas, requested
 from ..money import Cost, cost, money, price_of
-from ..objects import Environment, Object, Pod, at, environments, mapping, mappings, name_of, number, text
+from ..objects import Environment, Object, environments, name_of
 from ..rule import Breach, guardrail
-from .gpu import GPU, MIG, PRODUCT, SHARING, devices, most_replicas
-
-_PROFILE = re.compile(r"\.profile == '([^']+)'")
-_PRODUCT = re.compile(r"\.productName\.replace\(' ', '-'\) == '([^']+)'")
 
 
 @guardrail(
@@ -41,9 +37,10 @@ def costs(environment: Environment) -> dict[str, Cost]:
     """Return what the devices of each workload cost, an autoscaler's most counted."""
     found: dict[str, Cost] = {}
     for pod in environment.workloads:
-        for device, product, count in (*_limits(pod), *_claims(environment, pod)):
-            price = price_of(environment.settings.prices, device, product)
-            one = cost(count * most_replicas(environment, pod), price, environment.settings.currency, device)
+        for each in requested(environment, pod):
+            key, count = each.device.price_key, each.count * most_replicas(environment, pod)
+            price = price_of(environment.settings.prices, key, each.product)
+            one = cost(count, price, environment.settings.currency, key)
             found[name_of(pod.maker)] = found.get(name_of(pod.maker), Cost()) + one
     return found
 
@@ -51,26 +48,3 @@ def costs(environment: Environment) -> dict[str, Cost]:
 def cost_of(objects: Iterable[Object]) -> Cost:
     """Return what the devices of a stack's objects cost."""
     return sum((one for each in environments(objects) for one in costs(each).values()), Cost())
-
-
-def _limits(pod: Pod) -> Iterator[tuple[str, str, int]]:
-    """Yield device, product and number of what a replica's containers are limited to."""
-    selector = mapping(pod.spec.get("nodeSelector"))
-    product, _, profile = text(selector.get(PRODUCT)).removesuffix("-SHARED").partition("-MIG-")
-    for resource, count in devices(pod).items():
-        if resource.startswith(MIG):
-            yield resource.removeprefix(MIG), product, count
-        else:
-            yield profile or text(selector.get(SHARING)) or GPU.rpartition("/")[2], product, count
-
-
-def _claims(environment: Environment, pod: Pod) -> Iterator[tuple[str, str, int]]:
-    templates = {name_of(item): item for item in environment.of_kind("ResourceClaimTemplate")}
-    for claim in mappings(pod.spec.get("resourceClaims")):
-        template = templates.get(text(claim.get("resourceClaimTemplateName")))
-        for request in mappings(at(template, "spec", "spec", "devices", "requests")):
-            selectors = mappings(at(request, "exactly", "selectors"))
-            said = " ".join(text(at(one, "cel", "expression")) for one in selectors)
-            profile, product = _PROFILE.search(said), _PRODUCT.search(said)
-            count = number(at(request, "exactly", "count"))
-            yield profile[1] if profile else "gpu", product[1] if product else "", 1 if count is None else count

@@ -137,51 +137,45 @@ def _is_one_of(value: Any, allowed: tuple[Any, ...]) -> bool:
 
 
 CONTROLS: Mapping[str, tuple[Check, ...]] = {
-    "Windows: no container is a process of the host.": (
+    "HostProcess (baseline)": (
         Check(_contexts, "windowsOptions.hostProcess", (None, False), "runs as a process of the host (hostProcess)"),
     ),
-    "The host's network, processes and IPC stay out of reach.": tuple(
+    "Host Namespaces (baseline)": tuple(
         Check(_pod, key, (None, False), f"sets {key}") for key in ("hostNetwork", "hostPID", "hostIPC")
     ),
-    "No container is privileged.": (Check(_of_containers, "privileged", (None, False), "is privileged"),),
-    "No hostPath, and only kinds of volumes that the standard names.": (
-        Check(_volumes, "", _harmless, "is of kind {value}"),
-    ),
-    "No container takes a port of its node.": (Check(_host_ports, "hostPort", (None, 0), "takes a port of its node"),),
-    "Probes and hooks name no other host (since Kubernetes 1.34).": tuple(
+    "Privileged Containers (baseline)": (Check(_of_containers, "privileged", (None, False), "is privileged"),),
+    "HostPath Volumes (baseline), Volume Types (restricted)": (Check(_volumes, "", _harmless, "is of kind {value}"),),
+    "Host Ports (baseline)": (Check(_host_ports, "hostPort", (None, 0), "takes a port of its node"),),
+    "Host Probes and Lifecycle Hooks (baseline)": tuple(
         Check(_containers, f"{handler}.{by}.host", (None, ""), "asks another host in a probe or hook")
         for handler in _HANDLERS
         for by in ("httpGet", "tcpSocket")
     ),
-    "AppArmor's profile is the runtime's or one of the node.": (
+    "AppArmor (baseline)": (
         Check(_contexts, "appArmorProfile.type", (None, *_PROFILES), "switches AppArmor off"),
         Check(_annotations, _APPARMOR, _is_confined, "switches AppArmor off"),
     ),
-    "SELinux: no user, no role, and a type of containers.": (
+    "SELinux (baseline)": (
         Check(_contexts, "seLinuxOptions.type", (None, "", *_SELINUX), "has another SELinux type than a container's"),
         Check(_contexts, "seLinuxOptions.user", (None, ""), "sets an SELinux user"),
         Check(_contexts, "seLinuxOptions.role", (None, ""), "sets an SELinux role"),
     ),
-    "/proc is mounted as the runtime does by default.": (
-        Check(_of_containers, "procMount", (None, "Default"), "unmasks /proc"),
-    ),
-    "Only kernel settings that concern the pod alone.": (Check(_sysctls, "name", SYSCTLS, "sets the sysctl {value}"),),
-    "No process gains more rights than its parent.": (
+    "/proc Mount Type (baseline)": (Check(_of_containers, "procMount", (None, "Default"), "unmasks /proc"),),
+    "Sysctls (baseline)": (Check(_sysctls, "name", SYSCTLS, "sets the sysctl {value}"),),
+    "Privilege Escalation (restricted)": (
         Check(_of_containers, "allowPrivilegeEscalation", (False,), _ESCALATES, _on_windows),
     ),
-    "runAsNonRoot is true, and no user id is 0; a pod with user namespaces of its own may be root in them.": (
+    "Running as Non-root, Running as Non-root user (restricted)": (
         Check(_effective, "runAsNonRoot", (True,), "does not say runAsNonRoot: true", _in_user_namespace),
         Check(_contexts, "runAsUser", lambda user: user is False or user != 0, "runs as user 0", _in_user_namespace),
     ),
-    "The seccomp profile is the runtime's or one of the node, and it is said.": (
-        Check(_effective, "seccompProfile.type", _PROFILES, _NO_SECCOMP, _on_windows),
-    ),
-    "All capabilities are dropped, and at most NET_BIND_SERVICE is added.": (
+    "Seccomp (restricted)": (Check(_effective, "seccompProfile.type", _PROFILES, _NO_SECCOMP, _on_windows),),
+    "Capabilities (restricted)": (
         Check(_of_containers, "capabilities.drop", _has_all, "does not drop ALL capabilities", _on_windows),
         Check(_added_capabilities, "capabilities.add", ("",), "adds the capabilities {value}", _on_windows),
     ),
 }
-"""The controls of the profile: each is a sentence, and what is looked at for it."""
+"""The controls by the names and levels of the Pod Security Standards, and what each allows."""
 
 
 @guardrail(

@@ -6,6 +6,7 @@ from typing import Any
 
 from tidegate_contracts import proxy_process
 
+from ..devices import replicas
 from ..objects import Environment, Pod, at, items, mapping, mappings, matches, name_of, number, text
 from ..rule import Breach, guardrail
 from ..triton import exit_seconds
@@ -170,8 +171,7 @@ def _least_replicas(environment: Environment, pod: Pod) -> int:
     """Return how many replicas there are, or how many an autoscaler keeps; 0 where one may take all away."""
     for item in environment.autoscalers(pod):
         return number(at(item, "spec", "minReplicas") or at(item, "spec", "minReplicaCount")) or 0
-    replicas = number(at(pod.maker, "spec", "replicas"))
-    return 1 if replicas is None else replicas
+    return replicas(pod)
 
 
 def _pause(container: Mapping[str, Any]) -> int:

@@ -53,12 +53,11 @@ class Call(CallerStream):
     _model: str | None = None  # The model of the first message.
     _upstream: UpstreamStream | None = None
     _more_leases: StreamLeases | None = None
-    _refused: Sequence[bytes | bytearray] = ()  # Messages that a replica has refused, for the next one.
+    _refused: Sequence[bytes] = ()  # Messages that a replica has refused, for the next one.
     _bytes_in = 0
     _unread = 0  # Bytes that the caller has no credit for yet.
     _waiting = False  # Nothing is sent on before something else has come.
     _request_ended = False
-    _unpacking = False
     _generation = 0  # Of the tables that the stream was opened under.
     _early: bytearray | None = None  # What has come while it is not known who sends it.
 
@@ -67,13 +66,13 @@ class Call(CallerStream):
         super().__init__(context.shared, headers, started, method.streams)
         self._method = method
         self._outgoing = UpstreamRequest(context, headers, method, self.request_id)
-        self._reader = MessageReader(self.shared.settings.body_limit_bytes, headers.encoding, method.whole)
+        self._reader = MessageReader(self.shared.settings.body_limit_bytes, method.whole)
 
     # --- from the caller
     def begun(self, is_known: bool) -> None:
         """Wait for the first message; nothing of it is looked at before it is known who sends it."""
-        if self.headers.encoding not in (b"identity", b"gzip", b"deflate"):
-            self.fail(Problem(ProblemType.METHOD, "Messages can be compressed with gzip or deflate."))
+        if self.headers.encoding != b"identity":
+            self.fail(Problem(ProblemType.METHOD, "The proxy takes no compressed messages: send them as they are."))
         elif not is_known:
             self._early, self._waiting = bytearray(), True
             self.start(self._identify)
@@ -87,11 +86,11 @@ class Call(CallerStream):
 
     def held_bytes(self) -> int:
         """Return how many bytes it makes the proxy hold, of its messages too."""
-        held, came, read, upstream = super().held_bytes(), self._unread, self._reader.held_bytes, self._upstream
+        held, came, upstream = super().held_bytes(), self._unread, self._upstream
         if upstream is not None:
             held += upstream.kept_bytes
             came = max(came, upstream.unsent_held)
-        return held + (came + read if self._reader.unpacks else max(came, read))  # the same bytes, unless unpacked
+        return held + max(came, self._reader.held_bytes)  # the same bytes
 
     def data_received(self, data: bytes, end: bool) -> None:
         """Take a part of a message."""
@@ -145,8 +144,6 @@ class Call(CallerStream):
 
     def _work(self) -> None:
         """Go on with what has come, as far as that goes without waiting; raises Problem."""
-        if self._unpacking:
-            return
         while not self._waiting and not self.done:
             if self._requested is None:
                 self._requested = self._reader.requested()
@@ -155,20 +152,8 @@ class Call(CallerStream):
                 self._decide(self._requested)
             elif not self._send_on():
                 break
-        if self._waiting or self.done:
-            return
-        if self._reader.behind:
-            self.hold()
-            self._unpacking = True
-            self.shared.long_work.add(self.booking.holder, self._unpack)
-        else:
+        if not (self._waiting or self.done):
             self._end_request()
-
-    def _unpack(self) -> None:
-        """Unpack some more of a compressed message: it is this call's turn."""
-        self._unpacking = False
-        if not self.done:
-            self._guarded(self._work)
 
     def _send_on(self) -> bool:
         """Send on what there is of the current message; return whether there may be more to do."""
@@ -351,7 +336,7 @@ class Call(CallerStream):
         if self._reader.missing > self.connection.stream_window // 2:
             self.connection.widen(self, WIDE_WINDOW)
 
-    def _send_elsewhere(self, messages: Sequence[bytes | bytearray]) -> bool:
+    def _send_elsewhere(self, messages: Sequence[bytes]) -> bool:
         """Send these messages to another replica, if there is one; return whether the call goes on."""
         forwarding = self.forwarding
         assert forwarding is not None

@@ -1,27 +1,19 @@
 """Reads a caller's messages as they come: what they ask for, and that nothing later in them asks for something else.
 
-A message is five bytes (whether it is compressed, and its length), then protobuf. The fields that decide (name,
-version, parameters) come before the tensors, as every protobuf library writes them; a message that says one of them
-later, or twice, is refused, for the inference server would take the last.
-
-A compressed message costs its sender a thousandth of what it costs to unpack: only what decides is unpacked before the
-caller is known, and the rest in small steps, so that other calls have their turn between them.
+A message is five bytes (a flag, and its length), then protobuf. Compressed messages are refused. The fields that decide
+(name, version, parameters) come before the tensors, as every protobuf library writes them. A message that has one of
+them later, or twice, is refused, because the inference server would take the last.
 """
 
-import zlib
 from dataclasses import dataclass
-from typing import Any
 
-from ..memory import UNPACKER_BYTES
 from ..problems import Problem, ProblemType
 from ..targets import is_name
 from .protobuf import BYTES, VARINT, MalformedError, field_at, fields, last, number_at, text
 
 MOST_HEAD = 64 * 1024  # Bytes of what comes before a message's tensors.
-STEP = 256 * 1024  # Bytes that one step unpacks: about a millisecond's work.
 MOST_FIELDS = 10_000  # Fields of a message: each is looked at, though not into.
 _NAME, _VERSION, _ID, _PARAMETERS = range(1, 5)
-_WBITS = {b"gzip": 31, b"deflate": 15}
 _SEQUENCE = b"sequence_id"
 _SIGNED, _TEXT, _UNSIGNED = 2, 3, 5  # Fields of InferParameter.
 
@@ -38,18 +30,16 @@ class RequestedModel:
 class MessageReader:
     """The messages of one call. `feed` it, then call `requested` and `take` in turn until there is no more.
 
-    `limit` bounds a message's bytes, unpacked; `encoding` is that of compressed ones. `whole` messages are short, and
-    none of one is taken before all of it was looked at.
+    `limit` bounds a message's bytes. `whole` messages are short: nothing of one is taken before all of it was read.
     """
 
     __slots__ = (
-        "_at", "_carry", "_count", "_encoding", "_fields", "_full", "_inflate", "_length", "_limit", "_packed",
-        "_plain", "_raw", "_requested", "_sent_head", "_skip", "_version_at", "_whole", "missing",
+        "_at", "_carry", "_count", "_fields", "_length", "_limit", "_plain", "_raw", "_requested", "_sent_head",
+        "_skip", "_version_at", "_whole", "missing",
     )  # fmt: skip
 
-    def __init__(self, limit: int, encoding: bytes, whole: bool) -> None:
+    def __init__(self, limit: int, whole: bool) -> None:
         self._limit = limit
-        self._encoding = encoding
         self._whole = whole
         self._raw = b""
         self._begin()
@@ -57,10 +47,7 @@ class MessageReader:
     def _begin(self) -> None:
         self._length = -1
         self.missing = 0  # Bytes of the current message that have not come.
-        self._inflate: Any = None
-        self._packed = b""
-        self._full = False
-        self._plain: bytes | bytearray = b""
+        self._plain = b""
         self._at = 0
         self._fields: list[tuple[int, int, int, int, int]] = []
         """Those before the tensors: where each begins, and what `field_at` says of it."""
@@ -82,21 +69,10 @@ class MessageReader:
         return self._length < 0 and not self._raw
 
     @property
-    def unpacks(self) -> bool:
-        """Whether the current message is compressed."""
-        return self._inflate is not None
-
-    @property
-    def behind(self) -> bool:
-        """Whether there is more to unpack of what has come: `take` does some of it each time."""
-        return bool(self._packed) or self._full
-
-    @property
     def held_bytes(self) -> int:
-        """Bytes of the current message that were not taken: unpacked, with those that the next step unpacks."""
-        unpacker = 0 if self._inflate is None else UNPACKER_BYTES
+        """Bytes of the current message that were not taken."""
         times = 1 if self._requested is not None else 2  # A head that grows bit by bit leaves gaps behind.
-        return unpacker + times * len(self._plain) + (STEP if self.behind else 0)
+        return times * len(self._plain)
 
     def drop(self) -> None:
         """Forget what has come: the call has ended, and may be kept for a while."""
@@ -120,13 +96,9 @@ class MessageReader:
                 raise Problem(ProblemType.MALFORMED, f"The message is no protobuf: {error}.") from None
         return self._requested
 
-    def take(self, version: str | None) -> bytes | bytearray:
+    def take(self, version: str | None) -> bytes:
         """Return what has come of the current message, as it goes on with this version put in; raises Problem."""
         assert self._requested is not None
-        if self._inflate is not None:
-            self._unpack(STEP)
-            if self.missing or self.behind:
-                return b""  # its length is known only when all of it is there
         data = self._plain
         try:
             if not self._sent_head:
@@ -153,39 +125,14 @@ class MessageReader:
             if length > (MOST_HEAD if self._whole else self._limit):
                 raise self._too_long()
             if raw[0]:
-                if raw[0] != 1 or self._encoding not in _WBITS:
-                    raise Problem(ProblemType.MALFORMED, "The message is compressed in a way that was not said.")
-                self._inflate = zlib.decompressobj(_WBITS[self._encoding])
-                self._plain = bytearray()
+                raise Problem(ProblemType.MALFORMED, "The message is compressed, but `grpc-encoding` does not say so.")
             self._length = self.missing = length
             raw = raw[5:]
         part = raw[: self.missing]
         self._raw = raw[len(part) :]
         self.missing -= len(part)
-        if self._inflate is not None:
-            if not self._inflate.eof:
-                self._packed = self._packed + part if self._packed else part
-            if self._requested is None and len(self._plain) <= MOST_HEAD:
-                self._unpack(MOST_HEAD + 1 - len(self._plain))
-        else:
-            self._plain = self._plain + part if self._plain else part
+        self._plain = self._plain + part if self._plain else part
         return True
-
-    def _unpack(self, most: int) -> None:
-        """Unpack at most so many bytes of what has come."""
-        inflate, room = self._inflate, self._limit - len(self._plain)
-        most = min(most, room + 1)
-        try:
-            part = inflate.decompress(self._packed, most)
-        except zlib.error:
-            raise Problem(ProblemType.MALFORMED, "The message is not compressed as was said.") from None
-        self._packed = b"" if inflate.eof else inflate.unconsumed_tail
-        self._full = len(part) == most and not inflate.eof
-        if len(part) > room:
-            raise self._too_long()
-        if not self.missing and not inflate.eof and not self.behind:
-            raise Problem(ProblemType.MALFORMED, "The message is not compressed as was said.")
-        self._plain += part
 
     def _too_long(self) -> Problem:
         most = MOST_HEAD if self._whole else self._limit
@@ -194,7 +141,7 @@ class MessageReader:
     def _read_head(self) -> bool:
         """Look at the fields before the tensors; return whether all of them have come."""
         plain = self._plain
-        more = bool(self.missing) or self.behind
+        more = bool(self.missing)
         while self._at < len(plain) or more:
             found = field_at(plain, self._at)
             if found is not None:
@@ -223,35 +170,32 @@ class MessageReader:
                 if number in said:
                     what = "name" if number == _NAME else "version"
                     raise Problem(ProblemType.MALFORMED, f"The message says the model's {what} twice.")
-                said[number] = bytes(plain[start:end])
+                said[number] = plain[start:end]
                 if number == _VERSION or _VERSION not in said:
                     self._version_at = at if number == _VERSION else end, end
             elif wire == BYTES and number == _PARAMETERS and not self._whole and last(plain[start:end], 1) == _SEQUENCE:
                 sequence = _sequence(plain[start:end])
         return RequestedModel(_model(said.get(_NAME, b"")), _version(said.get(_VERSION, b"")), sequence)
 
-    def _head(self, version: str | None) -> bytes | bytearray:
+    def _head(self, version: str | None) -> bytes:
         plain, (start, end) = self._plain, self._version_at
         field = text(_VERSION, version.encode()) if version else b""
-        length = self._length if self._inflate is None else len(plain)
-        self._follow(plain[self._at :] if isinstance(plain, bytes) else memoryview(plain)[self._at :])
+        self._follow(plain[self._at :])
         self._sent_head = True
-        head = b"".join((b"\0", (length - (end - start) + len(field)).to_bytes(4), plain[:start], field))
-        if isinstance(plain, bytes):
-            return head + plain[end:]
-        plain[:end] = head  # in place: a long message would be there twice
-        return plain
+        return b"".join(
+            (b"\0", (self._length - (end - start) + len(field)).to_bytes(4), plain[:start], field, plain[end:])
+        )
 
-    def _follow(self, data: bytes | bytearray | memoryview) -> None:
+    def _follow(self, data: bytes) -> None:
         """Check that no field in what goes on asks for something else."""
         at = self._skip
         if self._carry:
-            data = self._carry + bytes(data)
+            data = self._carry + data
             self._carry = b""
         while at < len(data):
             found = field_at(data, at)
             if found is None:
-                self._carry = bytes(data[at:])
+                self._carry = data[at:]
                 at = len(data)
                 break
             number, _, _, end = found
@@ -279,13 +223,13 @@ def _model(name: bytes) -> str:
     return text
 
 
-def _sequence(entry: bytes | bytearray) -> bytes:
+def _sequence(entry: bytes) -> bytes:
     """Return the id in an entry of `parameters`: one of a number with a sign, a text, or a number without."""
     found = b""
     value = last(entry, 2) or b""
     for field, wire, start, end in fields(value):
         if (field, wire) == (_TEXT, BYTES):
-            found = bytes(value[start:end])
+            found = value[start:end]
         elif wire == VARINT and field in (_SIGNED, _UNSIGNED):
             number = number_at(value, start)
             if field == _SIGNED and number >> 63:

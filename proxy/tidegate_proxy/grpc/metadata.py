@@ -8,7 +8,6 @@ from urllib.parse import unquote_to_bytes
 
 from tidegate_contracts import triton
 from tidegate_contracts.routing import Action
-from tidegate_service.reasons import told
 
 from ..headers import is_request_id
 from ..http2.frames import Fields, MalformedHeadersError, literal
@@ -47,7 +46,7 @@ _OF_MODELS = (
 OF_MODELS = {method.path: method for method in _OF_MODELS}
 """By path. Nothing else can be called: no path of a caller's ever goes on as it was spelled."""
 OF_PROXY = {f"/{SERVICE}/{name}".encode(): name for name in ("ServerLive", "ServerReady", "ServerMetadata")}
-OF_PROXY |= {f"/{HEALTH}/{name}".encode(): name for name in ("Check", "Watch", "List")}
+OF_PROXY[f"/{HEALTH}/Check".encode()] = "Check"
 """Those that the proxy answers itself, by path."""
 
 _NAME = re.compile(rb"[0-9a-z_.-]+")
@@ -177,7 +176,7 @@ class ResponseHeaders:
     def __init__(self, fields: Fields) -> None:
         self.status = 0
         self.grpc_status: int | None = None  # Only in trailers.
-        self.message = ""  # What is wrong, as callers may have it.
+        self.message = ""  # Why the call failed, in the words of the replica.
         passed: list[bytes] = []
         for name, value in fields:
             if name == b":status":
@@ -188,9 +187,7 @@ class ResponseHeaders:
             if name == b"grpc-status":
                 self.grpc_status = int(value) if _STATUS.fullmatch(value) else 2
             if name == b"grpc-message":
-                said = unquote_to_bytes(value).decode("utf-8", "replace")
-                self.message = told(said)
-                value = value if self.message == said else _encoded(self.message)
+                self.message = unquote_to_bytes(value).decode("utf-8", "replace")
             passed.append(literal(name, value))
         self.block = b"".join(passed)  # The headers for the caller, as they are sent, without HTTP's status.
 

@@ -15,7 +15,7 @@ class MalformedError(Exception):
     """This is no message. It says nothing of the bytes themselves."""
 
 
-def field_at(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int, int, int] | None:
+def field_at(data: bytes, at: int) -> tuple[int, int, int, int] | None:
     """Return number and wire type of the field that begins at `at`, and where its value begins and ends.
 
     The value may end beyond the data; None means that not even its length is there. Groups are refused.
@@ -58,7 +58,7 @@ def field_at(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int, i
     raise MalformedError("a field is of no known type")
 
 
-def fields(data: bytes | bytearray) -> Iterator[tuple[int, int, int, int]]:
+def fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
     """Return every field of a whole message, each as `field_at` does."""
     at = 0
     while at < len(data):
@@ -69,7 +69,7 @@ def fields(data: bytes | bytearray) -> Iterator[tuple[int, int, int, int]]:
         at = found[3]
 
 
-def last(data: bytes | bytearray, number: int) -> bytes | bytearray | None:
+def last(data: bytes, number: int) -> bytes | None:
     """Return the value of a field of text or bytes; where it occurs more than once, the last counts."""
     value = None
     for found, wire, start, end in fields(data):
@@ -78,7 +78,7 @@ def last(data: bytes | bytearray, number: int) -> bytes | bytearray | None:
     return value
 
 
-def number_at(data: bytes | bytearray, at: int) -> int:
+def number_at(data: bytes, at: int) -> int:
     """Return the number (int64 or uint64) that begins there."""
     found = _varint(data, at, _LONGEST_VARINT)
     return 0 if found is None else found[0] & (1 << 64) - 1
@@ -108,7 +108,7 @@ def framed(message: bytes) -> bytes:
     return b"\0" + len(message).to_bytes(4) + message
 
 
-def _varint(data: bytes | bytearray | memoryview, at: int, longest: int) -> tuple[int, int] | None:
+def _varint(data: bytes, at: int, longest: int) -> tuple[int, int] | None:
     value = shift = 0
     for here in range(at, at + longest):
         if here >= len(data):

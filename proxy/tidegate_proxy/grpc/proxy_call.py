@@ -1,6 +1,6 @@
 """What all gRPC calls share; and the calls that the proxy answers itself: of servers, and grpc.health.v1."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 
 from ..concurrency import ConcurrencyLimiter
@@ -11,7 +11,7 @@ from ..shared_state import SharedState
 from ..triton.kind import EXTENSIONS
 from .messages import RequestedModel
 from .metadata import HEALTH, SERVICE, RequestHeaders
-from .protobuf import BYTES, MalformedError, fields, framed, integer, last, text
+from .protobuf import BYTES, MalformedError, fields, integer, last, text
 from .response import CallerStream, Deadline, UpstreamStatusError
 from .upstreams import Upstreams, ask
 
@@ -26,14 +26,13 @@ class GrpcContext:
     """Shared by all calls; its methods return the messages that answer questions about servers.
 
     These hold nothing that the caller may not see. Streams have slots of their own, `streams`: idle ones keep no other
-    call waiting. `watchers` are the calls that watch what grpc.health.v1 says of the proxy.
+    call waiting.
     """
 
     shared: SharedState
     upstreams: Upstreams
     servers: ServerQueries
     streams: ConcurrencyLimiter
-    watchers: set["ProxyCall"] = field(default_factory=set)
 
     async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
         """Answer what the server says of itself; without a name, the first that the caller may see.
@@ -94,14 +93,13 @@ def _only(statistics: bytes, visible: set[str]) -> bytes:
 
 
 MOST_BYTES = 4096
-(SERVING, NOT_SERVING, SERVICE_UNKNOWN) = range(1, 4)
+SERVING, NOT_SERVING = 1, 2
 
 
 class ProxyCall(CallerStream):
     """A gRPC call that the proxy answers itself (server state, grpc.health.v1)."""
 
     _message = b""
-    _told: int | None = None  # The status that the watch was told last.
 
     def __init__(self, context: GrpcContext, headers: RequestHeaders, method: str, started: float) -> None:
         super().__init__(context.shared, headers, started)
@@ -118,33 +116,16 @@ class ProxyCall(CallerStream):
         elif end:
             self.start(self._answer)
 
-    def health_changed(self) -> None:
-        """Send the status to the caller, which watches it, if it has changed."""
-        service = self._service()
-        try:
-            status = self._context.health(service)
-        except Problem:
-            status = SERVICE_UNKNOWN
-        if status != self._told:
-            self._told = status
-            self.connection.send_data(self, framed(integer(1, status)))
-
     async def _answer(self) -> None:
         message = self._message
         if len(message) < 5 or message[0] or len(message) != 5 + int.from_bytes(message[1:5]):
             raise Problem(ProblemType.MALFORMED, "The request is one message that is not compressed.")
-        if self._method == "Watch":
-            self._watch()
-        else:
-            self.reply(await self._found())
+        self.reply(await self._found())
 
     async def _found(self) -> bytes:
         context, credential = self._context, self.headers.credential
         if self._method == "Check":
             return integer(1, context.health(self._service()))
-        if self._method == "List":
-            status = integer(1, context.health(""))
-            return b"".join(text(1, text(1, name.encode()) + text(2, status)) for name in ("", SERVICE, HEALTH))
         server = self.headers.server_name()
         if self._method == "ServerLive":
             await context.servers.live(credential, server)
@@ -158,14 +139,3 @@ class ProxyCall(CallerStream):
             return (last(self._message[5:], 1) or b"").decode(errors="replace")
         except MalformedError as error:
             raise Problem(ProblemType.MALFORMED, f"The message is no protobuf: {error}.") from None
-
-    def _watch(self) -> None:
-        self.shared.open_calls.discard(self)
-        self._context.watchers.add(self)
-        self.answer_began()
-        self.health_changed()
-
-    def ended(self, code: int) -> None:
-        """Watch no more, and give up what the answer waits for."""
-        super().ended(code)
-        self._context.watchers.discard(self)

@@ -272,4 +272,6 @@ class CallerStream(Stream):
         own = literal(b"x-request-id", self.request_id)
         if self.forwarding is not None and self.forwarding.version is not None:
             own += literal(b"tidegate-model-version", self.forwarding.version.encode())
+        if self.headers.encoding != b"identity":
+            own += literal(b"grpc-accept-encoding", b"identity")  # what the server takes (gRPC, compression.md)
         return own

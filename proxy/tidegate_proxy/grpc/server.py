@@ -10,7 +10,6 @@ from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
 from ..http2.frames import Http2Error, literal
 from ..http2.sending import Stream
-from ..memory import Holder
 from ..servers import ServerQueries
 from ..shared_state import SharedState
 from .call import Call
@@ -29,10 +28,6 @@ MOST_PIECES = 2048  # Frames that are gathered to be written at once.
 STUCK_SECONDS = 60.0  # Seconds after which a connection is ended whose caller takes nothing of what waits for it.
 MOST_SILENT_SECONDS = 60
 MOST_WORK = 256  # Frames of a caller that are read at once: what is more waits for its turn.
-MOST_REMEMBERED = 4096  # Callers, and hosts of strangers, of which it is known that they sent much that moves nothing.
-NEVER_MANY = h2.MOST_CONTROL_FRAMES // 100
-"""Frames that move nothing of one connection, beside one for each call, which do not count for all that its sender has:
-many who share an address or a key begin connections, keep them alive, and cancel calls."""
 _NO_METHOD = OK_HEADERS + status_trailers(12, "There is no such method here.")  # UNIMPLEMENTED.
 _PLAIN_HTTP = literal(b"content-length", b"0")
 _STATUS_415 = literal(b":status", b"415") + _PLAIN_HTTP
@@ -42,7 +37,6 @@ _STATUS_405 = literal(b":status", b"405") + literal(b"allow", b"POST") + _PLAIN_
 class CallerConnection(Guest, Http2Connection[RequestHeaders]):
     """A caller's connection; calls are streams that the caller opens."""
 
-    most_header_bytes = h2.MOST_HEAD_BYTES
     most_work = MOST_WORK
     stream_window = STREAM_WINDOW
     silent_seconds = MOST_SILENT_SECONDS
@@ -56,14 +50,11 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         self._stuck_bytes = 0
         self._stuck_since = 0.0
         self._awaits_turn = False
-        self._sender: str | Holder = ""  # Whose it is that it sends frames that move nothing: a host's, or a caller's.
-        self._unexplained = -NEVER_MANY  # How many of them it has sent beyond what its calls explain.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send this end's settings."""
         super().connection_made(transport)
         self._server.connections.add(self)
-        self._sender = self.host
         if not self.arrive(self._server.context.shared.memory):
             self.make_room()
 
@@ -73,21 +64,9 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         super().connection_lost(exc)
         self.lost()
 
-    def known_as(self, holder: Holder) -> None:
-        """Learn whose it is: from now on what it sends is that caller's, and not that of all who share its address."""
-        super().known_as(holder)
-        if (sent := self._unexplained) > 0:
-            # A call is judged while more is read: what came meanwhile is no longer the host's.
-            self._server.is_too_much(self._sender, -sent, self.heard_at)
-            self._server.is_too_much(holder, sent, self.heard_at)
-        self._sender = holder
-
     def _count_control_frame(self) -> None:
         try:
             super()._count_control_frame()
-            self._unexplained += 1
-            if self._unexplained > 0 and self._server.is_too_much(self._sender, 1, self.heard_at):
-                raise Http2Error(h2.ENHANCE_YOUR_CALM, "too many frames that move nothing, over all connections")
         except Http2Error:
             self.memory.count_cut("chatter")
             raise
@@ -171,7 +150,6 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         if len(self.streams) >= MOST_STREAMS or self._server.closed:
             self.reset(number, h2.REFUSED_STREAM)
             return
-        self._unexplained -= 1
         self._server.begin(self, number, headers, end)
 
     def half_closed(self, stream: Stream) -> None:
@@ -229,8 +207,6 @@ class GrpcServer:
         self.connections: set[CallerConnection] = set()
         self.opened = 0  # Calls so far.
         self.closed = False
-        self._lately: dict[str | Holder, tuple[float, float]] = {}
-        """By who sent them, frames that move nothing, less as many as time has forgiven; and when one last came."""
 
     def connection(self) -> CallerConnection:
         """Return the proxy's end of a new connection."""
@@ -255,16 +231,6 @@ class GrpcServer:
         else:
             connection.send_headers(stream, refusal, True)
 
-    def is_too_much(self, sender: str | Holder, more: int, now: float) -> bool:
-        """Count frames that move nothing for who sent them, over whatever connections; tell whether it is too much."""
-        frames, when = self._lately.pop(sender, (0.0, now))
-        if len(self._lately) >= MOST_REMEMBERED:
-            del self._lately[next(iter(self._lately))]
-        left = max(0.0, frames - (now - when) * h2.MOST_CONTROL_FRAMES / h2.CONTROL_SECONDS)
-        frames = max(0.0, left + more)
-        self._lately[sender] = frames, now
-        return frames > h2.MOST_CONTROL_FRAMES
-
     # --- life
     def look(self) -> None:
         """End the connections that stand idle or stuck."""
@@ -273,9 +239,7 @@ class GrpcServer:
             connection.look(now)
 
     def leave(self) -> None:
-        """Tell callers to connect anew, and watchers that the proxy is not serving; calls still come and go."""
-        for watcher in list(self.context.watchers):
-            watcher.health_changed()
+        """Tell callers to connect anew. Calls still come and go."""
         for connection in list(self.connections):
             connection.goaway(h2.LARGEST_WINDOW)
 
@@ -284,8 +248,6 @@ class GrpcServer:
         self.closed = True
         for call in [each for each in self.context.shared.open_calls if isinstance(each, UpstreamStream)]:
             call.expire()  # its caller has left
-        for watcher in list(self.context.watchers):
-            watcher.leave()
         for connection in list(self.connections):
             if connection.streams:
                 connection.goaway(connection.last_opened)

@@ -6,8 +6,6 @@ from functools import partial
 from math import inf
 from time import monotonic
 
-from tidegate_service.reasons import told
-
 from ..concurrency import CUT_SECONDS
 from ..forwarding import Forwarding, call_record, no_whole_answer
 from ..http2.frames import CANCEL, literal
@@ -23,7 +21,6 @@ from ..upstream.replica import Replica
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
 from .proxy_call import GrpcContext
 from .response import CALL_BYTES, CANCELLED, CallerStream
-from .stream_errors import StreamErrors
 from .upstreams import UpstreamConnection, first_headers, send_mirrored
 
 _LONGEST_TIMEOUT = 99_999_999  # What the eight digits of `grpc-timeout` can say.
@@ -68,7 +65,7 @@ class UpstreamRequest:
         block += (self._headers.for_replica(self.span()), literal(b"x-request-id", self._request_id))
         return b"".join(block)
 
-    def mirror(self, forwarding: Forwarding, data: bytes | bytearray, whole: bool) -> None:
+    def mirror(self, forwarding: Forwarding, data: bytes, whole: bool) -> None:
         """Keep what was sent for the candidate version, if this call is one that it gets."""
         if not self._copy_begun:
             self._copy_begun = True
@@ -167,24 +164,23 @@ class UpstreamStream(Stream):
     _forwarding: Forwarding
     _streaming: bool
     _drained: Callable[[], None]
-    _refused: Callable[[Sequence[bytes | bytearray]], bool]
+    _refused: Callable[[Sequence[bytes]], bool]
     deadline = inf  # When an abandoned call is reset, in monotonic seconds.
     _booking: Booking | None = None  # What an abandoned call holds.
     _kept_bytes = 0
     _uncredited = 0  # Bytes of the answer that wait for the caller to take what came before them.
 
     def __post_init__(self) -> None:
-        self._kept: list[bytes | bytearray] | None = None if self._streaming else []
-        self._errors = StreamErrors(self._plain) if self._streaming else None
+        self._kept: list[bytes] | None = None if self._streaming else []
 
     # --- to the replica
-    def open(self, connection: UpstreamConnection, headers: bytes, messages: Sequence[bytes | bytearray]) -> None:
+    def open(self, connection: UpstreamConnection, headers: bytes, messages: Sequence[bytes]) -> None:
         """Begin with these headers, and messages that another replica has refused."""
         connection.open(self, headers)
         for data in messages:
             self.send(data, False)
 
-    def send(self, data: bytes | bytearray, end: bool) -> None:
+    def send(self, data: bytes, end: bool) -> None:
         """Send a part of a message; `end`: it is the last."""
         if self._kept is not None:
             self._kept.append(data)
@@ -317,7 +313,7 @@ class UpstreamStream(Stream):
             if not caller.began:
                 self._fail("its answer has no headers")
                 return
-            caller.answer_data(data if self._errors is None else self._errors.feed(data))
+            caller.answer_data(data)
             if caller.unsent_bytes:
                 self._uncredited += len(data)
             else:
@@ -328,10 +324,6 @@ class UpstreamStream(Stream):
                 self._fail("its answer has no status")
         except Exception:
             caller.defect()
-
-    def _plain(self, error: str) -> str:
-        self._forwarding.error = told(error)
-        return self._forwarding.error
 
     def reset_received(self, code: int | None, processed: bool) -> None:
         """Send the call elsewhere where the replica did nothing, else tell the caller."""

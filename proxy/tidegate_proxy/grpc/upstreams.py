@@ -34,10 +34,11 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
     stream_window = STREAM_WINDOW
     opens_streams = True
     most_gathered = h2.OWN_FRAME
+    most_head_bytes = h2.MOST_ANSWER_HEAD_BYTES
     silent_seconds = MOST_SILENT_SECONDS
 
     def __init__(self) -> None:
-        own = {h2.ENABLE_PUSH: 0, h2.MAX_HEADER_LIST_SIZE: h2.MOST_HEAD_BYTES}
+        own = {h2.ENABLE_PUSH: 0, h2.MAX_HEADER_LIST_SIZE: h2.MOST_ANSWER_HEAD_BYTES}
         super().__init__(ResponseHeaders, own, h2.PREFACE)
         self.leaving = False  # It takes no more calls.
         self.ends_idle = False  # It ends as soon as it has no call.

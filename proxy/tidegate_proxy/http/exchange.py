@@ -14,16 +14,14 @@ from ..problems import AGAIN_SECONDS, Problem, ProblemType
 from ..shared_state import SharedState
 from ..targets import Target
 from ..telemetry.traces import Span, http_parent
-from ..told_errors import MOST_ERROR, UNREADABLE, unpacked
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import STATUS_LINES, problem_answer, whole_answer
 from .body import MOST_DRAINED
 from .caller import Caller
-from .events import ErrorEvents
 from .head import HeadedRequest
 
-_OF_THE_BODY = (b"content-length:", b"content-encoding:")
+MOST_ERROR = 16 * 1024  # Bytes of an error that are held to find out whether the replica lost the model.
 BULK = BULK_BYTES // 2  # Bytes that go on at once, after which others have their turn: few more are read of a stream.
 LONG_BODY = 1024 * 1024  # Bytes of a body that may itself be why a server did not take it.
 VERSION_HEADER = b"\r\ntidegate-model-version: "
@@ -34,17 +32,16 @@ class Exchange(HeadedRequest):
     """A request as it is answered: a connection hands it the replica's answer, as its `receiver`."""
 
     __slots__ = (
-        "_chunked", "_copy", "_error_head", "_events", "_is_broken", "_is_bulk", "_is_held", "_problem", "_reply",
-        "_span", "_status", "_task", "began", "connection", "size", "usage",
+        "_chunked", "_copy", "_error_head", "_is_bulk", "_is_held", "_is_stream", "_problem", "_reply", "_span",
+        "_status", "_task", "began", "connection", "size", "usage",
     )  # fmt: skip
 
     # Once its answer has begun:
     _status: int
     _reply: list[bytes]  # What is to be written of it.
     _chunked: bool
-    _error_head: bytes | None  # Of an error, which is handed on when it is whole.
-    _events: ErrorEvents | None  # Of a stream of events.
-    _is_broken: bool  # Whether one of them tells an error.
+    _error_head: tuple[bytes, int | None] | None  # Head and length of an error whose beginning is held.
+    _is_stream: bool  # Whether it may take long: a stream of events.
 
     def __init__(self, caller: Caller, shared: SharedState, target: Target, started: float) -> None:
         Forwarding.__init__(self, shared)
@@ -66,21 +63,20 @@ class Exchange(HeadedRequest):
     # --- from the replica
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
         """Hand the status and the headers on."""
-        self._status, self._error_head, self._events = status, None, None
-        self._chunked = self._is_broken = False
+        self._status, self._error_head = status, None
+        self._chunked = self._is_stream = False
         assert self.replica is not None
         if self.lease is not None or self.replica.breaker.failures:
             self.answered()
         if status >= 400:
-            self._error_head, self._reply, self.size = head, [STATUS_LINES[status]], 0
+            self._error_head, self._reply, self.size = (head, length), [], 0
             return
         body = self.body
         if body.of_version is not None and self.connection is not None:
             body.of_version = None
             if body.booking is not None:
                 body.ease(self.connection.transport.get_write_buffer_size())
-        if length is None and self.target.streams:
-            self._events = ErrorEvents(self._plain_event)
+        self._is_stream = length is None and self.target.streams
         self._begin(head, length)
 
     def _begin(self, head: bytes, length: int | None) -> None:
@@ -102,19 +98,28 @@ class Exchange(HeadedRequest):
     def answer_data(self, data: bytes) -> None:
         """Hand a part of the body on."""
         if self._error_head is not None:
-            if self.size < MOST_ERROR:
-                self._reply.append(data[: MOST_ERROR - self.size])
+            self._reply.append(data)
             self.size += len(data)
+            if self.size > MOST_ERROR:
+                self._begin_error()
             return
-        if self._events is not None:
-            data = self._events.feed(data)
-        if self.usage is not None:
+        if self.usage is not None and self._status < 400:
             data = self.usage.feed(data)
         if self._chunked:
             self._add(data)
         else:
             self.size += len(data)
             self._reply.append(data)
+
+    def _begin_error(self) -> None:
+        """Hand on an error whose beginning was held."""
+        assert self._error_head is not None
+        (head, length), parts = self._error_head, self._reply
+        self._error_head, self.size = None, 0
+        self.error = self.route.kind.error_text(b"".join(parts))
+        self._begin(head, length)
+        for part in parts:
+            self._add(part)
 
     def _add(self, data: bytes) -> None:
         self.size += len(data)
@@ -183,25 +188,14 @@ class Exchange(HeadedRequest):
     def _end_answer(self, now: float) -> None:
         """Hand the end on of what is whole."""
         if self._error_head is not None:
-            body, lines = b"".join(self._reply[1:]), [line for line in self._error_head.split(b"\r\n") if line]
-            packed = (line.lower() for line in lines if line.lower().startswith(b"content-encoding:"))
-            if body and any(line.partition(b":")[2].strip() != b"identity" for line in packed):
-                body = unpacked(body) or UNREADABLE
-            body = self._plain_error(body)
-            lines = [line for line in lines if not line.lower().startswith(_OF_THE_BODY)]
-            self.size, self._error_head = 0, None
-            self._begin(b"\r\n".join([*lines, b"content-length: %d\r\n" % len(body)]), len(body))
-            self._add(body)
-        if self._events is not None:
-            self._add(self._events.end())
+            self._begin_error()
         if self.usage is not None:
             self._add(self.usage.end())
         if self._chunked:
             self._reply.append(b"0\r\n\r\n")
         whole, self._reply = b"".join(self._reply), []  # its connection knows the request until the next
         self.caller.write_out(whole)
-        is_stream, self._events = self._events is not None, None  # which knows the request, too
-        if is_stream and (self._is_broken or (self.usage is not None and self.usage.breaks_off())):
+        if self.usage is not None and self.usage.breaks_off():
             self._stream_broke()
         else:
             self.finish(self._status, now)
@@ -253,14 +247,6 @@ class Exchange(HeadedRequest):
         is_to_have = self.may_be_lost() if self.lease is not None else route.pool.leases is None and not self.looks
         return is_to_have and route.kind.says_lost(self._status, b"".join(self._reply))
 
-    def _plain_error(self, body: bytes) -> bytes:
-        body, self.error = self.route.kind.plain_error(body)
-        return body
-
-    def _plain_event(self, body: bytes) -> bytes:
-        self._is_broken = True
-        return self._plain_error(body)
-
     def sending_paused(self, paused: bool) -> None:
         """Learn whether the replica takes the body slower than it comes."""
         body = self.body
@@ -283,7 +269,7 @@ class Exchange(HeadedRequest):
         """Send on what has come so far."""
         if not self.began:
             return
-        if self._events is not None and self.connection is not None:
+        if self._is_stream and self.connection is not None:
             self.connection.acknowledge()
         if self._reply:
             data = b"".join(self._reply)
@@ -305,7 +291,7 @@ class Exchange(HeadedRequest):
 
     def drop(self) -> None:
         """Hand nothing more on, and wait for no more of the answer."""
-        self._reply, self._events = [], None
+        self._reply = []
         if self.connection is not None:
             self.connection.close()
             self.connection = None
@@ -346,9 +332,8 @@ class Exchange(HeadedRequest):
         self.finish(problem.type.status, monotonic())
 
     def _stream_broke(self) -> None:
-        """End it as failed, though its answer began with 200: its stream tells an error, or ends before its end."""
-        why = self.error or "its stream of events ended before its last event"
-        self._problem = problem = no_whole_answer(why)
+        """End it as failed, though its answer began with 200: its stream ended before its last event."""
+        self._problem = problem = no_whole_answer("its stream of events ended before its last event")
         count_problem(self.shared.meter, problem, self)
         self.finish(problem.type.status, monotonic())
 

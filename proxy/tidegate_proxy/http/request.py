@@ -12,7 +12,7 @@ from functools import partial
 from time import monotonic
 
 from ..access.identity import Grant, Identity
-from ..kinds import KINDS, as_told
+from ..kinds import KINDS
 from ..mirror import over_http
 from ..problems import Problem, ProblemType, no_answer, still_loading
 from ..telemetry.records import CLIENT_LEFT
@@ -232,7 +232,7 @@ class HttpRequest(Exchange):
         """Answer what is only looked at: that loads no model, and keeps none."""
         route = self.route
         answer = await route.kind.look(self.target, route.pool, self.deadline - monotonic(), self.bound_is_own)
-        self.say(answer.status, answer.media_type, as_told(answer, route.kind).body)
+        self.say(answer.status, answer.media_type, answer.body)
 
     # --- to the replica
     def admitted(self) -> None:

@@ -62,7 +62,8 @@ def unpadded(payload: bytes) -> bytes:
     return payload[1 : len(payload) - payload[0]]
 
 
-MOST_HEAD_BYTES = 32 * 1024  # Bytes of a header block; of a request's, unpacked too.
+MOST_HEAD_BYTES = 32 * 1024  # Bytes of a header block that a caller sends.
+MOST_ANSWER_HEAD_BYTES = 256 * 1024  # The same of a replica, which may explain at length why a call failed.
 _MOST_RESIZES = 2  # Changes of the table's size that a block may begin with (RFC 7541, 4.2).
 _MOST_KEPT = 8192  # Bytes of blocks that are kept, and of what they say.
 _LONGEST_KEPT = 4096  # The same of one.
@@ -76,9 +77,9 @@ class MalformedHeadersError(Exception):
     """These headers are no request's, or no answer's."""
 
 
-def too_long_headers() -> Http2Error:
-    """Return what ends a connection whose peer sends more headers than are taken."""
-    return Http2Error(ENHANCE_YOUR_CALM, f"the headers are too long: they may have {MOST_HEAD_BYTES} bytes unpacked")
+def too_long_headers(most: int) -> Http2Error:
+    """Return the error that ends a connection whose peer sends longer headers than `most` bytes."""
+    return Http2Error(ENHANCE_YOUR_CALM, f"the headers are too long: they may have {most} bytes unpacked")
 
 
 def literal(name: bytes, value: bytes) -> bytes:
@@ -122,6 +123,7 @@ class HeaderReader(Generic[Understood]):
     """
 
     def __init__(self, understand: Callable[[Fields], Understood], most_bytes: int) -> None:
+        self._most_bytes = most_bytes
         self._decoder = Decoder(max_header_list_size=most_bytes)
         self._understand = understand
         self._kept: dict[bytes, Understood] = {}
@@ -140,7 +142,7 @@ class HeaderReader(Generic[Understood]):
         try:
             said = self._decoder.decode(block, raw=True)
         except OversizedHeaderListError:
-            raise too_long_headers() from None
+            raise too_long_headers(self._most_bytes) from None
         after = self._state()
         is_same = before[0] is after[0] and before[1:] == after[1:]
         if not is_same:

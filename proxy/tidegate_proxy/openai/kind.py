@@ -7,11 +7,9 @@ server serves as `m-vN`; who asks for that name gets that version.
 import re
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 from tidegate_contracts.openai import is_served_name, served_as
-from tidegate_service.reasons import told
 
 from ..bodies import Bytes, OfVersion
 from ..pools import Pool, listed
@@ -148,35 +146,16 @@ class OpenAIKind:
         said = {"message": problem.detail, "type": type_, "param": None, "code": code}
         return "application/json", msgspec.json.encode({"error": said})
 
-    def plain_error(self, body: bytes) -> tuple[bytes, str]:
-        """Return an error as callers may have it, whatever its shape; as it came where that is so. For the log there is
-        its type or code alone: engines repeat in the message what was wrong with a prompt."""
+    def error_text(self, body: bytes) -> str:
+        """Return the type or code of an error alone: engines repeat in the message what was wrong with a prompt."""
         try:
-            said = msgspec.json.decode(body)
-            kept = _told_as_failed(said) if isinstance(said, dict) and "response" in said else _told(said)
+            error = msgspec.json.decode(body)
         except UNREADABLE:
-            return told(body.decode("utf-8", "replace")).encode(), ""
-        inner = kept.get("error", kept) if isinstance(kept, dict) else None
-        which = (inner.get("type") or inner.get("code")) if isinstance(inner, dict) else None
-        return (body if kept == said else msgspec.json.encode(kept)), "" if which is None else str(which)
+            return ""
+        error = error.get("error", error) if isinstance(error, dict) else None
+        word = (error.get("type") or error.get("code")) if isinstance(error, dict) else None
+        return "" if word is None else str(word)
 
 
 def _served(model: str, version: str | None) -> str:
     return model if version is None else served_as(model, int(version))
-
-
-def _told(said: Any) -> Any:
-    """Return a part of an error's JSON with every text in it as callers may have it."""
-    if isinstance(said, str):
-        return told(said)
-    if isinstance(said, dict):
-        return {name: _told(value) for name, value in said.items()}
-    return [_told(each) for each in said] if isinstance(said, list) else said
-
-
-def _told_as_failed(said: dict[str, Any]) -> Any:
-    """Return an event that tells of a failed response, in which the answer so far stands, too, with a plain error."""
-    response = said["response"]
-    if not isinstance(response, dict):
-        return _told(said)
-    return said | {"response": response | {"error": _told(response.get("error"))}}

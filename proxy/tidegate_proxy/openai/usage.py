@@ -2,9 +2,8 @@
 
 import re
 
-from ..told_errors import MOST_ERROR
-
 _KEY = b'"usage"'
+_MOST_EVENT = 16 * 1024  # Bytes of an event that is held until it is whole.
 _MOST_USAGE = 4096  # Bytes that a usage has at most.
 _BYTES = 4  # Of text for each token, where nothing else is known of it.
 _USAGE = re.compile(rb'"usage"\s*:\s*(?=\{((?:[^{}]++|\{[^{}]*+\})*+)\})')
@@ -50,8 +49,8 @@ class Usage:
         if self._held:
             data = self._held + data
         end = max(data.rfind(b"\n\n") + 2, data.rfind(b"\n\r\n") + 3)
-        if end < 3 or len(data) - end > MOST_ERROR:  # none ends here, or one is too long to be the one
-            end = 0 if len(data) <= MOST_ERROR else len(data)
+        if end < 3 or len(data) - end > _MOST_EVENT:  # none ends here, or one is too long to be the one
+            end = 0 if len(data) <= _MOST_EVENT else len(data)
         self._held, data = data[end:], data[:end]
         return data if _begins(data) is None else _ASKED_FOR.sub(b"", data)
 

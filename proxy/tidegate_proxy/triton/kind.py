@@ -12,7 +12,7 @@ from time import monotonic
 
 import msgspec
 from tidegate_contracts.triton import ALIAS_PARAMETER, INDEX_PATH, LIVE_PATH
-from tidegate_service.reasons import plain, told
+from tidegate_service.reasons import plain
 
 from ..bodies import Bytes, Unpacked
 from ..headers import LAST_DIGITS
@@ -239,14 +239,12 @@ class TritonKind:
         """Return the problem's JSON, in which clients of Triton find its text, too."""
         return CONTENT_TYPE, problem.body(request_id)
 
-    def plain_error(self, body: bytes) -> tuple[bytes, str]:
-        """Return `{"error": …}` as callers may have it, and its text; as it came where nothing had to be left out."""
+    def error_text(self, body: bytes) -> str:
+        """Return the text of `{"error": …}`, or all of a body that is something else."""
         try:
-            said = _error.decode(body).error
+            return _error.decode(body).error
         except _UNREADABLE:
-            said = body.removeprefix(b'{"error":"').decode("utf-8", "replace")
-        kept = told(said)
-        return (body if kept == said else msgspec.json.encode(_Error(kept))), kept
+            return body.decode("utf-8", "replace")
 
 
 def _target(verb: str, server: str | None, model: str, version: str | None) -> Target:

@@ -17,7 +17,7 @@ from tidegate_contracts.proxy_process import server_ready_path
 from lab.local_plane import environment as local
 from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.repository import publish
-from lab.tools.running import repeating
+from rollout.tools.running import repeating
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .conftest import BATCHED, LATE

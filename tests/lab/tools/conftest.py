@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.tools import gotoolchain
+from rollout.tools import gotoolchain
 from tests.processes import programs
 
 # Stands in for Go: lists three packages; notes every build, tells two of them, takes $FAKE_SECONDS over it, goes on

@@ -14,8 +14,8 @@ from tidegate_contracts import eviction_process
 from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.__main__ import app
 from tidegate_eviction.core.messages import Unload
-from tidegate_eviction.listing import ListingError, retry
 from tidegate_eviction.process import EvictionPolicy, ServeOptions
+from tidegate_eviction.retrying import RetryError, retry
 from typer.testing import CliRunner
 
 from lab.local_plane.credentials import write_cluster
@@ -78,9 +78,9 @@ def test_a_retry_says_which_model_and_which_port_it_wants(tmp_path: Path) -> Non
     write_settings(tmp_path, settings(tmp_path))
     with running(tmp_path) as made:
         retry(made.leases, made.state, "a")
-        with pytest.raises(ListingError, match="The pool has no model 'b'"):
+        with pytest.raises(RetryError, match="The pool has no model 'b'"):
             retry(made.leases, made.state, "b")
-        with pytest.raises(ListingError, match=r"says 404 to POST /v1/models/a/retry: is that the port of leases"):
+        with pytest.raises(RetryError, match=r"says 404 to POST /v1/models/a/retry: is that the port of leases"):
             retry(made.admin, made.state, "a")
 
 

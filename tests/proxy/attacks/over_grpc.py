@@ -1,7 +1,6 @@
 """What hostile callers do over gRPC."""
 
 import base64
-import gzip
 import json
 import struct
 import time
@@ -28,13 +27,12 @@ from .attackers import (
 
 FRAME = 16_384
 STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
-WATCH = "/grpc.health.v1.Health/Watch"
 ISSUER = "https://issuer.test"  # It never answers.
 CANCELS, CANCELS_AT_ONCE = 1000, 200  # Of one connection.
 CANCELLED_AFTER = 0.015  # Seconds.
 
 
-def message(model: str, size: int, packed: bool) -> bytes:
+def message(model: str, size: int) -> bytes:
     """Return an inference request with a tensor of zeros, as gRPC frames it."""
     length = bytearray()
     left = size
@@ -43,9 +41,7 @@ def message(model: str, size: int, packed: bool) -> bytes:
         left >>= 7
     length.append(left)
     body = b"\x0a" + bytes((len(model),)) + model.encode() + b"\x3a" + bytes(length) + bytes(size)
-    if packed:
-        body = gzip.compress(body)
-    return bytes((packed,)) + len(body).to_bytes(4) + body
+    return b"\0" + len(body).to_bytes(4) + body
 
 
 def data(stream: int, whole: bytes, end: bool = True) -> bytes:
@@ -53,8 +49,7 @@ def data(stream: int, whole: bytes, end: bool = True) -> bytes:
     return b"".join(frame(DATA, end and at + FRAME >= len(whole), stream, whole[at : at + FRAME]) for at in ats)
 
 
-BOMB = message("hang", 60_000_000, True)  # Some 58 KB.
-LARGE = message("hang", 200_000, False)
+LARGE = message("hang", 200_000)
 TABLE = [("big", "x" * 4000)]
 
 
@@ -90,19 +85,6 @@ def open_heads(attacker: Attacker) -> None:
     attacker.again(once, 100)
 
 
-@attack("gzip messages of 58 KB", NOBODY, ONE, EACH, bytes=45_000)
-def bombs(attacker: Attacker) -> None:
-    def once() -> None:
-        opened = attacker.calls(("grpc-encoding", "gzip"))[:4]
-        link = attacker.grpc(b"".join(opened))
-        for number in range(len(opened)):
-            attacker.send(link, data(2 * number + 1, BOMB))
-        while attacker.goes_on and link.recv(65_536):
-            pass
-
-    attacker.over_and_over(once)
-
-
 @attack("messages for a model that hangs", ONE, EACH, bytes=10_000_000)
 def hanging(attacker: Attacker) -> None:
     def once() -> None:
@@ -132,7 +114,7 @@ def grpc_answers(attacker: Attacker) -> None:
         wide = frame(WINDOW, 0, 0, struct.pack(">L", (1 << 31) - 70_000))
         link = attacker.grpc(wide, reads=False, settings=WIDE)
         for number, each in enumerate(opened):
-            attacker.send(link, each + data(2 * number + 1, message("large", 10, False)))
+            attacker.send(link, each + data(2 * number + 1, message("large", 10)))
 
     attacker.again(once, 8)
 
@@ -142,7 +124,7 @@ def short_answers(attacker: Attacker) -> None:
     def once() -> None:
         wide = frame(WINDOW, 0, 0, struct.pack(">L", 900_000 - 65_535))
         link = attacker.grpc(wide, reads=False, settings=WIDE)
-        attacker.send(link, attacker.calls(number=1)[0] + data(1, message("large", 10, False)))
+        attacker.send(link, attacker.calls(number=1)[0] + data(1, message("large", 10)))
 
     attacker.again(once, 40)
 
@@ -161,27 +143,6 @@ def remembered(attacker: Attacker) -> None:
         big = hpack.NeverIndexedHeaderTuple("big", f"{number:04}" * 400)
         sent.append(frame(HEADERS, 5, number, bytes(encoder.encode([*said, big]))))
     attacker.again(lambda: attacker.grpc(b"".join(sent)), 60)
-
-
-@attack("gzip messages that have only begun", ONE, bytes=35_000)
-def begun(attacker: Attacker) -> None:
-    part = b"\1\0\0\x10\0" + gzip.compress(bytes(5000))[:12]
-
-    def once() -> None:
-        opened = attacker.calls(("grpc-encoding", "gzip"))
-        attacker.grpc(b"".join(each + data(2 * n + 1, part, False) for n, each in enumerate(opened)))
-
-    attacker.again(once, 10)
-
-
-@attack("watches of its health", NOBODY, bytes=20_000)
-def watches(attacker: Attacker) -> None:
-    def once() -> None:
-        link = attacker.grpc()
-        for number, opened in enumerate(attacker.calls(*TABLE * 6, path=WATCH)):
-            attacker.send(link, opened + data(2 * number + 1, b"\0\0\0\0\0"))
-
-    attacker.again(once, 10)
 
 
 @attack("updates of windows, anew after each end", NOBODY, bytes=600_000)
@@ -247,18 +208,18 @@ def _part(said: object) -> str:
 
 @attack("calls that are cancelled at the server, which others use", ONE, cancels=10_000)
 def cancelled_at_the_server(attacker: Attacker) -> None:
-    _cancel(attacker, INFER, message("slow", 10, False))
+    _cancel(attacker, INFER, message("slow", 10))
 
 
 @attack("calls that are cancelled within their message, of a server that others use", ONE, cancels=2_000)
 def cancelled_within(attacker: Attacker) -> None:
     """Triton answers each with six resets."""
-    _cancel(attacker, INFER, message("echo", 1000, False)[:500], False)
+    _cancel(attacker, INFER, message("echo", 1000)[:500], False)
 
 
 @attack("streams that are cancelled, of a server that others use", ONE, cancels=2_000)
 def cancelled_streams(attacker: Attacker) -> None:
-    _cancel(attacker, STREAM_INFER, message("slow", 10, False), False)
+    _cancel(attacker, STREAM_INFER, message("slow", 10), False)
 
 
 def _cancel(attacker: Attacker, path: str, sent: bytes, end: bool = True) -> None:

@@ -12,7 +12,7 @@ from .attacking import ATTACKS
 SECONDS = 1.0
 SAMPLE = (
     "streams whose headers unfold from one entry, no key",
-    "gzip messages of 58 KB, each with its own key",
+    "messages for a model that hangs, each with its own key",
     "where thousands of models are, with a key",
     "bodies for a model that hangs, over TLS, with a key",
 )

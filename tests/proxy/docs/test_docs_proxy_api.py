@@ -22,7 +22,7 @@ from tidegate_proxy.grpc.response import IDLE_STREAM_SECONDS
 from tidegate_proxy.headers import is_request_id
 from tidegate_proxy.http import body as body_of_http
 from tidegate_proxy.http import head
-from tidegate_proxy.http2.frames import MOST_HEAD_BYTES
+from tidegate_proxy.http2.frames import MOST_ANSWER_HEAD_BYTES, MOST_HEAD_BYTES
 from tidegate_proxy.kinds import understand
 from tidegate_proxy.memory import OF_CALLERS_WITH_LITTLE, OF_STRANGERS, SHARE, TIMES_FREE
 from tidegate_proxy.problems import TYPE_ROOT, ProblemType
@@ -157,6 +157,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     most = Fraction(TIMES_FREE, TIMES_FREE + 1) * (1 - Fraction(1, OF_CALLERS_WITH_LITTLE))
     assert limits["what the proxy holds for all at once"] == f"{shares}{most} of those"
     assert limits["an answer's headers, or trailers, from a server"].startswith(f"{connection.MOST_HEADERS} bytes;")
+    assert limits["the same over gRPC"].startswith(f"{MOST_ANSWER_HEAD_BYTES} bytes;")
     assert limits["the list of an engine's models (OpenAI's API)"].startswith(f"{pools.MOST_LISTED} bytes;")
     assert limits["the head of a request comes within"] == f"{serve.HEAD_SECONDS:g} s"
     assert limits["a connection without requests stays open"] == f"{serve.KEEP_ALIVE_SECONDS:g} s"

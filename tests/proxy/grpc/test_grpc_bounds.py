@@ -1,7 +1,6 @@
 """What callers make the proxy hold over gRPC is bounded, and given back; who would have more is told so."""
 
 import asyncio
-import gzip
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -16,9 +15,8 @@ from tidegate_proxy.http2 import frames as h2
 from tidegate_proxy.http2.connection import Http2Connection
 from tidegate_proxy.http2.frames import PREFACE
 from tidegate_proxy.http2.sending import Stream
-from tidegate_proxy.memory import UNPACKER_BYTES
 
-from .harness import MODELS, Rig, infer_request, method, refused, rig, until
+from .harness import MODELS, Rig, infer_request, method, rig, until
 from .peer import CALM, CONTINUATION, DATA, HEADERS, PING, RESET, SETTINGS, WIDE, WINDOW, Peer, frame, request
 
 MEMORY = 32 << 20
@@ -61,11 +59,11 @@ def test_headers_may_be_as_long_unpacked_as_is_documented(running: Rig) -> None:
 
 def test_streams_of_strangers_are_held_until_one_has_its_share_and_given_back_with_them(small: Rig) -> None:
     peer, encoder = Peer(small), hpack.Encoder()
-    watch = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Watch", encoder=encoder)
-    again = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Watch", encoder=encoder)
+    check = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Check", encoder=encoder)
+    again = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Check", encoder=encoder)
     # One after the other: what has come and waits to be read counts, too, and would end the connection.
     for number in range(1, 41, 2):
-        peer.send(frame(HEADERS, 4, number, again if number > 1 else watch), frame(DATA, 1, number, bytes(5)))
+        peer.send(frame(HEADERS, 4, number, again if number > 1 else check))
         said = peer.headers_before_ping()
         if "grpc-status" in said:
             break
@@ -96,14 +94,6 @@ def test_a_caller_who_makes_the_proxy_hold_too_much_is_told_and_others_go_on(sma
     small.stubs[0].release.set()
     small.until(lambda: held(small) == 0)
     small.stubs[0].release.clear()
-
-
-def test_unpacked_messages_count_as_what_they_have_become(small: Rig) -> None:
-    infer, packed = method(small.channel(), "ModelInfer"), grpc.Compression.Gzip
-    said = refused(infer, infer_request(data=bytes(7 << 20)), small.metadata(), compression=packed)
-    assert (said.code(), "must be held at once" in said.details()) == (grpc.StatusCode.OUT_OF_RANGE, True)
-    assert infer(infer_request(data=bytes(2 << 20)), metadata=small.metadata(), compression=packed, timeout=10)
-    small.until(lambda: held(small) == 0)
 
 
 def test_who_takes_no_answers_is_cut_off_once_they_are_too_much_and_others_go_on(small: Rig) -> None:
@@ -154,15 +144,6 @@ def test_a_connection_that_is_lost_keeps_nothing_of_what_was_not_read(small: Rig
     assert link.unread_bytes == 0
 
 
-def test_what_unpacks_a_message_counts_from_its_first_bytes(small: Rig) -> None:
-    more = ("authorization", f"Bearer {small.token()}"), ("grpc-encoding", "gzip")
-    begun = b"\1\0\0\1\0" + gzip.compress(b"tensor")[:10]
-    peer = Peer(small).send(frame(HEADERS, 4, 1, request(*more)), frame(DATA, 0, 1, begun))
-    small.until(lambda: held(small) > UNPACKER_BYTES)
-    peer.sock.close()
-    small.until(lambda: held(small) == 0)
-
-
 def test_a_block_of_headers_changes_the_size_of_their_table_twice_at_most() -> None:
     reader = h2.HeaderReader(lambda fields: fields, h2.MOST_HEAD_BYTES)
     small, large, field = b"\x20", b"\x3f\xe1\x1f", b"\x82"
@@ -193,69 +174,6 @@ def _slow_to_forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_slow_to_forget")
-def test_who_connects_anew_after_much_chatter_does_not_start_at_zero(one: Rig) -> None:
-    noisy = Peer(one).send(frame(PING, 0, 0, b"12345678") * 9_000)
-    assert sum(kind == PING for kind, *_ in _until_pings(noisy, 9_000)) == 9_000
-    noisy.sock.close()
-    one.until(lambda: not one.proxy.grpc.connections)
-    assert Peer(one).is_up(), "what every client sends is always left"
-    assert Peer(one).send(frame(PING, 0, 0, b"12345678") * 9_000).farewell() == CALM
-
-
-@pytest.mark.usefixtures("_slow_to_forget")
-def test_chatter_is_a_callers_once_it_is_known_and_not_that_of_all_behind_its_address(one: Rig) -> None:
-    def known(*frames: bytes) -> Peer:
-        token = ("authorization", f"Bearer {one.token()}")
-        peer = Peer(one).send(frame(HEADERS, 4, 1, request(token)), *frames)
-        one.until(lambda: not all(each.is_unknown for each in one.proxy.grpc.connections))
-        return peer
-
-    chatter = frame(PING, 0, 0, b"12345678") * 9_000
-    noisy = known(chatter)  # some of it comes before the call is judged
-    assert sum(kind == PING for kind, *_ in _until_pings(noisy, 9_000)) == 9_000
-    noisy.sock.close()
-    one.until(lambda: not one.proxy.grpc.connections)
-    stranger = Peer(one).send(chatter)
-    assert sum(kind == PING for kind, *_ in _until_pings(stranger, 9_000)) == 9_000
-    assert known().send(chatter).farewell() == CALM
-    assert one.proxy.shared.memory.cut["chatter"] == 1
-
-
-@pytest.mark.usefixtures("_slow_to_forget")
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_little_chatter_over_each_of_many_connections_is_much(one: Rig, at_once: bool) -> None:
-    kept = []
-    for _ in range(50):
-        peer = Peer(one).send(frame(PING, 0, 0, b"12345678") * 900)
-        heard = [kind for kind, *_ in _until_pings(peer, 900)]
-        if heard.count(PING) < 900:
-            break
-        kept.append(peer)
-        if not at_once:
-            peer.sock.close()
-    assert 9 <= len(kept) < 20
-    assert one.proxy.shared.memory.cut["chatter"] == 1
-
-
-def test_many_connections_that_each_send_what_clients_do_are_no_chatter(
-    one: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(h2, "CONTROL_SECONDS", 3600.0)
-    monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 1000)
-    token = ("authorization", f"Bearer {one.token()}")
-    for _ in range(30):
-        peer, encoder = Peer(one), hpack.Encoder()
-        peer.send(frame(PING, 0, 0, b"12345678") * 50)
-        for number in range(1, 401, 2):  # each call is cancelled
-            peer.send(
-                frame(HEADERS, 4, number, request(token, encoder=encoder)), frame(RESET, 0, number, b"\0\0\0\x08")
-            )
-        assert peer.is_up()
-        peer.sock.close()
-    assert one.proxy.shared.memory.cut["chatter"] == 0
-
-
-@pytest.mark.usefixtures("_slow_to_forget")
 def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 3)
     peer, shared = Peer(one), one.proxy.shared
@@ -265,21 +183,6 @@ def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig, monkey
     one.until(lambda: shared.memory.cut["chatter"] == 1 and not one.proxy.grpc.connections)
     assert not shared.open_calls
     assert shared.memory.callers.held == 0
-
-
-def test_of_those_who_sent_much_the_oldest_are_forgotten(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate_proxy.grpc.server.MOST_REMEMBERED", 2)
-    monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 1)
-    server = one.proxy.grpc
-    assert [server.is_too_much(host, 1, 1.0) for host in "aaba"] == [False, True, False, True]
-    assert [server.is_too_much(host, 1, 1.0) for host in "cba"] == [False, False, False]
-
-
-def test_chatter_is_forgiven_as_time_goes_by(one: Rig) -> None:
-    server = one.proxy.grpc
-    assert [server.is_too_much("a", 1, 1.0) for _ in range(h2.MOST_CONTROL_FRAMES + 1)].index(True) == 10_000
-    later = 1.0 + h2.CONTROL_SECONDS / 2
-    assert [server.is_too_much("a", 1, later) for _ in range(h2.MOST_CONTROL_FRAMES)].index(True) in range(4_998, 5_001)
 
 
 def _until_pings(peer: Peer, number: int) -> Iterator[tuple[int, int, int, bytes]]:

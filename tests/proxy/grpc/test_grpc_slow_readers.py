@@ -1,6 +1,5 @@
 """Callers who do not read what they asked for: they hold their own calls, and neither the proxy's memory nor others."""
 
-import gzip
 import time
 from collections.abc import Iterator
 
@@ -14,7 +13,7 @@ from ..rigs.issuer import Issuer, issuer
 from ..rigs.tables import GROUP, access_table, routing_table
 from ..rigs.upstream import upstream
 from .harness import HOST, SERVICE, Stub, infer_request, method
-from .peer import DATA, HEADERS, WIDE, Peer, frame, request
+from .peer import HEADERS, WIDE, Peer, frame, request
 
 MEGABYTE = 1 << 20
 SIZE = 16_384
@@ -69,25 +68,3 @@ def test_a_caller_who_asks_on_and_reads_nothing_is_read_no_further(place: Place)
     assert not is_read
     assert place.megabytes - before < 16
     place.ask()
-
-
-def test_messages_of_who_may_nothing_are_not_unpacked(place: Place) -> None:
-    place.ask()
-    number = 30
-    packed = gzip.compress(b"\x0a\x04echo" + b"\x3a\x80\x80\x80\x18" + bytes(48 << 20))
-    message = b"\1" + len(packed).to_bytes(4) + packed
-    ats = range(0, len(message), SIZE)
-    before, memory = place.proxy.process.processor_seconds(), place.megabytes
-    peer, encoder = Peer(place.proxy.grpc_port, WIDE), hpack.Encoder()
-    for stream in range(1, 2 * number, 2):
-        parts = [frame(DATA, at + SIZE >= len(message), stream, message[at : at + SIZE]) for at in ats]
-        peer.send(frame(HEADERS, 4, stream, request(("grpc-encoding", "gzip"), encoder=encoder)), *parts)
-    ended = 0
-    for kind, flags, _, payload in peer.frames():
-        if kind == HEADERS and flags & 1:
-            ended += 1
-            assert ("grpc-status", "16") in [(str(name), str(value)) for name, value in peer.decoder.decode(payload)]
-        if ended == number:
-            break
-    assert place.proxy.process.processor_seconds() - before < 1.5
-    assert place.megabytes - memory < 16

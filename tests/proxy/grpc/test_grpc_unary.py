@@ -1,6 +1,7 @@
 """Calls with one message each way, through the proxy to a replica that speaks real gRPC."""
 
 import itertools
+import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from tidegate_contracts import routing
 from tidegate_proxy.grpc.upstream_stream import UpstreamStream
 from tritonclient.grpc import service_pb2 as pb
 
-from .harness import Metadata, Rig, infer_request, method, refused, rig, until
+from .harness import RAISED, Metadata, Rig, infer_request, method, refused, rig, until
 
 names = itertools.count()
 
@@ -49,12 +50,11 @@ def test_messages_of_any_size_pass_both_ways(running: Rig, infer: Any, size: int
     assert bytes(answer.raw_output_contents[0]) == data[:size]
 
 
-def test_a_message_longer_than_allowed_is_refused_however_it_is_packed(running: Rig, infer: Any) -> None:
+def test_a_message_longer_than_allowed_is_refused(running: Rig, infer: Any) -> None:
     long = infer_request("echo", b"x" * (9 << 20))
-    for how in (grpc.Compression.NoCompression, grpc.Compression.Gzip):
-        error = refused(infer, long, running.metadata(), compression=how)
-        assert error.code() == grpc.StatusCode.OUT_OF_RANGE
-        assert reason(error) == "TOO_LARGE"
+    error = refused(infer, long, running.metadata())
+    assert error.code() == grpc.StatusCode.OUT_OF_RANGE
+    assert reason(error) == "TOO_LARGE"
 
 
 def test_a_replicas_own_error_comes_untouched(running: Rig, infer: Any) -> None:
@@ -352,3 +352,16 @@ def test_a_version_that_is_asked_for_is_served_and_a_sticky_value_or_a_sequence_
             request.parameters["sequence_id"].int64_param = 1000 + number
             found.add(call(request, metadata=split.metadata()).model_version)
         assert len(found) == 1
+
+
+def test_an_error_comes_as_the_replica_wrote_it_and_the_log_has_no_paths(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tidegate_proxy.calls")
+    with rig(tmp_path, models=("raises",)) as failing:
+        error = refused(method(failing.channel(), "ModelInfer"), infer_request("raises"), failing.metadata())
+        assert (error.code(), error.details()) == (grpc.StatusCode.INTERNAL, RAISED)
+        until(lambda: bool(caplog.records))
+    [line] = [vars(record)["said"] for record in caplog.records]
+    assert (line["why"], line["server"], line["pool"]) == ("in 'e', ValueError: 100 % ü in model.py", "main", "one")
+    assert "problem" not in line

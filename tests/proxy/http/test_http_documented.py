@@ -14,7 +14,7 @@ from tidegate_contracts.whereabouts import Whereabouts
 from tidegate_proxy.problems import TYPE_ROOT, ProblemType
 from tidegate_proxy.targets import NAME_PATTERN, VERSION_PATTERN
 
-from lab.tools.running import tail
+from rollout.tools.running import tail
 
 from ..rigs.tables import SERVER, keyed_proxy, routing_table
 from ..rigs.upstream import Caller, upstream

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.local_plane.proxy import Proxy, proxy, write_tables
-from lab.tools.running import tail
+from rollout.tools.running import tail
 
 from ..rigs.issuer import Issuer
 from ..rigs.tables import GROUP, access_table, routing_table

@@ -227,7 +227,7 @@ async def test_every_documented_address_answers_and_takes_no_other_method(here: 
         assert refused.headers["allow"] == method
 
 
-async def test_events_come_as_they_are_made_and_errors_among_them_without_paths(tmp_path: Path) -> None:
+async def test_events_come_as_they_are_made_and_errors_among_them_as_the_server_wrote_them(tmp_path: Path) -> None:
     go_on = asyncio.Event()
     first, bad, end = (
         b'data: {"id":1}\n\n',
@@ -247,7 +247,7 @@ async def test_events_come_as_they_are_made_and_errors_among_them_without_paths(
         assert first in await caller.reader.readuntil(b"\n\n"), "before the next one was made"
         go_on.set()
         rest = await caller.reader.readuntil(b"0\r\n\r\n")
-        assert b'data: {"error":{"message":"no x.py"}}\n\ndata: [DONE]\n\n' in rest
+        assert b'data: {"error":{"message":"no /opt/engine/x.py"}}\n\ndata: [DONE]\n\n' in rest
 
 
 async def test_a_servers_own_error_passes_as_it_is(tmp_path: Path) -> None:

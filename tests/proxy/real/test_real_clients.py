@@ -113,8 +113,6 @@ OVER_HTTP: dict[str, Call] = {
 }
 OVER_GRPC: dict[str, Call] = {
     "metadata as JSON": get("get_model_metadata", "echo", as_json=True),
-    "gzip": infer("add_sub", compression_algorithm="gzip"),
-    "deflate": infer("add_sub", compression_algorithm="deflate"),
 }
 CALLS = dict.fromkeys(HTTP, COMMON | OVER_HTTP) | dict.fromkeys(GRPC, COMMON | OVER_GRPC)
 

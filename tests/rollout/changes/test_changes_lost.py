@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout.changes.compare import compare
-from rollout.changes.names import hints
 from rollout.changes.page import page
 from rollout.changes.permissions import PermissionChange, _Right, permission_change
-from rollout.changes.report import terminal_summary
 from rollout.changes.stack_change import stack_change, verdict
+from rollout.preview import terminal_sections
 from tests.cases import read_cases
 from tests.counts import examples
 from tests.stacks.definition.examples import edited_at
@@ -135,17 +134,7 @@ def test_losses_stand_in_the_verdict_on_the_page_and_on_the_screen() -> None:
     assert "2 things LOST" in verdict([change])
     assert "What callers and teams lose" in page([change], "A preview")
     assert page([change], "A preview").startswith("**⚠️ ")
-    assert line in terminal_summary([change]).plain
-
-
-def test_ports_between_the_environments_own_pods_are_not_shown() -> None:
-    pool = {
-        "servers/main/pools/third": {"loading": {"mode": "on-demand", "capacity": "1Gi"}, "placement": {"kind": "cpu"}}
-    }
-    before, after = objects_of(edited_at({})), objects_of(edited_at(pool))
-    for one, other in ((before, after), (after, before)):
-        change = permission_change(one, other)
-        assert not [line for line in (*change.weaker, *change.lost, *change.stricter) if "reach" in line]
+    assert line in terminal_sections([change]).plain
 
 
 def notices(before: list[Object], after: list[Object]) -> dict[tuple[str, str], Any]:
@@ -159,12 +148,9 @@ def edited(text: str, edit: Any) -> list[Object]:
     return objects_of(yaml.safe_dump(tree))
 
 
-def test_shifted_weights_a_moved_repository_and_the_last_replica_are_shown() -> None:
+def test_a_moved_repository_and_the_last_replica_are_shown() -> None:
     text = edited_at({})
     before = objects_of(text)
-
-    def shift(tree: Object) -> None:
-        tree["models"][0]["versions"] = [{"version": 9, "weight": 100}]
 
     def move(tree: Object) -> None:
         tree["servers"][0]["repository"]["path"] = "elsewhere"
@@ -173,37 +159,11 @@ def test_shifted_weights_a_moved_repository_and_the_last_replica_are_shown() -> 
         pool = {"loading": {"mode": "preload"}, "placement": {"kind": "cpu"}, "replicas": count}
         return objects_of(edited_at({"servers/main/pools/third": pool}))
 
-    model = yaml.safe_load(text)["models"][0]["name"]
-    assert "100 % to version 9" in notices(before, edited(text, shift))["model", model].what
     moved = notices(before, edited(text, move))["server", "main"]
     assert moved.grave
     assert "elsewhere" in moved.what
     fewer = [one for (kind, _), one in notices(replicas(3), replicas(1)).items() if kind == "StatefulSet"]
     assert [one.grave for one in fewer] == [True]
-
-
-def test_a_server_of_another_name_hints_at_formerly() -> None:
-    text = edited_at({})
-
-    def rename(tree: Object) -> None:
-        tree["servers"][0]["name"] = "vision"
-        for model in tree["models"]:
-            model["server"] = "vision" if model["server"] == "main" else model["server"]
-
-    found = notices(objects_of(text), edited(text, rename))
-    assert "formerly: [main]" in found["server", "vision"].what
-
-
-def test_an_environment_of_another_name_hints_at_formerly() -> None:
-    text = edited_at({})
-    tree = yaml.safe_load(text)
-    tree["environments"][0]["name"] = "trial"
-    tree["dataPlanes"][0]["environments"] = ["trial"]
-    before, after = objects_of(text), objects_of(yaml.safe_dump(tree))
-    [hint] = hints({"dev-lab": before, "trial-lab": None}, {"dev-lab": None, "trial-lab": after})
-    assert "environment trial" in hint
-    assert "formerly: [dev]" in hint
-    assert not [*hints({"dev-lab": before}, {"dev-lab": before})]
 
 
 def test_an_image_of_another_release_shows_which_files_are_bound_to_it() -> None:
@@ -237,15 +197,3 @@ def test_a_layout_of_slices_that_changes_names_the_group_of_nodes_that_is_cut_ag
     assert line.startswith("2 × 1g.10gb → 2 × 3g.40gb in gpus[1] of the data plane (3 nodes)")
     assert cut(two, inventory((2, "1g.10gb"), (5, "1g.10gb"))) == []
     assert cut(two, inventory((2, "1g.10gb"), (2, "1g.10gb"), (1, "3g.40gb"))) == []
-
-
-def test_models_that_no_longer_fit_together_are_shown() -> None:
-    def on_demand(capacity: str) -> list[Object]:
-        pool = {"loading": {"mode": "on-demand", "capacity": capacity}, "placement": {"kind": "cpu"}}
-        tree = yaml.safe_load(edited_at({"servers/main/pools/third": pool}))
-        tree["models"] += [{"name": name, "server": "main", "pool": "third", "footprint": "1Gi"} for name in ("u", "v")]
-        return objects_of(yaml.safe_dump(tree))
-
-    found = notices(on_demand("4Gi"), on_demand("1Gi"))
-    assert found["pool", "main/third"].grave
-    assert ("pool", "main/third") not in notices(on_demand("1Gi"), on_demand("4Gi"))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.guardrails.devices import device_counts
 from rollout.changes.restarts import notices, restarts
-from rollout.changes.workloads import gpu_slices
 from rollout.render import render
 from stacks.devices import device, devices_per_replica, most_replicas
 from stacks.stack import Stack
@@ -35,7 +35,7 @@ def test_objects_ask_for_what_the_definition_asks_for(path: Path) -> None:
     definition = read_definition(path)
     for stack in definition.stacks:
         objects = render(stack, definition).objects
-        assert gpu_slices(objects) == expected(stack)
+        assert device_counts(objects) == expected(stack)
 
 
 def test_devices_by_resource_allocation_count_by_their_claims() -> None:
@@ -44,7 +44,7 @@ def test_devices_by_resource_allocation_count_by_their_claims() -> None:
     claim = made("ResourceClaimTemplate", "t", spec={"spec": {"devices": devices}})
     pods = {"spec": {"containers": [], "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}}
     workload = made("StatefulSet", "w", spec={"replicas": 3, "template": pods})
-    assert gpu_slices([claim, workload]) == {"device by DRA (1g.10gb)": 6, "whole GPU": 3}
+    assert device_counts([claim, workload]) == {"device by DRA (1g.10gb)": 6, "whole GPU": 3}
 
 
 _KEYS = st.sampled_from(
@@ -61,5 +61,6 @@ _JUNK = st.recursive(
 @given(spec=_JUNK, other=_JUNK)
 def test_what_a_hand_broke_is_no_reason_to_fail(spec: Any, other: Any) -> None:
     before, after = ([made("StatefulSet", "w", spec=junk), made("ConfigMap", "x", data=junk)] for junk in (spec, other))
-    gpu_slices(before)
-    notices(before, after, restarts(before, after))
+    device_counts(before)
+    restarts(before, after)
+    notices(before, after)

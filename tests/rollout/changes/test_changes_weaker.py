@@ -8,14 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from components.alert_rules import alert_rules
-from components.place import Place
 from rollout.changes.compare import compare
 from rollout.changes.page import page
 from rollout.changes.permissions import Grant, permission_change
 from rollout.changes.stack_change import stack_change, verdict
 from rollout.render import render
-from stacks.definition.environment import Objectives
 from tests.cases import read_cases
 from tests.stacks.definition.examples import edited_at
 from tests.strategies import read_tree
@@ -45,14 +42,13 @@ PROD: Object = {
 }
 
 
-def namespace(definition: Object, guardrails: Object | None = None, level: str = "restricted") -> Object:
+def namespace(definition: Object, guardrails: Object | None = None) -> Object:
     item = made("Namespace", "prod")
     held_to = {"kind": "production", "gpuSlices": 4, **(guardrails or {})}
     item["metadata"]["annotations"] = {
         "tidegate.dev/definition": json.dumps(definition),
         "tidegate.dev/guardrails": json.dumps(held_to),
     }
-    item["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": level}
     return item
 
 
@@ -104,7 +100,6 @@ WAIVER = {"name": "w", "rule": "images-are-pinned-by-digest", "owner": "o", "rea
     [
         (namespace(PROD, {"gpuSlices": 9}), "takes GPU slices: 4 → 9"),
         (namespace(PROD, {"gpuSlices": None}), "takes GPU slices: 4 → any number"),
-        (namespace(PROD, level="baseline"), "no longer enforces Pod Security restricted in prod"),
         (
             namespace(PROD, {"severities": {"images-are-pinned-by-digest": "advisory"}}),
             "no longer stops at the guardrail images-are-pinned-by-digest",
@@ -126,64 +121,47 @@ def test_an_exception_that_ends_sooner_weakens_nothing() -> None:
     assert len(weaker([sooner], [later])) == 1
 
 
-def policy(*sources: Object, ports: tuple[int, ...] = (8080,)) -> Object:
-    rules = {"from": list(sources), "ports": [{"port": port} for port in ports]}
-    return made("NetworkPolicy", "proxy", spec={"ingress": [rules]})
-
-
-def cidr(text: str) -> Object:
-    return {"ipBlock": {"cidr": text}}
+def network(callers: Object) -> list[Object]:
+    return [namespace({**PROD, "proxy": {"bodyLimit": "1Mi"}, "network": {"callers": callers}})]
 
 
 def test_addresses_within_those_that_came_in_before_are_not_new() -> None:
-    wide, narrow = policy(cidr("0.0.0.0/0")), policy(cidr("10.1.0.0/16"))
-    assert weaker([wide], [narrow]) == []
-    (line,) = weaker([narrow], [wide])
-    assert line == "newly lets 0.0.0.0/0 reach the pods of NetworkPolicy proxy at TCP 8080"
+    wide, narrow = network({"a": {"cidr": "0.0.0.0/0"}}), network({"b": {"cidr": "10.1.0.0/16"}})
+    assert weaker(wide, narrow) == []
+    assert weaker(narrow, wide) == ["newly lets 0.0.0.0/0 call the proxy"]
 
 
-def test_no_source_at_all_lets_anybody_in() -> None:
-    (line,) = weaker([policy(cidr("10.0.0.0/8"))], [policy()])
-    assert "anyone" in line
+def test_promises_that_shrink_and_alerts_that_go_are_told() -> None:
+    def monitored(availability: str, **more: Any) -> list[Object]:
+        monitoring = {"operator": True, "objectives": {"availability": availability}, **more}
+        return [namespace({**PROD, "proxy": {"bodyLimit": "1Mi"}, "monitoring": monitoring})]
+
+    assert weaker(monitored("99.9"), monitored("99.5")) == ["promises percent of calls (availability): 99.9 → 99.5"]
+    assert weaker(monitored("99.9"), monitored("99.99")) == []
+    assert weaker(monitored("99.9"), monitored("99.9", rules=False))[0] == "no longer makes alert rules"
 
 
-def test_a_network_policy_that_goes_is_a_protection_that_goes() -> None:
-    assert weaker([policy()], []) == ["no longer refuses every pod the ingress that no NetworkPolicy names"]
-
-
-def principals_of(url: str) -> Object:
-    return made("ConfigMap", "settings", data={"TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL": url})
-
-
-def believing(*sources: Object) -> Object:
-    volumes = [{"name": "authorities", "projected": {"sources": list(sources)}}]
-    return made("Deployment", "proxy", spec={"template": {"spec": {"volumes": volumes}}})
-
-
-def test_alerts_that_go_and_promises_that_shrink_are_said() -> None:
-    def rules(availability: str = "99.9") -> Object:
-        made_of = alert_rules(Place("prod", "inference-prod"), Objectives(availability=availability))
-        return made("PrometheusRule", "tidegate") | {"spec": {"groups": [{"name": "tidegate", "rules": made_of}]}}
-
-    assert weaker([rules()], [rules(availability="99.5")]) == [
-        f"fires TidegateCallsFail ({severity}): 99.9 → 99.5" for severity in ("critical", "info")
-    ]
-    assert weaker([rules()], [rules(availability="99.99")]) == []
-    fewer = rules()
-    gone = fewer["spec"]["groups"][0]["rules"].pop()
-    assert weaker([rules()], [fewer]) == [f"no longer fires {gone['alert']} ({gone['labels']['severity']})"]
-    assert weaker([fewer], [rules()]) == []
-
-
-def test_whoever_newly_vouches_for_callers_is_told() -> None:
-    here, there = (principals_of(f"https://{host}/principal") for host in ("here", "there"))
-    assert weaker([here], [there]) == ["newly trusts Domino's principals, as https://there/principal names them"]
-    assert weaker([here], []) == []
-    one, two = ({kind: {"name": "bank-ca"}} for kind in ("configMap", "secret"))
-    assert weaker([believing(one)], [believing(one, two)]) == [
-        "newly trusts issuers by the authorities in the Secret bank-ca"
-    ]
-    assert weaker([believing(one, two)], [believing(two)]) == []
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (
+            {"domino": {"principalUrl": "https://here/p"}, "auth": {"dominoPrincipal": True}},
+            {"domino": {"principalUrl": "https://there/p"}, "auth": {"dominoPrincipal": True}},
+            ["newly trusts Domino's principals, as https://there/p names them"],
+        ),
+        (
+            {"auth": {"authorities": [{"configMap": "bank-ca"}]}},
+            {"auth": {"authorities": [{"configMap": "bank-ca"}, {"secret": "bank-ca"}]}},
+            ["newly trusts issuers by the authorities in the Secret bank-ca"],
+        ),
+    ],
+)
+def test_whoever_newly_vouches_for_callers_is_told(before: Object, after: Object, told: list[str]) -> None:
+    old, new = (
+        [namespace({**PROD, "domino": tree.get("domino", {}), "proxy": {"bodyLimit": "1Mi", "auth": tree["auth"]}})]
+        for tree in (before, after)
+    )
+    assert weaker(old, new) == told
 
 
 def tables(rules: list[Object], *models: str) -> list[Object]:

@@ -24,7 +24,6 @@ from tests.docs.test_ci import GITHUB, GITLAB, git, surroundings
 from tests.rollout.conftest import Call, Tree, change
 
 from .conftest import ROOT, Program, commit
-from .test_init_blueprint import VALUES
 
 
 def installed(platform: Path) -> str:
@@ -77,9 +76,8 @@ def test_every_command_without_a_cluster_works_where_the_pin_is_installed(progra
     (platform / DEFINITION).write_text(re.sub(r"repository: \S+/", "repository: 127.0.0.1:1/", text), "utf-8")
     assert "3 of 3 images could not be resolved" in run("pin", code=1).stderr
     (platform / DEFINITION).write_text(text, "utf-8")
-    again, values = tmp_path / "another", tmp_path / "old values.yaml"
-    values.write_text(VALUES, "utf-8")
-    assert "env.name" in run("init", again, "--gpu", "NVIDIA-L4", "--import", values).stdout
+    again = tmp_path / "another"
+    run("init", again, "--gpu", "NVIDIA-L4")
     assert (again / "requirements.txt").read_text("utf-8") == (platform / "requirements.txt").read_text("utf-8")
     for command in ("models", "plan", "trace", "advise"):
         run(command, "--help")

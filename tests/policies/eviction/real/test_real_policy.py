@@ -16,7 +16,7 @@ import pytest
 from tidegate_contracts import eviction_process
 from tidegate_contracts import triton as contract
 from tidegate_contracts.eviction import ManagedModel, Tuning
-from tidegate_eviction.listing import retry
+from tidegate_eviction.retrying import retry
 from tritonclient.utils import InferenceServerException
 
 from lab.local_cluster.certificates import Authority

@@ -1,6 +1,5 @@
-"""The metrics that Prometheus reads, and the table that `list` prints."""
+"""The metrics that Prometheus reads, and what `retry` says."""
 
-import io
 import re
 import socket
 from collections.abc import Mapping
@@ -11,13 +10,11 @@ from typing import Any, get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic.alias_generators import to_camel
-from rich.console import Console
 from tidegate_contracts import eviction_process, log_fields, metrics
 from tidegate_contracts.lease import LeaseOf, Listed, Listing, State
-from tidegate_eviction import listing
+from tidegate_eviction import retrying
 from tidegate_eviction.__main__ import app
 from tidegate_eviction.core import messages
-from tidegate_eviction.listing import show
 from tidegate_eviction.serving.files import kept_secret
 from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.serving.metrics import NAMED_MODELS, Snapshot, SnapshotCollector, render, tell
@@ -187,39 +184,7 @@ def test_what_alerts_ask_for_is_measured() -> None:
         ), name
 
 
-def table(*models: object) -> str:
-    output = io.StringIO()
-    show(view(*models).listing, Console(file=output, width=160))  # type: ignore[arg-type]
-    return output.getvalue()
-
-
-def test_every_model_has_a_line_and_those_in_memory_come_first() -> None:
-    lease = LeaseOf(holder="p", seconds_left=9, in_flight=1)
-    text = table(
-        listed("cold-one", "cold"),
-        listed("a", footprint_bytes=70 * MIB, footprint_from="measured", idle_seconds=3, leases=(lease,), pinned=True),
-        listed("b", "queued", waiters=4, why="waits for room"),
-    )
-    lines = text.splitlines()
-    assert lines[0].split()[:3] == ["MODEL", "STATE", "FOOTPRINT"]
-    assert [line.split()[0] for line in lines[1:4]] == ["a", "b", "cold-one"]
-    assert lines[1].split() == ["a", "resident", "70.0", "MiB", "measured", "3.0", "s", "–", "1", "0", "pinned"]
-    assert lines[2].rstrip().endswith("4  waits for room")
-    assert lines[-1] == (
-        "resident 70.0 MiB · loading 0 B · freeing 0 B · leaked 0 B · free 930 MiB of 1000 MiB · policy lru-idle"
-    )
-
-
-def test_what_others_said_is_one_line_and_no_markup_or_order_to_a_terminal() -> None:
-    assert "[red]x[/red]" in table(listed("[red]x[/red]", why="[/]"))
-    text = table(listed("a", "quarantined", why="it failed:\n\nAt:\n  model.py(11)\x1b[2J\x1b]0;title\x07\x9b2J\n;\n"))
-    assert text.splitlines()[1].rstrip().endswith("it failed: At: model.py(11) [2J ]0;title 2J ;")
-    assert not set(text) & set("\x1b\x07\x9b")
-
-
-@pytest.mark.parametrize(
-    ("command", "advice"), [(["list"], "list"), (["retry", "a"], "retry a"), (["retry", "a b"], "retry 'a b'")]
-)
+@pytest.mark.parametrize(("command", "advice"), [(["retry", "a"], "retry a"), (["retry", "a b"], "retry 'a b'")])
 def test_a_command_without_a_policy_ends_with_one_sentence(tmp_path: Path, command: list[str], advice: str) -> None:
     (port,) = free_ports(1)
     kept_secret(tmp_path / eviction_process.ADMIN_TOKEN_FILE)
@@ -232,18 +197,18 @@ def test_a_command_without_a_policy_ends_with_one_sentence(tmp_path: Path, comma
 
 
 def test_a_policy_that_hangs_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "SECONDS", 0.1)
+    monkeypatch.setattr(retrying, "SECONDS", 0.1)
     kept_secret(tmp_path / eviction_process.ADMIN_TOKEN_FILE)
     with socket.create_server((HOST, 0)) as hangs:
         at = f"{HOST}:{hangs.getsockname()[1]}"
-        done = CliRunner().invoke(app, ["list", "--address", at, "--state", str(tmp_path)])
+        done = CliRunner().invoke(app, ["retry", "a", "--address", at, "--state", str(tmp_path)])
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert "hangs" in done.stderr
     assert "--address" not in done.stderr
 
 
 def test_a_command_without_the_state_folder_names_the_option(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["list", "--state", str(tmp_path / "none")])
+    done = CliRunner().invoke(app, ["retry", "a", "--state", str(tmp_path / "none")])
     assert (done.exit_code, done.stdout) == (2, "")
     assert "--state" in done.stderr
 

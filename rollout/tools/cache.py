@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.tools.running import ToolError
+from rollout.tools.running import ToolError
 
 
 def say(message: str) -> None:

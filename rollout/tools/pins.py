@@ -17,11 +17,6 @@ def numbers(text: str) -> Version | None:
     return tuple(int(part) for part in match.groups(default="0")) if match else None
 
 
-def folders() -> tuple[Path, ...]:
-    """Return every folder here with a go.mod of its own."""
-    return FOLDER, *sorted(file.parent for file in FOLDER.glob("*/go.mod"))
-
-
 def go_line(folder: Path = FOLDER) -> Version:
     """Return the Go version that `go.mod` asks for in its `go` line."""
     match = re.search(r"^go\s+(\S+)", (folder / "go.mod").read_text("utf-8"), re.MULTILINE)

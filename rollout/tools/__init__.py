@@ -1,0 +1,15 @@
+"""Helm, kubectl and crane: those on the PATH if their versions fit, else built once into the user's cache folder.
+
+>>> from rollout import tools
+>>> tools.path(tools.HELM)  # a pathlib.Path; built when it is not there yet
+
+Go modules pin them. Only the standard library is used. Everything lies under
+`${TIDEGATE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/tidegate}`, which you may delete at any time. With a warm cache this runs
+no Go command and needs no network. `TIDEGATE_TOOLS=built` ignores tools on the PATH.
+"""
+
+from rollout.tools.cache import cache_root
+from rollout.tools.programs import CRANE, HELM, KUBECTL, Found, find, path
+from rollout.tools.running import ToolError
+
+__all__ = ["CRANE", "HELM", "KUBECTL", "Found", "ToolError", "cache_root", "find", "path"]

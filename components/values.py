@@ -5,7 +5,8 @@ helper is the plain loop or branch. Only the generator of the chart passes place
 
 | helper | in plain Python |
 |---|---|
-| `each(items, f)`, `listed(items, f)` | `[f(item) for item in items]`; `each` returns None for an empty list, which omits the field |
+| `each(items, f)`, `listed(items, f)` | `[f(item) for item in items]`, of which `each` returns None for an empty list |
+| `flat(items, f)` | the same where `f` returns lists, as one list |
 | `when(value, f)`, `either(value, f, g)` | `f(value) if value is not None else None`, and `else g()` |
 | `if_true(flag, f, g)` | `f() if flag else g()` |
 | `of_kind(value, Class, f, g)` | `f(value) if isinstance(value, Class) else g()` |

@@ -15,7 +15,7 @@ class Keeper:
     """Looks whether parts have ended, keeps their logs, and starts them again."""
 
     of: Parts
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     _due: dict[str, float] = field(default_factory=dict)  # When a part that did not start is tried again.
 
     def look(self) -> None:
@@ -25,12 +25,12 @@ class Keeper:
             if status is None or time.monotonic() < self._due.get(name, 0.0):
                 continue
             how = f"was killed ({signal.Signals(-status).name})" if status < 0 else f"ended with exit code {status}"
-            self.tell(f"{name} (pid {process.pid}) {how}. Its log: {set_aside(process.log)}")
+            self.report(f"{name} (pid {process.pid}) {how}. Its log: {set_aside(process.log)}")
             try:
                 self.of.start_again(name)
             except ProcessError as error:
                 self._due[name] = time.monotonic() + PAUSE_SECONDS
                 why = str(error).splitlines()[0].rstrip(":")
-                self.tell(f"{name} did not start: {why}. The next try comes in {PAUSE_SECONDS:.0f} s")
+                self.report(f"{name} did not start: {why}. The next try comes in {PAUSE_SECONDS:.0f} s")
             else:
-                self.tell(f"{name} runs again, as pid {self.of.parts[name].pid}")
+                self.report(f"{name} runs again, as pid {self.of.parts[name].pid}")

@@ -13,7 +13,7 @@ from secrets import token_hex
 from tidegate_contracts.manifest import Manifest, ManifestFile, is_inside
 
 from ..errors import IntegrityError, NotFoundError, UnfinishedError, UnreachableError
-from ..hashing import hashed, remember_written
+from ..hashing import hashed
 from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
 
@@ -73,7 +73,6 @@ def download(
                 if file.executable:
                     half.chmod(0o755)
                 os.replace(half, path)
-                remember_written(os.stat(path), file.sha256)
         except OSError as error:
             raise _not_written(path, error) from None
         progress(file.size)

@@ -34,9 +34,9 @@ from .stage import own_policy, platform
 FAILED, CANNOT, INTERRUPTED = 1, 3, 130
 CHECK_SECONDS = 0.5
 STAYS = (
-    "A part that ends is told here and started again, as Kubernetes does: at once, then after 10, 20, 40 … seconds, "
-    "300 at most. Logs stay, also those of parts that have ended (policy.1.log) and when this ends. "
-    "One that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a minute or so."
+    "The demo starts a part that ends again at once. Logs stay, also those of parts that have ended (policy.1.log) and "
+    "when the demo ends. A part that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a "
+    "minute or so."
 )
 PLANE = "two Tritons, the policy and two proxies"
 SCALED = "a control plane, KEDA, Prometheus and a proxy"
@@ -109,13 +109,13 @@ def lifecycle_up() -> None:
     """Leave MLflow, S3, dev and prod running, for the commands of docs/models.md, until Ctrl-C."""
     show = Show(Console())
     with _ending(show, wanted=True), _running(show, WORLD, world, leave_logs=True) as made:
-        said = (
+        text = (
             f"In another terminal:\n\n. {write_shell(made)}\n\nThat shell is the developer's, stands in a folder "
             "with what a notebook has left, and knows every variable and command of docs/models.md. Models may have "
             "any name."
         )
         where = "is registered: dev and prod serve it now, on the server preload"
-        _stay(made, said, show, lambda: [f"{name} {where}" for name in made.adopt()])
+        _stay(made, text, show, lambda: [f"{name} {where}" for name in made.adopt()])
 
 
 @app.command()
@@ -138,41 +138,41 @@ def up(
 
 @contextmanager
 def _scraped(made: LocalEnvironment) -> Iterator[Prometheus | None]:
-    """Have a Prometheus remember what there is to measure; None where this machine can have none, which is told."""
+    """Run a Prometheus that scrapes the demo; yield None, and print why, where this machine can have none."""
     with ExitStack() as stack:
         try:
             seen = stack.enter_context(prometheus(made.root / "prometheus", made.pods, rules=rules()))
         except CannotBeHadError as error:
-            print(f"Nothing remembers what is called, so that no trace can be made of it: {error}.", flush=True)
+            print(f"You cannot make a trace of your calls here, for there is no Prometheus: {error}.", flush=True)
             seen = None
         yield seen
 
 
 def _stay(
     made: LocalEnvironment | World,
-    said: str,
+    text: str,
     show: Show,
     news: Callable[[], Iterable[str]] = lambda: (),
 ) -> NoReturn:
-    """Print what there is to try, start again what ends, and tell that and other news, as long as nobody ends it."""
+    """Print what you can try, start parts that end again, and print that and other news, until Ctrl-C."""
     log = made.root / "demo.log"
     log.touch()
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         line = f"{time.strftime('%H:%M:%S')} {text}"
         print(line, flush=True)
         with log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
-    keeper = Keeper(made, tell)
-    print("\nKill any of these, and see what callers, metrics and logs tell of it:\n", flush=True)
+    keeper = Keeper(made, report)
+    print("\nKill any of these, and see what callers, metrics and logs show:\n", flush=True)
     show.parts(made.parts)
-    print(f"\n{STAYS}\nWhat is told is also in {log}\n\n{said}\n\nIt runs until Ctrl-C.", flush=True)
+    print(f"\n{STAYS}\nIts messages are also in {log}\n\n{text}\n\nIt runs until Ctrl-C.", flush=True)
     while True:
         time.sleep(CHECK_SECONDS)
         keeper.look()
-        for text in news():
-            tell(text)
+        for line in news():
+            report(line)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import typer
 from lab import tools
 from rollout.render import render
 from stacks.command import CommandError
+from stacks.images_lock import FILE_NAME, PinnedImage, lock_text
 from stacks.problems import DefinitionError, listed
 from stacks.stack import Definition
 from stacks.validate import read_definition
@@ -25,6 +26,7 @@ from .nodes import nodes_of
 from .stand_ins import stand_ins
 
 MOST_NODES = 20  # How many nodes of one kind are simulated.
+MADE_UP = f"sha256:{'0' * 64}"  # No image runs on simulated nodes.
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__)
 
 
@@ -42,11 +44,12 @@ def up(definition: Annotated[Path, typer.Argument()] = Path("stacks/inference.ya
         _equip(cluster, read)
     except (ClusterError, CommandError, DefinitionError, tools.ToolError) as error:
         raise SystemExit(str(error)) from None
-    contexts = _add_contexts(cluster, read)
+    contexts, copy = _add_contexts(cluster, read), _copy(cluster, read, definition)
     print(
         "A real control plane runs. Its nodes are simulated: no image runs there, so no pod answers or logs.\n\n"
         f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}\n"
-        f"tidegate up {shlex.quote(str(definition))} --cluster {shlex.quote(contexts[0])} --engine helm\n\n"
+        f"tidegate up {shlex.quote(str(copy))} --cluster {shlex.quote(contexts[0])} --engine helm\n\n"
+        f"That file is a copy with made-up digests of images: after an edit of {definition}, run make local-up again.\n"
         f"Contexts of the same cluster: {listed(contexts)}. To end and remove it: make local-down"
     )
 
@@ -98,6 +101,17 @@ def _nodes(definition: Definition) -> list[dict[str, Any]]:
         theirs = [stack for stack in definition.stacks if stack.data_plane.name == plane.name]
         found += nodes_of(plane, theirs, most=MOST_NODES)
     return found
+
+
+def _copy(cluster: LocalCluster, read: Definition, definition: Path) -> Path:
+    """Copy the definition into the cluster's folder, next to a lock with a digest for every image; return its path."""
+    copy = cluster.folder / "definition" / definition.name
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_text(definition.read_text("utf-8"), "utf-8")
+    images = {image.reference for stack in read.stacks for image in stack.platform.images}
+    pinned = [PinnedImage(image=each, digest=read.lock.digest(each) or MADE_UP) for each in sorted(images)]
+    (copy.parent / FILE_NAME).write_text(lock_text(pinned), "utf-8")
+    return copy
 
 
 def _add_contexts(cluster: LocalCluster, definition: Definition) -> list[str]:

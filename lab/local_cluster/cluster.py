@@ -45,8 +45,8 @@ class LocalCluster(ControlPlane):
 
         `name` is the context in its kubeconfig. Unless it `outlives` this process, it ends with it, even if this
         process is killed. One that `aggregates` passes calls on to APIs that other programs serve (`scaling`), which
-        takes the package cryptography. What an earlier, killed run left in the folder is ended and removed first;
-        nothing else is, and a folder behind a link, or with somebody's files, is refused.
+        takes the package cryptography. What an earlier, killed run left in the folder is ended and removed first. A
+        folder behind a link, or with files that no cluster made, is refused.
         """
         processes.refuse_other_systems()
         folder = private_folder(folder)
@@ -95,8 +95,7 @@ class LocalCluster(ControlPlane):
     def remove(cls, folder: Path) -> bool:
         """End what runs for the cluster in a folder, whatever started it, and remove what it made; tell if it ran.
 
-        The folder goes too when nothing else lies there. Raises ClusterError, and changes nothing, where it is a link,
-        or no cluster made it.
+        Raises ClusterError, and changes nothing, where the folder is a link, or has files that no cluster made.
         """
         processes.refuse_other_systems()
         place.refuse_others(folder)

@@ -1,27 +1,24 @@
-"""The folder of a local cluster: private, one cluster at a time, and cleaned."""
+"""The folder of a local cluster, which is the cluster's alone."""
 
 import fcntl
 import os
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from .control_plane import ClusterBusyError, ClusterError, Network
 
 STATE = "cluster.json"  # What another process needs to find the cluster again.
-# What a cluster makes in its folder; whatever else lies there is left alone.
 _LOCK = ".lock"
 _MARK = "A local cluster of Tidegate made this folder.\n"
-_MADE = ("etcd", "pki", "tokens", "kubeconfigs", "logs", "kubectl-cache", STATE,
-         "kubeconfig", "tokens.csv", "stages.yaml", "etcd.sock", "peer:0")  # fmt: skip
 
 
 def private_folder(folder: Path) -> Path:
     """Return the folder's real path, made when it is not there; its contents are for its owner alone.
 
-    Raises ClusterError, and changes nothing, where somebody's files have the names of those that a cluster makes.
+    Raises ClusterError where the folder has files and no cluster made it.
     """
     refuse_others(folder)
     try:
@@ -33,24 +30,13 @@ def private_folder(folder: Path) -> Path:
 
 
 def refuse_others(folder: Path) -> None:
-    """Raise ClusterError where a folder is a link, or somebody's things there have the names of a cluster's."""
-    try:
-        if folder.is_symlink():
-            raise ClusterError(
-                f"{folder} is a symbolic link to {os.readlink(folder)}, and no local cluster lives behind a link: "
-                "nothing was removed there.\nRemove the link, or let TIDEGATE_CACHE name another folder."
-            )
-        theirs = [name for name in _MADE if os.path.lexists(folder / name)]
-        lock = folder / _LOCK
-        if lock.is_symlink() or (lock.exists() and lock.stat().st_size):  # a killed start may have left it empty
-            theirs.append(_LOCK)
-        if theirs and not made(folder):
-            raise ClusterError(
-                f"No local cluster made {', '.join(theirs)} in {folder}: nothing was removed there.\n"
-                "Move that away, or let TIDEGATE_CACHE name another folder."
-            )
-    except OSError as error:
-        raise ClusterError(f"A local cluster cannot live in {folder}: {error.strerror}.") from None
+    """Raise ClusterError where a folder is a link, or has files and no cluster made it."""
+    others = folder.is_dir() and any(each.name != _LOCK for each in folder.iterdir()) and not made(folder)
+    if folder.is_symlink() or others:
+        raise ClusterError(
+            f"No local cluster made the files in {folder}: nothing was removed there.\n"
+            "Move them away, or let TIDEGATE_CACHE name another folder."
+        )
 
 
 def mark(folder: Path) -> None:
@@ -59,8 +45,10 @@ def mark(folder: Path) -> None:
 
 
 def clean(folder: Path, *, logs: bool = True) -> None:
-    """Remove what a cluster made in its folder, with or without its logs; a link goes, and is not followed."""
-    for path in (folder / name for name in _MADE if logs or name != "logs"):
+    """Remove what is in a cluster's folder, with or without its logs."""
+    for path in folder.iterdir():
+        if path.name == _LOCK or (path.name == "logs" and not logs):
+            continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -68,17 +56,14 @@ def clean(folder: Path, *, logs: bool = True) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove what a cluster made, and its folder when nothing else lies there."""
-    clean(folder)
-    (folder / _LOCK).unlink(missing_ok=True)
-    with suppress(OSError):
-        folder.rmdir()
+    """Remove a cluster's folder."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def made(folder: Path) -> bool:
     """Tell whether a cluster made this folder."""
     lock = folder / _LOCK
-    return lock.is_file() and not lock.is_symlink() and lock.read_bytes() == _MARK.encode()
+    return lock.is_file() and lock.read_text("utf-8", errors="replace") == _MARK
 
 
 @contextmanager

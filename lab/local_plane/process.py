@@ -126,6 +126,10 @@ class Parts(ABC):
     def parts(self) -> dict[str, Process]:
         """The process that each part is now, by the part's name."""
 
+    @abstractmethod
+    def start_again(self, part: str) -> None:
+        """Start a part that has ended, in its old place. Raises ProcessError."""
+
     def check(self) -> None:
         """Raise ProcessError when one of the processes has ended by itself."""
         for process in self.parts.values():

@@ -1,4 +1,4 @@
-"""A real Prometheus, of Debian's package, and a real Alertmanager on loopback."""
+"""A real Prometheus, of Debian's package, on loopback."""
 
 import json
 import os
@@ -12,7 +12,6 @@ from typing import Any
 import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
-from lab import tools
 from lab.tools import debian
 
 from .process import HOST, Process, ProcessError, answers, free_ports, had, replace_file, running
@@ -74,28 +73,24 @@ def prometheus(
     namespace: str = NAMESPACE,
     options: Sequence[str] = (),
     rules: Sequence[Mapping[str, Any]] = (),
-    alertmanager: str | None = None,
     seconds: int = 1,
     port: int | None = None,
 ) -> Iterator[Prometheus]:
     """Run a Prometheus with its data in a folder, at a port or any; it is ready, and it ends with the block.
 
     `pods` are what it scrapes every so many seconds: host and port, and the pod that they belong to. Series have its
-    name and namespace, as those of a PodMonitor have. `rules` are evaluated as often, and `alertmanager`, a host and
-    port, is told of alerts that fire.
+    name and namespace, as those of a PodMonitor have. `rules` are evaluated as often.
     """
     program = installed()
     (folder / TARGETS).mkdir(parents=True, exist_ok=True)
     write_targets(folder, pods or {}, namespace)
     (folder / "rules.yml").write_text(json.dumps({"groups": [{"name": "rules", "rules": list(rules)}]}), "utf-8")
-    told = [{"static_configs": [{"targets": [alertmanager]}]}] if alertmanager else []
     settings = folder / "prometheus.yml"  # JSON is YAML
     settings.write_text(
         json.dumps(
             {
                 "global": dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), f"{seconds}s"),
                 "rule_files": ["rules.yml"],
-                "alerting": {"alertmanagers": told},
                 "scrape_configs": [{"job_name": "pods", "file_sd_configs": [{"files": [f"{TARGETS}/*.json"]}]}],
             }
         ),
@@ -111,18 +106,3 @@ def prometheus(
     with running("Prometheus", command, folder / "prometheus.log", os.environ | program.environment()) as process:
         process.wait_until(lambda: answers(port, "/-/ready"))
         yield Prometheus(process, port, folder, namespace)
-
-
-@contextmanager
-def alertmanager(folder: Path) -> Iterator[str]:
-    """Run an Alertmanager, which sends nothing to anybody; yield its host and port."""
-    program = had("Alertmanager", tools.path, "alertmanager")
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = folder / "alertmanager.yml"
-    settings.write_text(json.dumps({"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}), "utf-8")
-    [port] = free_ports(1)
-    command: list[str | Path] = [program, f"--web.listen-address={HOST}:{port}"]
-    command += [f"--config.file={settings}", f"--storage.path={folder / DATA}", "--cluster.listen-address="]
-    with running("Alertmanager", command, folder / "alertmanager.log", os.environ) as process:
-        process.wait_until(lambda: answers(port, "/-/ready"))
-        yield f"{HOST}:{port}"

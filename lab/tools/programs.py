@@ -41,9 +41,6 @@ PROGRAMS = {
             FOLDER / "cyclonus", newer=False),
         Program("pod-security-checks", "k8s.io/pod-security-admission", ("main.version=v{version}",),
             ("--version",), 40, FOLDER / "pod-security", newer=False),
-        Program("alertmanager", "github.com/prometheus/alertmanager/cmd/alertmanager",
-            ("github.com/prometheus/common/version.Version={version}",), ("--version",), 120,
-            FOLDER / "alertmanager", newer=False),
         # It has no versions that a Go module may have, only days: the pinned one is built, whatever is on the PATH.
         Program("minio", "github.com/minio/minio", ("github.com/minio/minio/cmd.CommitID={version}",),
             ("--version",), 140, FOLDER / "minio", newer=False),

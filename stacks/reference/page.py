@@ -16,77 +16,11 @@ from ..model_keys import Key, Model, bare, branches, hint_of, tag_values
 from ..validate import OVERLAID
 from .examples import Examples
 from .outline import NAMED_TYPES, Part, anchor_of, common_keys, keys, outline, pattern_of, words, words_of_class
-
-_INTRODUCTION = """\
-<!-- Generated from the typed model in stacks/definition by `make docs`. Edits here are lost. -->
-
-# The definition
-
-The first of two that are complete: one model server on CPUs, in a cluster that people share.
-
-```yaml
-{small}```
-
-The second: GPUs that many models share, in dev, and in production on two clusters.
-
-```yaml
-{shared}```
-
-`tidegate check <file>` says of both that they can be used, and what they leave open; `tidegate render` writes them. A
-cluster takes production once `tidegate pin` has written the digests of its images.
-
-## What it consists of
-
-A definition is one YAML file, [`stacks/inference.yaml`](../stacks/inference.yaml) unless you name another, that says
-everything about the platform. It has three layers:
-
-- the **common part**: images, datasets, servers, the proxy, models and what surrounds them;
-- **[environments](#environments)**, such as dev and prod: each lays the few values in which it differs over the common
-  part;
-- **[data planes](#dataPlanes)**, the clusters: each says which environments live there, and may lay values of its own
-  over theirs.
-
-A **stack** is one environment on one data plane: the common part, with the environment's values laid over it, and the
-data plane's over those. It becomes one namespace, and has the name `<environment>-<data plane>`.
-
-What these words mean is in [concepts.md](concepts.md).
-
-Every key of the common part may also stand in an environment and in a data plane, and there needs to say only what
-differs. “Required” below means: required once everything is laid together.
-
-Editors that speak YAML check and complete the file by [`definition.schema.json`](definition.schema.json), which its
-first line names.
-"""
+from .tables import filled, table
 
 WORKED = ("small", "shared")
-"""Definitions beside this, with which the page begins."""
+"""Definitions next to this file, with which the page begins."""
 _HERE = FilePath(__file__).parent
-_CHECKING = """\
-## Checking
-
-`tidegate check` reads the definition and `images.lock`, renders every stack, and writes nothing: what it lets through,
-`tidegate render` writes. Its exit code is 0 when the definition can be used; advisories may be printed. It is 2 when
-it cannot be used: every problem is printed, with file, line and column, what is wrong and what to do. The form comes
-first (keys, types, what concerns one item alone): the [rules](#rules) are asked of each stack whose form is right, and
-those about all stacks once every form is. It is 1 when every rule holds and a stack breaks a mandatory
-[guardrail](guardrails.md).
-
-Which of them a mistake is, one idea decides:
-
-- What can never work, or contradicts what the definition says elsewhere, is **refused** in every environment. No rule
-  of access could ever fit a caller; a disk is to be mounted by several nodes; shares of a GPU promise more memory than
-  it has.
-- What works, and leaves an environment open or unprotected because something was not said, is a **guardrail**:
-  mandatory in production, an advisory where people only share it, and waived by somebody who answers for it until a
-  day. Plain HTTP from outside; the internet as a caller; a volume that dev serves too.
-- What somebody may well want, and is a slip more often than not, is an **advisory**. So is what is likely and cannot be
-  known: whether the files of a bucket are as large as their footprints; in which region a file system lies, whose id
-  does not say it (one id in two regions does, where the contexts of data planes name them).
-
-What a Gateway's listener speaks, who stands behind an address, what memory nodes without a `memory` have: none of it
-stands in a definition, and nothing is said about it.
-"""
-
 _WHOLE_DEFAULTS = """\
 A default in braces holds as a whole, for a key that is left out: where some of its keys are said, the others have the
 defaults in their own table.
@@ -130,10 +64,13 @@ class _Page:
         sections.append("## Parts that stand in several places\n")
         sections += [self.section(part) for part in self.shared.values()]
         whole_defaults = [_WHOLE_DEFAULTS] if any("| `{" in section for section in sections) else []
-        worked = {name: _HERE.joinpath(f"{name}.yaml").read_text("utf-8") for name in WORKED}
-        blocks = [_INTRODUCTION.format(**worked), *whole_defaults, self.contents(), _merging(), _CHECKING, *sections]
-        blocks += [_kinds_of_text(), self.rules()]
-        return re.sub("\n{3,}", "\n\n", "\n".join(blocks)).rstrip() + "\n"
+        return filled(
+            _HERE / "text" / "definition.md",
+            **{name: _HERE.joinpath(f"{name}.yaml").read_text("utf-8") for name in WORKED},
+            contents="\n".join([*whole_defaults, self.contents()]),
+            merging=_merging(),
+            parts="\n".join([*sections, _kinds_of_text(), self.rules()]),
+        )
 
     def contents(self) -> str:
         header = {str(field.alias) for field in Header.model_fields.values()}
@@ -287,7 +224,5 @@ def _yaml(example: str | None) -> list[str]:
 
 
 def _table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Return a table in Markdown, a blank line at its end."""
-    cells = [[" ".join(text.split()).replace("|", "\\|") for text in row] for row in rows]
-    head, *body = (f"| {' | '.join(row)} |" for row in (heading, *cells))
-    return [head, f"|{'---|' * len(heading)}", *body, ""]
+    """Return the lines of a table in Markdown, a blank line at its end."""
+    return [*table(heading, rows).splitlines(), ""]

@@ -1,7 +1,7 @@
 """The JSON schema of a definition file, for editors.
 
 Pydantic writes the schema of the typed model, which is what a *merged* stack must look like. A file is not merged yet,
-so each part of the model comes in up to three forms here. What `tidegate check` accepts, no form may refuse.
+so a part that overlays may complete needs only its name here. What `tidegate check` accepts, the schema may not refuse.
 """
 
 import json
@@ -27,8 +27,7 @@ class Form(Enum):
     """How much of a part must stand in one place; the value ends the name of its definition in the schema."""
 
     WHOLE = ""  # Everything that is required: nothing is laid over it, or it is replaced whole (items without a name).
-    COMMON = "Common"  # In the common part: the name and the kind; the rest may come from environments and data planes.
-    OVERLAY = "Overlay"  # In an overlay: the name alone; `remove: true` takes an inherited item away.
+    LAYER = "Layer"  # The name alone: the rest may come from another layer; `remove: true` takes an item away.
 
 
 def schema_text() -> str:
@@ -52,11 +51,11 @@ def definition_schema() -> Schema:
     """Return the JSON schema of the whole definition file."""
     _, source = models_json_schema([(Platform, "validation"), (Header, "validation")], schema_generator=_Generator)
     writer = _Writer(source["$defs"])
-    properties = writer.properties("Platform", Form.COMMON)
+    properties = writer.properties("Platform", Form.LAYER)
     for key, part in writer.properties("Header", Form.WHOLE).items():
         name = _name(writer.source["Header"]["properties"][key]["items"])
         item = writer.section(name, Form.WHOLE)
-        item["properties"] |= writer.properties("Platform", Form.OVERLAY)
+        item["properties"] |= writer.properties("Platform", Form.LAYER)
         writer.made[name] = item
         properties[key] = part
     return {
@@ -96,11 +95,9 @@ class _Writer:
         section["properties"] = self.properties(name, form)
         return section
 
-    def required(self, name: str, form: Form, tag: str | None = None) -> list[str]:
+    def required(self, name: str, form: Form) -> list[str]:
         required = self.source[name].get("required", [])
-        if form is not Form.WHOLE:
-            required = [key for key in required if key == "name"]
-        return [*required, *([tag] if tag is not None and tag not in required else [])]
+        return required if form is Form.WHOLE else [key for key in required if key == "name"]
 
     def properties(self, name: str, form: Form) -> dict[str, Schema]:
         """Return the keys of a part; those that need not be there may be null as well."""
@@ -111,9 +108,9 @@ class _Writer:
             value = self.value(source, form)
             value = value if key in required or key in TAGS else or_null(value)
             about = {"description": source.get("description") or part["description"]}
-            default = None if form is Form.OVERLAY else self.default(source)
+            default = self.default(source)
             properties[key] = about | value | ({} if default is None else {"default": default})
-        if form is Form.OVERLAY and "name" in required:
+        if form is Form.LAYER and "name" in required:
             properties[REMOVE] = {"description": "Takes the inherited item of this name away.", "const": True}
         return properties
 
@@ -134,30 +131,22 @@ class _Writer:
         return {"$ref": _DEFS + made}
 
     def union(self, source: Schema, form: Form) -> Schema:
-        """Return the schema of a choice: by its tag where one must stand, else any of the branches."""
+        """Return the schema of a choice: any of its branches."""
         branches = [branch for branch in source.get("oneOf") or source["anyOf"] if branch != _NULL]
         if len(branches) == 1:
             return self.value(branches[0], form)
         if "discriminator" not in source:
             if not any("$ref" in branch for branch in branches):
                 return {"anyOf": [self.value(branch, form) for branch in branches]}
-            # Without a tag, an overlay that changes from one branch to another must say null for the keys of the first.
-            return self.joined(branches) if form is Form.OVERLAY else {"anyOf": [self.value(b, form) for b in branches]}
-        values = [self.value(branch, form) for branch in branches]
-        if form is Form.OVERLAY:
-            return {"anyOf": values}
-        tag, meant = source["discriminator"]["propertyName"], source["discriminator"].get("default")
-        named = [self.source[_name(branch)]["properties"][tag].get("const") for branch in branches]
-        asked = [
-            {"required": self.required(_name(branch), form, None if meant and name == meant else tag)}
-            for branch, name in zip(branches, named, strict=True)
-        ]
-        return {"oneOf": [value | required for value, required in zip(values, asked, strict=True)]}
+            if form is Form.LAYER:
+                # Without a tag, a layer that changes the branch must say null for the keys of the first.
+                return self.joined(branches)
+        return {"anyOf": [self.value(branch, form) for branch in branches]}
 
     def joined(self, branches: list[Schema]) -> Schema:
         properties: dict[str, Schema] = {}
         for branch in branches:
-            properties |= self.properties(_name(branch), Form.OVERLAY)
+            properties |= self.properties(_name(branch), Form.LAYER)
         return {"type": "object", "additionalProperties": False, "properties": properties}
 
     def array(self, source: Schema, form: Form) -> Schema:

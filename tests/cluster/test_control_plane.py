@@ -6,10 +6,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from lab import tools
-from lab.local_cluster import ClusterError, LocalCluster, control_plane, processes
+from lab.local_cluster import LocalCluster, control_plane, processes
 
 from .world import until
 
@@ -39,21 +37,6 @@ def test_all_programs_run_and_the_api_server_is_the_pinned_kubernetes(cluster: L
     assert cluster.context in cluster.kubectl("config", "current-context").stdout
 
 
-def test_a_look_without_an_answer_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may not answer the first within its time; the start waits longer than that."""
-    kubectl, looks = LocalCluster.kubectl, list[tuple[Any, ...]]()
-
-    def slow_at_first(cluster: LocalCluster, *arguments: Any, **more: Any) -> Any:
-        looks.append(arguments)
-        if len(looks) == 1:
-            raise ClusterError("no answer")
-        return kubectl(cluster, *arguments, **more)
-
-    monkeypatch.setattr(LocalCluster, "kubectl", slow_at_first)
-    with LocalCluster.start(tmp_path / "slow", name="slow"):
-        assert looks[0] == looks[1]
-
-
 def test_only_the_api_server_listens_and_only_on_the_loopback_address(cluster: LocalCluster) -> None:
     """Nobody else on the network reaches it, and nobody else on the machine reaches etcd."""
     found = {name: listening(pid) for name, pid in cluster.pids.items()}
@@ -79,38 +62,6 @@ def test_what_it_writes_is_for_its_owner_alone(cluster: LocalCluster) -> None:
     assert not [file for file in secret if file.parent.name == "logs"]
     arguments = [Path(f"/proc/{pid}/cmdline").read_text() for pid in cluster.pids.values()]
     assert not [token for token in tokens if any(token in line for line in arguments)]
-
-
-def test_nobody_gets_in_without_a_token_and_rights_are_evaluated(cluster: LocalCluster, namespace: str) -> None:
-    """The administrator may do everything; somebody else what a role says, and no more."""
-    cluster.kubectl("create", "namespace", namespace)
-    nobody = json.loads(cluster.kubeconfig.read_text())
-    nobody["users"][0]["user"] = {"token": "guessed"}
-    (cluster.folder / "kubeconfigs" / "nobody").write_text(json.dumps(nobody))
-    refused = cluster.kubectl("get", "pods", check=False, kubeconfig=cluster.folder / "kubeconfigs" / "nobody")
-    assert refused.returncode
-    assert "Unauthorized" in refused.stderr or "logged in" in refused.stderr
-    alice = cluster.user("alice", ["data-scientists"])
-    assert cluster.kubectl("auth", "whoami", "-o", "json", kubeconfig=alice).stdout.count('"alice"') == 1
-    with pytest.raises(ClusterError, match='User "alice" cannot list resource "secrets"'):
-        cluster.kubectl("get", "secrets", "-n", namespace, kubeconfig=alice)
-    cluster.kubectl("create", "role", "look", "--verb=list", "--resource=pods", "-n", namespace)
-    cluster.kubectl("create", "rolebinding", "look", "--role=look", "--group=data-scientists", "-n", namespace)
-    until(
-        "the binding counts",
-        lambda: cluster.kubectl("get", "pods", "-n", namespace, kubeconfig=alice, check=False).returncode == 0,
-    )
-    with pytest.raises(ClusterError, match="cannot list"):
-        cluster.kubectl("get", "secrets", "-n", namespace, kubeconfig=alice)
-    assert cluster.user("alice") != alice, "the same name with other groups is somebody else"
-
-
-def test_a_kubelets_identity_is_held_to_its_own_node(cluster: LocalCluster) -> None:
-    """The Node authorizer and its admission work: a kubelet changes no node but its own."""
-    kubelet = cluster.user("system:node:cpu-1", ["system:nodes"])
-    cluster.kubectl("annotate", "node", "cpu-1", "example.com/own=yes", "--overwrite", kubeconfig=kubelet)
-    with pytest.raises(ClusterError, match="node 'cpu-1' cannot read 'cpu-2', only its own Node object"):
-        cluster.kubectl("annotate", "node", "cpu-2", "example.com/own=yes", kubeconfig=kubelet)
 
 
 def test_the_users_own_settings_are_left_alone(cluster: LocalCluster, tmp_path: Path, monkeypatch: Any) -> None:

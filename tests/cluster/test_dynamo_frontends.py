@@ -259,38 +259,6 @@ def test_the_token_is_good_for_nothing_else(place: Place) -> None:
     assert not may("create", "endpointslices.discovery.k8s.io", *here)
 
 
-def test_a_worker_that_is_not_ready_gets_no_more_calls_and_ends_the_stream_that_it_has(place: Place) -> None:
-    frontend = place.frontends[0]
-    with place.streaming(frontend) as (events, worker):
-        place.is_ready(worker, ready=False)
-        until("no frontend knows it", lambda: place.all_know(2))
-        before = place.measured(worker)
-        assert {place.chat(one, "big-v3")[0] for one in place.frontends * 4} == {200}
-        assert place.measured(worker) == before
-    assert whole(events)
-    place.is_ready(worker, ready=True)
-    until("every frontend knows it again", lambda: place.all_know(3))
-
-
-def test_a_worker_that_is_killed_takes_no_stream_with_it_and_no_call_once_its_pod_is_not_ready(place: Place) -> None:
-    """Until the kubelet has seen that, a frontend that comes upon it answers 500; then a process takes its place."""
-    frontend = place.frontends[0]
-    with place.streaming(frontend) as (events, worker):
-        os.kill(place.processes[worker].pid, signal.SIGKILL)
-        assert {200} <= {place.chat(one, "big-v3")[0] for one in place.frontends * 4} <= {200, 500}
-    assert whole(events)
-    place.is_ready(worker, ready=False)
-    until("no frontend knows it", lambda: place.all_know(2))
-    assert {place.chat(one, "big-v3")[0] for one in place.frontends * 4} == {200}
-    (pod,) = (one for one in place.pods("large") if one["metadata"]["name"] == worker)
-    place.run(pod)
-    until("its process serves", lambda: place.ask(worker, "/health")[0] == 200)
-    place.is_ready(worker, ready=True)
-    until("every frontend knows it again", lambda: place.all_know(3))
-    before = place.measured(worker)
-    until("it is called", lambda: place.chat(frontend, "big-v3")[0] == 200 and place.measured(worker) > before)
-
-
 def test_a_worker_that_is_told_to_end_finishes_its_stream(place: Place) -> None:
     with place.streaming(place.frontends[0]) as (events, worker):
         os.kill(place.processes[worker].pid, signal.SIGTERM)
@@ -301,30 +269,6 @@ def test_a_worker_that_is_told_to_end_finishes_its_stream(place: Place) -> None:
     (pod,) = (one for one in place.pods("large") if one["metadata"]["name"] == worker)
     place.run(pod)
     until("every frontend knows the next one", lambda: place.all_know(3))
-
-
-def test_a_frontend_that_routes_by_caches_knows_what_workers_did_for_others(place: Place) -> None:
-    """Workers tell it of their caches themselves: it sends a prompt that it never saw where its beginning is."""
-    (pod, *_), large = place.pods("frontends"), ("talk-large-0", "talk-large-1")
-    place.run(pod, "--router-mode=kv", called="by-caches")
-
-    def told() -> int:
-        stored = r'^dynamo_component_kv_cache_events_applied{[^}]*"stored",status="ok"[^}]*} (\d+)$'
-        return sum(map(int, re.findall(stored, place.ask("by-caches", "/metrics")[1], re.MULTILINE)))
-
-    def calls(frontend: str, *prompts: int) -> dict[str, int]:
-        """Send prompts of so many words; return how many each worker got."""
-        before = {one: place.measured(one) for one in large}
-        for words in prompts:
-            prompt = " ".join(f"word{number}" for number in range(words))
-            assert place.chat(frontend, "big-v3", prompt=prompt)[0] == 200
-        return {one: count for one in large if (count := place.measured(one) - before[one])}
-
-    until("it knows the workers", lambda: place.chat("by-caches", "big-v3")[0] == 200)
-    before = told()
-    (worker,) = calls(place.frontends[0], 1000)
-    until("it is told", lambda: told() > before)
-    assert calls("by-caches", 999, 998, 997, 996) == {worker: 4}
 
 
 def test_calls_of_both_models_come_through_the_proxy_by_the_table_that_is_rendered(

@@ -10,9 +10,8 @@ from cli.app import app as tidegate
 from lab import tools
 from lab.local_cluster import LocalCluster
 from lab.local_cluster import __main__ as command
-from lab.local_cluster.folder import locked, private_folder
 
-from .world import DEFINITIONS, REFERENCE, read
+from .world import REFERENCE, read
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 
@@ -64,13 +63,6 @@ def test_a_definition_comes_up_in_a_local_cluster_which_follows_it_and_is_taken_
     assert gone.stdout == "The local cluster is gone, with all that was in it.\n"
     assert not folder.exists()
     assert run("down").stdout == "There is no local cluster.\n"
-
-
-def test_two_starts_at_once_are_refused(folder: Path) -> None:
-    private_folder(folder)
-    with locked(folder):
-        done = run("up", DEFINITIONS / "cpu-only.yaml")
-    assert "Another process is starting or stopping the local cluster" in str(done.exception or done.output)
 
 
 def test_of_very_many_nodes_some_are_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,19 +45,6 @@ def test_dev_and_prod_come_up_side_by_side_and_a_second_up_changes_nothing(site:
     assert_who_may_do_all_in_dev_cannot_even_read_prod_and_our_own_accounts_may_do_nothing(site)
 
 
-@HELM
-def test_a_rollout_passes_its_health_gate_and_is_taken_back(site: Site) -> None:
-    where = ("--environment", "dev", "--engine", "helm", "--journals", str(site.folder / "journals"))
-    pool, one, two = "StatefulSet", "replicas: 1}\n      - {name: extra", "replicas: 2}\n      - {name: extra"
-    site.edit("environments:\n", "gate: {timeoutSeconds: 120, settleSeconds: 1}\nenvironments:\n")
-    for arguments, replicas in ((), 1), ((), 2), (("--back",), 1):
-        if replicas == 2:
-            site.edit(one, two)
-        assert "1 of 1 planes passed" in site.run("rollout", *where, *arguments).out
-        found = site.objects()[pool, f"{site.prefix}-dev", "small-main"]
-        assert found["status"]["availableReplicas"] == found["spec"]["replicas"] == replicas
-
-
 @pytest.mark.thorough
 @HELM
 def test_a_second_up_makes_no_new_revision_and_drift_is_mended_all_the_same(site: Site) -> None:

@@ -114,18 +114,6 @@ def test_secrets_are_named_only_in_jobs_that_no_fork_and_no_change_has() -> None
     ]
 
 
-def test_previews_have_the_history_and_keep_the_cache() -> None:
-    for job in GITHUB["jobs"].values():
-        uses = {step["uses"].partition("@")[0]: step.get("with", {}) for step in job["steps"] if "uses" in step}
-        if "actions/checkout" in uses:
-            assert uses["actions/cache"]["path"].split() == ["~/.cache/pip", "~/.cache/tidegate"]
-    assert GITHUB["jobs"]["preview"]["steps"][0]["with"]["fetch-depth"] == "0"
-    assert GITLAB["variables"]["GIT_DEPTH"] == "0"
-    (kept,) = GITLAB["default"]["cache"]["paths"]
-    for variable in ("PIP_CACHE_DIR", "TIDEGATE_CACHE"):
-        assert GITLAB["variables"][variable].startswith(f"$CI_PROJECT_DIR/{kept}/")
-
-
 def test_jobs_install_what_the_repository_pins_and_the_comment_installs_nothing() -> None:
     for name, job in GITHUB["jobs"].items():
         installs = [step for step in job["steps"] if "pip install --quiet -r requirements.txt" in step.get("run", "")]
@@ -249,25 +237,6 @@ def test_a_pull_request_is_previewed_and_summed_up(runner: Runner) -> None:
 
 
 OF_MAIN = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": "origin/main"}
-
-
-@pytest.mark.thorough
-def test_a_merge_request_is_previewed(runner: Runner) -> None:
-    base = git(runner.clone, "merge-base", "origin/main", "HEAD")
-    done = runner.run(gitlab("preview"), CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
-    assert [one.returncode for one in done] == [0], done[-1].stderr
-    assert "3 proxies restart" in (runner.clone / "build/preview.md").read_text("utf-8").splitlines()[0]
-
-
-def test_a_definition_that_is_wrong_fails_the_job_and_there_is_a_page_to_show(runner: Runner) -> None:
-    definition = runner.clone / "stacks/inference.yaml"
-    definition.write_text(definition.read_text("utf-8").replace("kind: efs", "kind: efz"), "utf-8")
-    only_preview = github("preview")
-    summary = runner.home / "summary.md"
-    done = runner.run(only_preview, **of_a_pull_request(runner))
-    assert [one.returncode for one in done] == [2, 0, 0]
-    assert summary.read_text("utf-8").startswith("**⛔ There is no preview**")
-    assert summary.read_text("utf-8").rstrip().splitlines()[-1].startswith("**⛔ ")
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="NOT RUN: JQ IS NOT ON THE PATH, so no annotations were made.")

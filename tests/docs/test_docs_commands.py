@@ -33,7 +33,7 @@ RUN = {
     "docs/capacity.md: tidegate trace --logs": "tests/capacity/test_capacity_call_logs.py",
     "docs/capacity.md: tidegate plan": "tests/capacity/test_capacity_plan.py",
     "docs/capacity.md: tidegate advise": "tests/capacity/test_capacity_advise_command.py",
-    "docs/domino.md: tidegate rollout": "tests/cluster/test_docs_domino.py",
+    "docs/domino.md: tidegate rollout": "tests/cluster/test_rollout_planes.py",
     "docs/eviction.md: python -m tidegate_eviction simulate": "tests/docs/test_docs_own_policy.py",
     "docs/export.md: ": "tests/client/triton/export/test_export_docs.py",
     "docs/helm.md: tidegate values": "tests/cluster/test_handover.py",

@@ -23,8 +23,6 @@ from lab.demo.lifecycle.world import DEVELOPER, ENDPOINT, World, world
 from lab.local_plane.process import CannotBeHadError
 from tests.client.life.calling import Caller
 
-from .forked import forked
-
 PAGE = (Path(__file__).resolve().parents[2] / "docs/models.md").read_text("utf-8")
 MARK = "--- 8-8-8 ---"
 SECONDS = 600
@@ -77,16 +75,15 @@ def test_the_commands_of_the_page_print_what_it_says_and_no_call_of_production_f
     shell = write_shell(here)
     variables = here.variables(DEVELOPER, {"COLUMNS": "160"})
     script = f". '{shell}'\n" + "".join(f"{text}\necho '{MARK}'\n" for text, _ in examples())
-    with forked(here.root / "bin" / "tidegate", variables):
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
     printed = done.stdout.split(f"{MARK}\n")
     others = [
         f"{text}\nprints\n{found}\nand the page says\n{shown}"

@@ -1,11 +1,10 @@
 """The eviction policy's own image on a real kubelet, beside a stand-in for Triton, as the components declare it."""
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 
-from tidegate_contracts import eviction_process, lease, proxy_process, triton
+from tidegate_contracts import eviction_process, triton
 
 from .environment import PATIENCE, Environment, container_status, until
 from .images import OWN_POLICY
@@ -87,33 +86,6 @@ def test_its_secret_is_for_its_own_user_and_group_and_opens_the_model_control_of
     for wrong in ((), (f"{triton.RESTRICTED_KEY}: {text[:-1]}",)):
         assert ask(environment, INDEX, *wrong, method="POST")[0] == HTTPStatus.FORBIDDEN
     assert text not in environment.kubectl("logs", POD, "--all-containers")
-
-
-def test_the_lease_port_takes_the_tokens_of_its_own_proxies_pods_and_no_others(
-    environment: Environment, environments: Mapping[str, Environment]
-) -> None:
-    """Nothing here enforces network policies: every pod reaches the port."""
-    listing = f"http://127.0.0.1:{eviction_process.LEASE_PORT}{lease.MODELS_PATH}"
-
-    def answered(token: str, url: str = listing, method: str = "GET") -> int:
-        return ask(environment, url, *([f"authorization: Bearer {token}"] if token else []), method=method)[0]
-
-    def token_of(one: Environment) -> str:
-        file = f"{proxy_process.LEASE_TOKEN_ROOT}/{proxy_process.LEASE_TOKEN_FILE}"
-        return one.run(one.proxy(), "proxy", "cat", file)
-
-    own = token_of(environment)
-    assert answered(own) == HTTPStatus.OK
-    environments["trial"].wait_until_ready()
-    of_the_policy = environment.run(POD, CONTAINER, "cat", f"{eviction_process.CLUSTER_ROOT}/token")
-    for stranger in ("", token_of(environments["trial"]), of_the_policy, own[:-6] + "AAAAAA"):
-        assert answered(stranger) == HTTPStatus.UNAUTHORIZED
-        for path in (lease.ACQUIRE_PATH, lease.RENEW_PATH, lease.RELEASE_PATH, f"{lease.MODELS_PATH}/digits/retry"):
-            url = listing.replace(lease.MODELS_PATH, path)
-            assert answered(stranger, url, "POST") == HTTPStatus.UNAUTHORIZED, path
-    assert answered(own, f"{listing}/digits/retry", "POST") == HTTPStatus.FORBIDDEN
-    environment.run(POD, CONTAINER, "python", "-m", eviction_process.MODULE, "retry", "digits")
-    assert ask(environment, admin(lease.MODELS_PATH))[0] == HTTPStatus.NOT_FOUND
 
 
 def test_a_policy_of_ones_own_starts_in_an_image_built_from_ours_and_chooses(

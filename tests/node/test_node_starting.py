@@ -139,13 +139,6 @@ def test_the_names_in_the_routing_table_lead_to_the_addresses_of_the_pods(enviro
     until(lead_to_pods, PATIENCE, "names that lead to all pods that are ready and to no others")
 
 
-def test_a_call_goes_through_the_service_and_a_proxy_to_a_triton_of_the_models_pool(environment: Environment) -> None:
-    proxy = environment.proxy()
-    for model, pool in (("digits", "ondemand-small-"), ("churn", "preload-main-")):
-        url = f"http://inference-proxy.{environment.namespace}.svc/v2/models/{model}/infer"
-        assert json.loads(environment.post(proxy, "proxy", url))["served_by"].startswith(pool)
-
-
 def test_a_replica_without_a_slice_waits_and_the_reason_is_said(environment: Environment) -> None:
     assert environment.machine.get("nodes")["items"][0]["status"]["allocatable"][SLICE] == str(SLICES)
 

@@ -1,92 +1,27 @@
-"""Every panel shows something of the demo under load, and no query is expensive with a thousand models."""
+"""No query of a dashboard is expensive with a thousand models."""
 
 import os
 import re
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tidegate_contracts.metrics import EVICTION, PROXY, SECONDS
 
-from components.alert_rules import alert_rules, price_rule
-from components.args import PoolPrice
-from components.place import Place
-from lab.demo.stage import CALLER, platform
-from lab.demo.visitor import Visitor
-from lab.local_plane.environment import ON_DEMAND, POOL
-from lab.local_plane.prometheus import DATA, NAMESPACE, Prometheus, installed, prometheus
-from stacks.definition.environment import Objectives
+from lab.local_plane.prometheus import DATA, Prometheus, installed, prometheus
 from tests.components.dashboards import TRITON, asked, expressions, panels, queries
 from tests.proxy.rigs.pytest_rigs import not_run
 
 pytestmark = pytest.mark.thorough
-LOAD_SECONDS = 40.0
-STEP = 5
-MODELS = ("sparrow", "ant", "bee", "cat", "dog", "unicorn", "whale")
-QUIET = {
-    "Alerts", "Calls without an answer", "Copies for a candidate version", "Calls that fail, by model",
-    "Will tonight's batch fit?", "Failed, and told to come again",
-}  # fmt: skip
-"""Panels of what does not happen in half a minute of the demo: they show that it is none."""
 THOUSAND = 1000
 PODS = 3
 MINUTES = 30
 MOST_SERIES = 25_000
 """Series that one query may touch with a thousand models in each of three pods: Grafana asks some ten at once."""
-
-
-@pytest.fixture(scope="module")
-def under_load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, float]]:
-    """A Prometheus that has seen the demo under load, and since when."""
-    root = tmp_path_factory.mktemp("dashboards")
-    with not_run("THE DEMO WITH A PROMETHEUS"), ExitStack() as stack:
-        plane = stack.enter_context(platform(root / "plane"))
-        place = Place("demo", NAMESPACE)
-        price = PoolPrice(server=ON_DEMAND, pool=POOL, perMonth="912.5", currency="EUR")
-        rules = [*alert_rules(place, Objectives()), price_rule(place, price)]
-        there = stack.enter_context(prometheus(root / "prometheus", plane.pods, rules=rules))
-        began = time.time()
-        ended = threading.Event()
-
-        def call(models: tuple[str, ...]) -> None:
-            visitor = Visitor([each.http for each in plane.proxies], plane.keys[CALLER])
-            while not ended.is_set():
-                for model in models:
-                    visitor.want(model)
-
-        callers = [threading.Thread(target=call, args=(MODELS[first:] + MODELS[:first],)) for first in range(4)]
-        for each in callers:
-            each.start()
-        time.sleep(LOAD_SECONDS)
-        ended.set()
-        for each in callers:
-            each.join()
-        yield there, began
-
-
-@pytest.mark.parametrize(
-    ("title", "expression"),
-    [
-        pytest.param(panel["title"], expression, id=f"{dashboard.name}: {panel['title']} {number}")
-        for dashboard, panel in panels()
-        if "(Needs " not in panel["description"] or "price" in panel["description"]
-        for number, expression in enumerate(queries(panel))
-        if "offset 12h" not in expression  # the demo has no data of a day ago
-    ],
-)
-def test_a_panel_shows_something(under_load: tuple[Prometheus, float], title: str, expression: str) -> None:
-    there, began = under_load
-    real = expression if title in QUIET else re.split(r" or (?:on \(|sum by|vector\()", expression)[0]
-    said = asked(real, rate="10s", span="60s")
-    data = there.ask("query_range", query=said, start=began, end=time.time(), step=STEP)["result"]
-    assert data, f"{title} is empty: {said}"
-    values = [float(value) for series in data for _, value in series["values"]]
-    assert any(value == value for value in values), f"{title} has but NaN: {said}"
 
 
 @pytest.fixture(scope="module")

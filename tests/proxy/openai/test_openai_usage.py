@@ -189,12 +189,15 @@ FAILED = event({"error": {"message": "the engine died", "type": "InternalServerE
     ("parts", "status"),
     [
         ([CHUNK, event("[DONE]")], 200),
-        ([CHUNK, FAILED, event("[DONE]")], 200),
+        ([CHUNK, FAILED, event("[DONE]")], 502),
+        ([CHUNK, FAILED[:9], FAILED[9:], event("[DONE]")], 502),
         ([CHUNK, FAILED], 502),
         ([CHUNK, b"event: error\ndata: {}\n\n"], 502),
         ([CHUNK], 502),
         ([CHUNK, CHUNK[:20], CHUNK[20:]], 502),
         ([b"event: response.created\ndata: {}\n\n", b"event: response.completed\ndata: {}\n\n"], 200),
+        ([b'event: response.failed\ndata: {"response":{"error":{"code":"server_error"}}}\n\n'], 502),
+        ([event({"choices": [], "text": '\ndata: {"error"'}), event("[DONE]")], 200),
         ([b""], 200),
     ],
 )

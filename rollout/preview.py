@@ -20,7 +20,7 @@ from stacks.validate import read_definition
 
 from . import output
 from .changes.compare import ObjectChange, compare
-from .changes.names import by_their_home, home_of, renamings, under_names_of_now
+from .changes.names import by_their_home, hints, home_of, renamings, under_names_of_now
 from .changes.page import code, failed_page, page
 from .changes.report import report, total
 from .changes.revision import NothingToCompare, rendering_of
@@ -90,6 +90,7 @@ def preview_changes(wanted: Wanted, seen: Seen) -> None:
         for name in comparison.changes
         for line in renamings(comparison.before[name] or (), comparison.after[name] or ())
     ]
+    moves += dict.fromkeys(hints(comparison.before, comparison.after))
     for line in moves:
         note(line)
     seen.notes = (*comparison.notes, *moves)

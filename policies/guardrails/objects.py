@@ -9,12 +9,12 @@ from typing import Any
 from tidegate_contracts.labels import ROLE
 
 from .settings import ANNOTATION, Settings, settings_of
-from .triton import PROGRAM
 
 Object = Mapping[str, Any]
 
 PART_OF = "app.kubernetes.io/part-of"
 OURS = "tidegate"
+TRITON = "tritonserver"  # The program.
 WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")  # What runs for ever: a Job is none of them.
 AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 TEMPLATES: Mapping[str, tuple[str, ...]] = {
@@ -136,7 +136,7 @@ class Pod:
     def is_proxy(self) -> bool:
         """Whether it is the proxy, by its role; one that runs a Triton is none, whatever it is called."""
         words = (word for one in self.main_containers for key in ("command", "args") for word in items(one.get(key)))
-        return self.labels.get(ROLE) == "proxy" and not any(PROGRAM in text(word) for word in words)
+        return self.labels.get(ROLE) == "proxy" and not any(TRITON in text(word) for word in words)
 
 
 def matches(selector: Any, labels: Mapping[str, Any]) -> bool:
@@ -184,14 +184,6 @@ class Environment:
         """Return the Namespace; where the stack has none, one with nothing but its name."""
         found = self.of_kind("Namespace")
         return found[0] if found else {"kind": "Namespace", "metadata": {"name": self.namespace}}
-
-    def variables(self, container: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the environment variables of a container, those from the stack's ConfigMaps included."""
-        maps = {name_of(item): mapping(item.get("data")) for item in self.of_kind("ConfigMap")}
-        found: dict[str, Any] = {}
-        for source in mappings(container.get("envFrom")):
-            found |= maps.get(text(at(source, "configMapRef", "name")), {})
-        return found | {text(one.get("name")): one.get("value") for one in mappings(container.get("env"))}
 
     @property
     def workloads(self) -> list[Pod]:

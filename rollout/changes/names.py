@@ -51,3 +51,16 @@ def renamings(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[str]:
     for what, past in mapping(now, "formerly").items():
         if not what.startswith((ENVIRONMENT, PLANE)) and past != mapping(was, "formerly").get(what):
             yield f"{what}, formerly {past[-1]}: its objects keep the name {past[0]}"
+
+
+def hints(before: Mapping[str, Sequence[Tree] | None], after: Mapping[str, Sequence[Tree] | None]) -> Iterator[str]:
+    """Yield which new stacks could be old ones whose environment or data plane has another name now."""
+    gone, new = (
+        [definition_in(objects) for name, objects in some.items() if objects and not others.get(name)]
+        for some, others in ((before, after), (after, before))
+    )
+    for was, now in ((was, now) for now in new for was in gone):
+        for (kind, keys), (_, same) in zip(_PARTS, reversed(_PARTS), strict=True):
+            if text(was, *keys) and text(was, *same) == text(now, *same):
+                old, name = text(was, *keys), text(now, *keys)
+                yield f"{kind} {name} is new, and {old} is gone. If it is the same {kind}, set formerly: [{old}] in it"

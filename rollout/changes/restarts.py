@@ -4,14 +4,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegate_contracts.eviction_process import SETTINGS_FILE
+
 from policies.guardrails.devices import Requested, requested
 from policies.guardrails.objects import Environment, name_of
 from policies.guardrails.settings import Settings
 from stacks.problems import listed
 
-from .compare import Identity, compare, field_changes
+from .compare import Identity, compare, field_changes, json_tree
 from .permissions import definition_in, definitions
-from .workloads import Serving, Tree, Workload, items, mapping, number, serving, text, workloads
+from .workloads import Pool, Serving, Tree, Workload, at, items, mapping, number, pool_of, serving, text, workloads
 
 MODEL = "model"  # What a notice about a model has for a kind.
 MOST_CAUSES = 3
@@ -87,6 +89,8 @@ def notices(before: Sequence[Tree], after: Sequence[Tree]) -> list[Notice]:
         *_called(was, will),
         *_models(was, will),
         *_repositories(*definitions(before, after), will),
+        *_oversubscribed(before, after),
+        *_renamed(before, after),
     ]
 
 
@@ -105,6 +109,49 @@ def _repositories(was: Tree, now: Tree, will: Serving) -> Iterator[Notice]:
 def _location(repository: Tree) -> str:
     path = text(repository, "path")
     return text(repository, "url") or "/".join(filter(None, (text(repository, "dataset"), path.strip("/"))))
+
+
+def _oversubscribed(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
+    """Yield the pools whose models need more memory together than their replicas have, if that becomes worse."""
+    was = _memory(before)
+    for pool, (need, have) in _memory(after).items():
+        need_before, have_before = was.get(pool, (0, 1))
+        if need > have and pool in was and need * have_before > need_before * have:
+            texts = [f"{one / 1e9:.1f} of {other / 1e9:.1f} GB" for one, other in ((need, have), was[pool])]
+            what = f"its models together need {texts[0]} of its memory, so they take turns; before: {texts[1]}"
+            yield Notice("pool", "/".join(pool), what, grave=need_before <= have_before)
+
+
+def _memory(objects: Sequence[Tree]) -> dict[Pool, tuple[int, int]]:
+    """Return the bytes that the models of each on-demand pool need, as far as declared, and those of its replicas."""
+    replicas = {one.pool: max(1, one.least) for one in workloads(objects).values() if one.pool}
+    found = {}
+    for item in objects:
+        settings, pool = json_tree(at(item, "data", SETTINGS_FILE)), pool_of(item)
+        if settings and pool in replicas:
+            need = sum(number(model, "footprintBytes", default=0) for model in items(settings, "models"))
+            found[pool] = need, number(settings, "capacityBytes", default=0) * replicas[pool]
+    return found
+
+
+def _renamed(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
+    """Yield new servers, pools and datasets that could be old ones, so that `formerly` would keep their objects."""
+    old, new = _names(before), _names(after)
+    for (kind, owner), was in old.items():
+        now = new.get((kind, owner), [])
+        if gone := [name for name in was if name not in now]:
+            what = f"is new, and {', '.join(gone)} is gone. To keep its objects, set formerly: [{gone[0]}] in it"
+            yield from (Notice(kind, name, what) for name in now if name not in was)
+
+
+def _names(objects: Sequence[Tree]) -> dict[tuple[str, str], list[str]]:
+    """Return the names of servers, of the pools of each server, and of datasets."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for server, pool in sorted({one.pool for one in workloads(objects).values() if one.pool}):
+        found.setdefault(("server", ""), []).append(server)
+        found.setdefault(("pool", server), []).append(pool)
+    found["dataset", ""] = [name_of(item) for item in objects if item.get("kind") == "PersistentVolumeClaim"]
+    return {key: [*dict.fromkeys(names)] for key, names in found.items()}
 
 
 def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
@@ -196,3 +243,9 @@ def _models(was: Serving, will: Serving) -> Iterator[Notice]:
             how = "until its first request there" if on_demand else "until a replica there has loaded it"
             there, here = (", ".join(map("/".join, pools)) for pools in (old, new))
             yield Notice(MODEL, name, f"moves from {there} to {here}: cold {how}")
+        if name in after and was.traffic.get(name) != (now := will.traffic.get(name)):
+            yield Notice(MODEL, name, f"calls go {now}; before: {was.traffic.get(name)}")
+    for pool in sorted(was.started_with.keys() & will.started_with.keys()):
+        if new_versions := ", ".join(sorted(will.started_with[pool] - was.started_with[pool])):
+            what = f"CALLS FAIL of {new_versions} until a replica has started with it"
+            yield Notice("pool", "/".join(pool), what, grave=True)

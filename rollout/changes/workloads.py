@@ -98,6 +98,8 @@ class Serving:
     loading: dict[Pool, str]  # `preload` or `on-demand`.
     called: dict[Pool, str]  # What callers call the server of a pool.
     bound: dict[Pool, str]  # Files of its models that load only with the release of the image that they were built for.
+    traffic: dict[str, str]  # Which versions the calls of each model reach, in words.
+    started_with: dict[Pool, set[str]]  # Models and versions that a replica serves only from its start on.
 
     def places(self) -> dict[str, list[Pool]]:
         """Return where each model is served: in several pools where its versions have pools of their own."""
@@ -110,7 +112,7 @@ class Serving:
 
 def serving(objects: Sequence[Tree]) -> Serving:
     """Return what a stack's objects serve, by the names of these: the table may call a server or pool otherwise."""
-    found = Serving({}, {}, {}, {})
+    found = Serving({}, {}, {}, {}, {}, {})
     services = {text(item, "metadata", "name"): pool_of(item) for item in objects if item.get("kind") == "Service"}
     there = {pool_of(item) for item in objects if item.get("kind") == "StatefulSet"}
     for item in objects:
@@ -118,8 +120,11 @@ def serving(objects: Sequence[Tree]) -> Serving:
             continue
         table = json_tree(at(item, "data", proxy_process.ROUTING_FILE))
         made_as: dict[Pool, Pool] = {}
+        engines = set()
+        found.traffic.update(_traffic(table))
         for server in items(table, "servers"):
             kind = KINDS.get(text(server, "kind"))
+            engines |= {text(server, "name")} if kind and not kind.loads_whole_repository else set()
             for pool in items(server, "pools"):
                 called = text(server, "name"), text(pool, "name")
                 behind = services.get(text(pool, "host").partition(".")[0])
@@ -128,8 +133,31 @@ def serving(objects: Sequence[Tree]) -> Serving:
                 found.called[made_as[called]] = called[0]
                 found.bound[made_as[called]] = kind.bound_to_image if kind else ""
         for model in sorted(items(table, "models"), key=lambda model: text(model, "name")):
-            called = text(model, "server"), text(model, "pool")
-            found.models.setdefault(made_as.get(called, called), []).append(text(model, "name"))
+            called, name = (text(model, "server"), text(model, "pool")), text(model, "name")
+            server_pool = made_as.get(called, called)
+            found.models.setdefault(server_pool, []).append(name)
+            if called[0] in engines:
+                versions = [f"{name} version {share.get('version')}" for share in items(model, "versions")]
+                found.started_with.setdefault(server_pool, set()).update(versions or [name])
+    return found
+
+
+def _traffic(table: Any) -> dict[str, str]:
+    """Return to which versions the calls of each model go, and with which share."""
+    models: dict[str, list[Tree]] = {}
+    for model in items(table, "models"):
+        models.setdefault(text(model, "name"), []).append(model)
+    found = {}
+    for name, entries in models.items():
+        shares = [share for each in entries for share in items(each, "versions")]
+        to = [f"{share.get('weight')} % to version {share.get('version')}" for share in shares]
+        to += [f"all to the version with the alias {alias}" for each in entries if (alias := text(each, "alias"))]
+        to += [
+            f"copies of {at(each, 'mirror', 'percent')} % to version {at(each, 'mirror', 'version')}"
+            for each in entries
+            if mapping(each, "mirror")
+        ]
+        found[name] = ", ".join(dict.fromkeys(to)) or "all to the newest version"
     return found
 
 

@@ -120,8 +120,10 @@ def _run(journal: Journal, ready: Prepared, lock: int, *, keep_going: bool) -> N
 
     if ready.journal is not None:
         journal.note_outcome(None)
-    with _signals(stop), report.watching({plane: status.state for plane, status in record.planes.items()}) as watch:
-        ending = Runner(journal, bring_up, through_gate, watch, stop, most, keep_going=record.kind == "back").run()
+    with _signals(stop):
+        ending = Runner(
+            journal, bring_up, through_gate, report.Lines(), stop, most, keep_going=record.kind == "back"
+        ).run()
     console().print(report.table(journal, ready.left))
     text = report.closing(journal)
     if ending != "succeeded":

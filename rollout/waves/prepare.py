@@ -73,7 +73,7 @@ def prepared(request: RolloutRequest, history: History, seen: Seen) -> Prepared:
     last = next(reversed(history.all()), None)
     if last is not None and Path(last.record.definition).resolve() != request.definition.resolve():
         holds = f"{escaped(str(history.folder))} holds the rollouts of {escaped(last.record.definition)}"
-        do = "Name that definition with DEFINITION=<file>, or move the folder away"
+        do = "Name that definition, or move the folder away"
         raise CommandError(f"{holds}, and not of {escaped(str(request.definition))}.\n{do}.")
     if request.resume or (request.back and last and last.record.kind == "back" and last.record.outcome != "succeeded"):
         return _going_on(request, history, last, seen)
@@ -129,7 +129,7 @@ def _going_on(request: RolloutRequest, history: History, last: Journal | None, s
     with suppress(OSError):
         unedited = unedited or digests(texts_of(request.definition)) == record.texts
     if not unedited:
-        texts = "it goes on with the texts that it began with.\nFor the new ones begin a new rollout, without RESUME."
+        texts = "it goes on with the texts that it began with.\nFor the new ones begin a new rollout, without --resume."
         note(f"{escaped(str(request.definition))} or images.lock was edited since; {texts}")
     _say_if_rendered_otherwise(sources, _objects(rendering))
     return Prepared(record, engine, stacks, rendering, sources, journal=last)
@@ -223,5 +223,5 @@ def _must_be_there(request: RolloutRequest, last: Journal | None, what: str) -> 
 def _same_engine(request: RolloutRequest, record: RolloutRecord) -> Engine:
     if request.engine not in (None, record.engine):
         begun = f"The rollout was begun with {record.engine}, and goes on or back with the same"
-        raise CommandError(f"{begun}; leave ENGINE out.", WRONG_INPUT)
+        raise CommandError(f"{begun}; leave --engine out.", WRONG_INPUT)
     return find_engine(record.engine)

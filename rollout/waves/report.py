@@ -1,20 +1,16 @@
 """What people see of a rollout: its plan, how planes fare meanwhile, where they stand in the end, and how to go on."""
 
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from stacks.definition.rollout import Gate
 from stacks.problems import escaped, shortened
 from stacks.stack import Stack
 
-from ..terminal import console, note, tidegate
+from ..terminal import note, tidegate
 from .journal import Journal, RolloutRecord
 from .plan import Step
 
@@ -28,7 +24,6 @@ WORDS = {
     "failed": "FAILED",
     "interrupted": "interrupted",
 }
-_MARKED = WORDS | {"passed": "[green]passed", "failed": "[red]FAILED"}  # As they stand on a terminal.
 
 
 def plan_text(record: RolloutRecord, stacks: Mapping[str, Stack]) -> str:
@@ -46,7 +41,7 @@ def plan_text(record: RolloutRecord, stacks: Mapping[str, Stack]) -> str:
             where = "" if len(gates) == 1 else f" of {', '.join(planes)}"
             lines.append(f"     then the health gate{where}: {text}")
     if record.left_out:
-        lines.append(f"Left out by FROM: {', '.join(record.left_out)}; they stay as they are.")
+        lines.append(f"Left out by --from: {', '.join(record.left_out)}; they stay as they are.")
     return "\n".join(lines)
 
 
@@ -111,18 +106,7 @@ def closing(journal: Journal) -> str:
     return "\n".join(lines)
 
 
-# ---- meanwhile: a table that changes on a terminal, plain lines anywhere else ----
-
-
-@contextmanager
-def watching(states: Mapping[str, str]) -> Iterator["Lines"]:
-    """Show how planes fare, on standard error; `states` says where each stands at the beginning."""
-    if not sys.stderr.isatty():
-        yield Lines()
-        return
-    board = Board(states, console(stderr=True))
-    with board.progress:
-        yield board
+# ---- meanwhile ----
 
 
 class Lines:
@@ -147,31 +131,3 @@ class Lines:
         if text.startswith("waiting: ") and text != before and now - when >= _EVERY_SECONDS:
             self._said[plane] = text, now
             note(f"[{plane}] {text}")
-
-
-class Board(Lines):
-    """A row a plane: its state, how long it has been at work, and the latest line about it."""
-
-    def __init__(self, states: Mapping[str, str], screen: Console) -> None:
-        super().__init__()
-        cells = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[state]}")
-        line = TextColumn("{task.fields[line]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
-        self.progress = Progress(*cells, TimeElapsedColumn(), line, console=screen, transient=True)
-        self._rows = {
-            plane: self.progress.add_task(plane, start=False, total=None, state=_MARKED[state], line="")
-            for plane, state in states.items()
-        }
-
-    def state(self, plane: str, state: str, text: str = "") -> None:
-        """Change a plane's row; its clock runs while it is at work."""
-        row = self._rows[plane]
-        self.progress.update(row, state=_MARKED[state])
-        self.says(plane, text)
-        if state == "applying":
-            self.progress.reset(row)
-        elif state != "applied":
-            self.progress.stop_task(row)
-
-    def says(self, plane: str, text: str) -> None:
-        """Show the first line of a text beside a plane's progress."""
-        self.progress.update(self._rows[plane], line=escaped(shortened(text.partition("\n")[0], 200)))

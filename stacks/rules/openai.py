@@ -13,9 +13,9 @@ from ..definition.pools import OnDemand, Preload, QueueScaling
 from ..definition.servers import Server
 from ..load import PathInTree
 from ..problems import Problem, count_of, listed
-from ..stack import Definition, Stack
+from ..stack import Stack
 from .references import models_name_servers_and_pools_that_exist, servers_that_reach_something_exist, suggestion
-from .rule import definition_rule, stack_rule
+from .rule import stack_rule
 
 _PLACEHOLDER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")
 """Capitals alone: in words of a shell, $(date) is its own."""
@@ -206,23 +206,6 @@ def what_a_command_holds_is_filled_in(stack: Stack) -> Iterator[Problem]:
                 if name == "CONTEXT_LENGTH":
                     do = "Say openai.contextLength, or take the argument away."
                 yield stack.source.problem(("servers", index, "openai", key, number), what, do=do)
-
-
-@definition_rule("A soak names servers whose requests are counted", "advisory")
-def soaks_are_of_servers_whose_calls_are_counted(definition: Definition) -> Iterator[Problem]:
-    """`tidegate promote` asks Triton how often a version failed; nothing tells that of an engine."""
-    for index, environment in enumerate(definition.header.environments):
-        stacks = [stack for stack in definition.stacks if stack.environment == environment]
-        servers = {each.name: each for stack in stacks for each in stack.platform.servers}
-        engines = [name for name, each in servers.items() if isinstance(each, OpenaiServer)]
-        if environment.promotion.soak_hours is not None and engines:
-            what = f'environment "{environment.name}" asks for soakHours, so nothing is promoted to {listed(engines)}'
-            why = (
-                "No engine tells how often a version failed, so `tidegate promote` refuses models of kind openai there."
-            )
-            do = "Leave soakHours out, or give language models an environment of their own without it."
-            where = ("environments", index, "promotion", "soakHours")
-            yield definition.document.problem(where, what, why, do)
 
 
 @stack_rule("`openai.source` is for a server with one model")

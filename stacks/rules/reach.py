@@ -10,7 +10,7 @@ from tidegate_contracts.object_url import parsed
 from ..definition.environment import Reach
 from ..definition.pools import OnDemand
 from ..definition.proxy import PROXY
-from ..definition.servers import Server
+from ..definition.servers import AwsIdentity, Server
 from ..load import PathInTree
 from ..problems import Problem, Severity
 from ..stack import Stack
@@ -18,6 +18,8 @@ from .references import servers_that_reach_something_exist
 from .rule import stack_rule
 
 _SERVICE = re.compile(r"[^.]+\.(?P<namespace>[^.]+)(\.svc(\.cluster\.local)?)?")
+_POD_IDENTITY = "169.254.170.23/32", "fd00:ec2::23/128"
+"""Addresses of the agent of EKS Pod Identity: Amazon EKS User Guide, "Set up the Amazon EKS Pod Identity Agent"."""
 _STORES = {"s3": "https://s3.amazonaws.com", "gs": "https://storage.googleapis.com"}
 
 
@@ -176,3 +178,19 @@ def _holds(cidr: str, host: str) -> bool:
         return ipaddress.ip_address(host) in ipaddress.ip_network(cidr)
     except ValueError:
         return False
+
+
+@stack_rule("Servers with EKS Pod Identity can reach its agent", severity="advisory")
+def servers_can_reach_the_agent_of_their_identity(stack: Stack) -> Iterator[Problem]:
+    """An AWS identity without a role gets its credentials from an agent on the node, which no wide range includes."""
+    for index, server in enumerate(stack.platform.servers):
+        if not isinstance(server.identity, AwsIdentity) or server.identity.role_arn:
+            continue
+        if not any(
+            _of_server(reach, server) and reach.cidr in _POD_IDENTITY and (not reach.ports or 80 in reach.ports)
+            for reach in stack.platform.network.reach
+        ):
+            what = f'server "{server.name}" may not reach the agent of EKS Pod Identity, so it gets no credentials'
+            do = f"Add {_POD_IDENTITY[0]} with ports: [80] and server: {server.name} to network.reach"
+            do = f"{do} ({_POD_IDENTITY[1]} in clusters of IPv6), or set roleArn to use IRSA."
+            yield stack.source.problem(("servers", index, "identity"), what, do=do)

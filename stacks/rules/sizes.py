@@ -12,16 +12,15 @@ from ..definition.pools import OnDemand, Pool
 from ..definition.servers import Server
 from ..definition.triton import OLDEST_TRITON, TritonServer
 from ..devices import gb
-from ..problems import Problem
+from ..problems import Problem, did_you_mean, nearest
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 
-_MOST_CORES, _MOST_MEMORY = 1024, 32 * 2**40
-"""More than any node has; the largest machines of clouds have 1,920 threads and 32 TiB, without a GPU."""
+_MOST_CORES = 1024
+"""More than any node with GPUs has, twice; the largest machines of clouds have 1,920 threads."""
 _BYTES_A_SECOND = 500 * 10**6  # At which a preload pool is assumed to read models, at the most.
 _START = {"cpu": 20, "gpu": 50, "engine": 100}  # Seconds that a server takes to start, without its models.
 _LEAST_SHARED = 2 * 2**30  # Of /dev/shm, for engines that spread a model over several GPUs.
-_LEAST_SHARED_OF_PYTHON = 64 * 2**20  # Of /dev/shm, for the Python backend.
 
 
 def _asks(stack: Stack, server: Server, pool: Pool) -> dict[str, float]:
@@ -108,30 +107,6 @@ def cpu_asked_for_is_in_a_node(stack: Stack) -> Iterator[Problem]:
         yield _too_much(stack, ("proxy", "resources", "cpu"), what, f"{cores:g}m")
 
 
-@stack_rule("A pod's memory is not more than any machine has", "advisory")
-def memory_asked_for_is_in_a_machine(stack: Stack) -> Iterator[Problem]:
-    """A pod that asks for more memory than any node has stays Pending."""
-    known = [_has(group, "memory") for group in stack.data_plane.gpus]
-    asks = [
-        ((*path, "resources", "memory"), f"{server.name}/{pool.name}", pool, _asks(stack, server, pool)["memory"])
-        for path, server, pool in stack.pools()
-    ]
-    for path, name, pool, asked in asks:
-        is_larger = known and all(known) and isinstance(pool.placement, CpuPlacement) and asked > max(known)
-        if is_larger and asked <= _MOST_MEMORY:
-            what = (
-                f"{name} asks for {gb(int(asked))} of memory, and the largest node under gpus has {gb(int(max(known)))}"
-            )
-            do = "Set a smaller resources.memory, unless there are larger nodes without a GPU."
-            yield stack.source.problem(path, what, do=do)
-        elif asked > _MOST_MEMORY:
-            yield _too_much(stack, path, f"{name} asks for {gb(int(asked))} of memory", "16Gi")
-    memory = byte_count(stack.platform.proxy.resources.memory)
-    if memory > _MOST_MEMORY / 8:
-        what = f"the proxy asks for {gb(memory)} of memory"
-        yield _too_much(stack, ("proxy", "resources", "memory"), what, "2Gi")
-
-
 def _too_much(stack: Stack, path: tuple[str | int, ...], what: str, meant: str) -> Problem:
     why = "No node has so much, so the pod would stay Pending."
     return stack.source.problem(path, what, why, f"Set what one replica needs, such as {meant}.", severity="advisory")
@@ -159,24 +134,16 @@ def host_memory_holds_the_largest_model(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Processes of a replica have enough shared memory", "advisory")
 def shared_memory_is_enough(stack: Stack) -> Iterator[Problem]:
-    """The GPUs of one engine, and the processes of Triton's Python backend, exchange data in /dev/shm."""
-    backends = {image.name: image.backends for image in stack.platform.images}
+    """The processes of an engine that spreads a model over several GPUs exchange data in /dev/shm."""
     for path, server, pool in stack.pools():
         shared = byte_count(pool.shared_memory)
         size = server.openai.tensor_parallel_size if isinstance(server, OpenaiServer) else 1
-        has_python = "python" in backends.get(server.image, ())
         if size > 1 and shared < _LEAST_SHARED:
             what = f"{server.name}/{pool.name} spreads a model over {size} GPUs with sharedMemory {pool.shared_memory}"
             why = "Its processes exchange data in /dev/shm (NCCL), and end with a bus error if that is full."
             do = "Set sharedMemory to 2Gi or more, such as 16Gi; it counts against resources.memory."
-        elif isinstance(server, TritonServer) and has_python and shared < _LEAST_SHARED_OF_PYTHON:
-            what = f"{server.name}/{pool.name} has sharedMemory {pool.shared_memory}"
-            why = "Triton's Python backend exchanges tensors with its models there, at least 1 MB with each."
-            do = "Set sharedMemory to 64Mi or more, unless no model uses the Python backend."
-        else:
-            continue
-        where = (*path, "sharedMemory") if "shared_memory" in pool.model_fields_set else path
-        yield stack.source.problem(where, what, why, do)
+            where = (*path, "sharedMemory") if "shared_memory" in pool.model_fields_set else path
+            yield stack.source.problem(where, what, why, do)
 
 
 @stack_rule("A replica has the time that its preloaded models need", "advisory")
@@ -225,3 +192,70 @@ def tritons_are_supported(stack: Stack) -> Iterator[Problem]:
         elif re.search(r"-(py3-)?(sdk|min|build)(-|$)", image.tag):
             what = f"image {image.name} is {image.tag}, which has no Triton server or no backends"
             yield stack.source.problem(path, what, do=f"Set tag to {found['release']}-py3, and run `tidegate pin`.")
+
+
+_KNOWN_LABELS = {
+    "kubernetes.io": ("os", "arch", "hostname"),
+    "beta.kubernetes.io": ("os", "arch", "instance-type"),
+    "topology.kubernetes.io": ("zone", "region"),
+    "failure-domain.beta.kubernetes.io": ("zone", "region"),
+    "node.kubernetes.io": (
+        "instance-type",
+        "windows-build",
+        "exclude-from-external-load-balancers",
+        "exclude-balancing",
+    ),
+}
+"""Labels of nodes that Kubernetes defines, by prefix; it keeps these prefixes for itself."""
+_CLOUDS = {
+    "cloud.google.com": "gke_",
+    "eks.amazonaws.com": "arn:aws",
+    "karpenter.k8s.aws": "arn:aws",
+    "k8s.aws": "arn:aws",
+}
+_REGION = re.compile(r"(?<![a-z0-9])([a-z]{2,}(-gov|-iso[a-z]?)?-[a-z]+-?[0-9]{1,2})(?![0-9])")
+"""A region of AWS or Google Cloud: eu-central-1, europe-west4."""
+_MODEL = re.compile(
+    r"(?<![A-Z0-9])(T4|L4|L40S?|A10G?|A16|A30|A40|A100|H100|H200|H20|GH200|B200|GB200|B300|V100|P4|P100)(?![A-Z0-9])"
+)
+
+
+@stack_rule("Nodes can have the labels that pods select", "advisory")
+def nodes_can_have_the_labels(stack: Stack) -> Iterator[Problem]:
+    """A pod that selects a label that no node has stays Pending."""
+    context = stack.data_plane.context_name
+    selectors = [((*path, "nodeSelector"), pool.node_selector, pool.placement) for path, _, pool in stack.pools()]
+    for where, selector, placement in [
+        *selectors,
+        (("proxy", "nodeSelector"), stack.platform.proxy.node_selector, None),
+    ]:
+        for key, value in selector.items():
+            prefix, _, name = key.rpartition("/")
+            what = why = do = ""
+            product = _MODEL.search((getattr(placement, "product", None) or "").upper())
+            model = _MODEL.search(value.upper()) if "accelerator" in name or "gpu" in name else None
+            here, there = _REGION.search(context), _REGION.search(value) if name in ("zone", "region") else None
+            if prefix in _KNOWN_LABELS and name not in _KNOWN_LABELS[prefix]:
+                what, why = (
+                    f"no node has the label {key}",
+                    f"Kubernetes keeps {prefix} for its own labels, and this is none.",
+                )
+                near = did_you_mean(nearest(name, _KNOWN_LABELS[prefix]))
+                do = f"{near}Labels there: {', '.join(_KNOWN_LABELS[prefix])}."
+            elif name == "os" and prefix.endswith("kubernetes.io") and value != "linux":
+                what, do = f"the containers run on Linux, and {key} is {value}", "Set it to linux, or remove it."
+            elif name == "arch" and prefix.endswith("kubernetes.io") and value not in ("amd64", "arm64"):
+                what, do = f"no node with these images has {key}: {value}", "Set it to amd64 or arm64."
+            elif (
+                prefix in _CLOUDS
+                and context.startswith(("gke_", "arn:aws"))
+                and not context.startswith(_CLOUDS[prefix])
+            ):
+                what, do = f"{key} is a label of another cloud than that of context {context}", "Remove it."
+            elif here and there and here[1] != there[1]:
+                what, do = f"{key} is {value}, and context {context} is in {here[1]}", "Name a zone of its region."
+            elif product and model and product[1] != model[1]:
+                what = f"{key} selects nodes with {model[1]}, and placement.product is {product[1]}"
+                do = "Name the same product in both, or remove the label: the placement selects the nodes."
+            if what:
+                yield stack.source.problem((*where, key), what, why, do)

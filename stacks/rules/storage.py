@@ -1,17 +1,23 @@
 """Storage: repositories that are kept apart, volumes that can be mounted, room for what is copied."""
 
+import re
 from collections.abc import Iterator
 
 from tidegate_contracts.eviction import STAGED_SHARE
 
 from .. import devices
 from ..definition.base import byte_count
-from ..definition.datasets import GCS_FUSE, CsiDataset, ObjectStoreRepository
+from ..definition.datasets import GCS_FUSE, CsiDataset, EfsDataset, NfsDataset, ObjectStoreRepository
 from ..definition.pools import OnDemand
 from ..devices import gb
 from ..problems import Problem
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
+
+_REGION = re.compile(
+    r"(?<![a-z0-9])(?:af|ap|ca|cn|eu|il|me|mx|sa|us)(?:-gov|-iso[a-z]?)?-(?:north|south|east|west|central){1,2}-[0-9](?![0-9])"
+)
+"""A region of AWS, as it stands in a cluster's ARN and in an EFS host name."""
 
 
 @stack_rule("A preload pool does not load another server's models", "advisory")
@@ -96,19 +102,6 @@ def staged_models_fit_their_tier(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(where, what, why, do)
 
 
-@stack_rule("Staging is for models that are not on the node already", "advisory")
-def staging_is_of_files_that_are_far(stack: Stack) -> Iterator[Problem]:
-    """What lies in a folder of the node is near already: a stack has no staging there."""
-    for path, server, pool in stack.pools():
-        if isinstance(pool.loading, OnDemand) and pool.loading.staging and not stack.staging(server, pool):
-            what = f"staging of {server.name}/{pool.name} is of models that lie in a folder of the node (hostPath)"
-            why = (
-                "A copy on the same node makes no load faster, so what is made of this definition stages nothing there."
-            )
-            do = "Take it away, where that is meant; in an overlay, with `staging: null`."
-            yield stack.source.problem((*path, "loading", "staging"), what, why, do)
-
-
 @definition_rule("Each volume of a cluster has its own volume handle", severity="advisory")
 def volume_handles_are_used_once_in_a_cluster(definition: Definition) -> Iterator[Problem]:
     """Kubernetes and the drivers tell volumes apart by their handles.
@@ -130,3 +123,39 @@ def volume_handles_are_used_once_in_a_cluster(definition: Definition) -> Iterato
                 if dataset.driver == GCS_FUSE:  # which mounts the bucket that stands before the colon
                     do = f"Set volumeHandle: {unique} in the overlay of the environment."
                 yield stack.source.problem(("datasets", index, "volumeHandle"), what, do=do)
+
+
+@definition_rule("An EFS file system is in the region of its data plane", "advisory")
+def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[Problem]:
+    """A cluster in another region cannot mount a file system of EFS by its name.
+
+    The region of a data plane is in its context (such as an EKS cluster's ARN), its name, or a zone that its pods
+    select. The host name of an NFS mount names the region of EFS. An id of a file system names none, but two regions
+    cannot share one.
+    """
+    seen: dict[str, tuple[str, str]] = {}
+    for stack in definition.stacks:
+        plane = stack.data_plane
+        selectors = [stack.platform.proxy.node_selector, *(pool.node_selector for _, _, pool in stack.pools())]
+        zones = [
+            value for each in selectors for key, value in each.items() if key.startswith("topology.kubernetes.io/")
+        ]
+        found = next(filter(None, map(_REGION.search, (plane.context_name, plane.name, *zones))), None)
+        for index, dataset in enumerate(stack.platform.datasets if found else ()):
+            here = there = found[0] if found else ""
+            key = where = ""
+            if isinstance(dataset, NfsDataset) and (named := _REGION.search(dataset.server)):
+                key, there, where = "server", named[0], f'dataset "{dataset.name}" is in {named[0]}'
+            else:
+                system = ""
+                if isinstance(dataset, EfsDataset):
+                    key, system = "fileSystemId", dataset.file_system_id
+                elif isinstance(dataset, CsiDataset) and dataset.driver == "efs.csi.aws.com":
+                    key, system = "volumeHandle", dataset.volume_handle.partition(":")[0]
+                there, other = seen.setdefault(system, (here, plane.name)) if system else (here, "")
+                where = f'data plane "{other}" in {there} mounts {system} too'
+            if there != here:
+                what = f'data plane "{plane.name}" is in {here}, but {where}'
+                why = "A file system of EFS is in one region, and clusters of other regions do not find its name."
+                do = "Name a file system of that region in the data plane, and replicate the files into it."
+                yield stack.source.problem(("datasets", index, key), what, why, do)

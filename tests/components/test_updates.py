@@ -60,7 +60,7 @@ SPLIT = [{"version": 1, "weight": 100}]
         ),
         (
             lambda tree: tree["proxy"].update(timeouts={"requestSeconds": 30}),
-            {"ConfigMap inference-proxy-settings", "Deployment inference-proxy"},
+            {"ConfigMap inference-proxy-settings", "Deployment inference-proxy", "Namespace inference-prod"},
         ),
     ],
     ids=["tag of the proxy", "tag of one server", "new model", "shares of traffic", "time-out of the proxy"],

@@ -187,7 +187,6 @@ def test_every_guardrail_of_security_has_some() -> None:
     of_another_kind = {
         "every-container-has-probes",
         "every-workload-has-a-budget",
-        "grace-periods-hold-pause-and-stop",
         "autoscalers-own-the-number-of-replicas",
         "production-shares-nothing-that-others-may-write",
         "gpu-slices-stay-under-their-ceiling",

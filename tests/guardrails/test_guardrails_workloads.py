@@ -1,4 +1,4 @@
-"""What pods on GPUs ask for and how many slices they take; probes, budgets, grace periods and autoscalers."""
+"""What pods on GPUs ask for and how many slices they take; probes, budgets and autoscalers."""
 
 from typing import Any
 
@@ -125,7 +125,7 @@ GPU_KEPT: Kept = {
 
 PODS, PROBES = "pods-fulfil-pod-security-restricted", "every-container-has-probes"
 BUDGET = "every-workload-has-a-budget"
-GRACE, SCALED = "grace-periods-hold-pause-and-stop", "autoscalers-own-the-number-of-replicas"
+SCALED = "autoscalers-own-the-number-of-replicas"
 LABELS = {"app.kubernetes.io/instance": "prod", "tidegate.dev/pool": "small"}
 
 
@@ -137,26 +137,9 @@ def budgeted(**spec: Any) -> Edit:
     return both(without("PodDisruptionBudget", SMALL), adding(budget("further", **spec)))
 
 
-def pre_stop(*command: str) -> Edit:
-    return in_small("containers/0/lifecycle/preStop", {"exec": {"command": list(command)}})
-
-
-def exit_timeout(value: str | None) -> Edit:
-    def edit(objects: Objects) -> None:
-        one = container(objects, SMALL)
-        one["args"] = [word for word in one["args"] if not word.startswith("--exit-timeout-secs")]
-        one["args"] += [] if value is None else [f"--exit-timeout-secs={value}"]
-
-    return edit
-
-
 def scaler(name: str, kind: str = "HorizontalPodAutoscaler", most: int = 3) -> Object:
     bounds = {"maxReplicas": most, "maxReplicaCount": most}
     return thing(kind, name, spec={"scaleTargetRef": {"kind": "StatefulSet", "name": SMALL}, **bounds})
-
-
-def drain_seconds(value: str) -> Edit:
-    return at("ConfigMap", "inference-proxy-settings", "data/TIDEGATE_PROXY_DRAIN_SECONDS", value)
 
 
 BROKEN: Broken = {
@@ -180,14 +163,6 @@ BROKEN: Broken = {
         (budgeted(minAvailable=3), "lets no pod of ondemand-small go"),
         (budgeted(minAvailable="100%"), "lets no pod"),
     ],
-    (GRACE, STATEFUL_SET): [
-        (in_small("terminationGracePeriodSeconds", 40), "and its pod has 40 s"),
-        (in_small("terminationGracePeriodSeconds", GONE), "and its pod has 30 s"),
-        (exit_timeout("3600"), "stops in 3600 s"),
-        (both(exit_timeout(None), in_small("terminationGracePeriodSeconds", 35)), "stops in 30 s"),
-        (pre_stop("sh", "-c", "sleep 600"), "pauses 600 s"),
-    ],
-    (GRACE, DEPLOYMENT): [(drain_seconds("600"), "stops in 600 s")],
     (SCALED, DEPLOYMENT): [
         (at("Deployment", PROXY, "spec/replicas", 3), "replicas is set, and a HorizontalPodAutoscaler"),
     ],
@@ -213,12 +188,6 @@ KEPT: Kept = {
         at("PodDisruptionBudget", SMALL, "spec/maxUnavailable", "50%"),
         budgeted(minAvailable=2),
         both(budgeted(minAvailable=2), adding(scaler("s")), replicas(GONE)),
-    ],
-    GRACE: [
-        in_small("terminationGracePeriodSeconds", 1000),
-        exit_timeout("5"),
-        pre_stop("sleep", "5"),
-        drain_seconds("1"),
     ],
     SCALED: [
         at("StatefulSet", MAIN, "spec/replicas", 1),

@@ -150,7 +150,7 @@ def test_a_canary_that_is_not_well_keeps_every_other_plane_untouched(roll: Call,
 
 def test_from_leaves_planes_out_and_says_so(roll: Call, doubles: Doubles) -> None:
     ended = roll("--from", "west", code=0)
-    assert "Left out by FROM: east; they stay as they are." in ended.out
+    assert "Left out by --from: east; they stay as they are." in ended.out
     assert "left out" in row(ended.out, "east")
     assert sorted(doubles.order) == ["north", "west"]
 

@@ -69,7 +69,7 @@ def test_a_stack_of_another_name_is_compared_with_itself(rendered: Path, edit: E
         assert line in ended.err
     assert "server small: IS CALLED fast FROM NOW ON: requests for small are refused" in ended.out
     assert "In 2 of 2 stacks: 4 changed." in ended.out
-    for words in ("weaker", "no longer", "cold", "moves from"):
+    for words in ("weaker than", "is no longer", "no longer lets", "cold", "moves from"):
         assert words not in ended.text.lower()
     said = up("--stack", "trial-west", code=0)
     assert "In 1 of 1 stack: 2 changed." in said.out

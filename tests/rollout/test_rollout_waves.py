@@ -1,7 +1,5 @@
 """In which order planes go, what runs side by side, and what stops a rollout."""
 
-import io
-import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from rollout.waves.journal import FILE, Journal, RolloutRecord, now
 from rollout.waves.plan import Step, backwards, plan_of, stacks_of
-from rollout.waves.report import Board, Lines
+from rollout.waves.report import Lines
 from rollout.waves.runner import Interrupted, Runner, Show, Stop
 from stacks.command import CommandError
 from stacks.images_lock import ImagesLock
@@ -240,7 +237,7 @@ def test_from_whatever_a_killed_rollout_left_resume_reaches_the_same_end(
 # ---- what people see ----
 
 
-def test_without_a_terminal_there_is_a_line_for_each_change(tmp_path: Path, capsys: Capsys) -> None:
+def test_there_is_a_line_for_each_change(tmp_path: Path, capsys: Capsys) -> None:
     doubles = Doubles()
     doubles.fails["b", "gate"] = "not passed within 5 s:\n  StatefulSet x: 0 of 1 pods are available"
     ran(begun(tmp_path), doubles)
@@ -257,15 +254,3 @@ def test_without_a_terminal_there_is_a_line_for_each_change(tmp_path: Path, caps
     ):
         assert line in said.splitlines(), line
     assert "Creating Namespace" not in said
-
-
-def test_on_a_terminal_a_table_shows_each_plane_with_its_latest_line() -> None:
-    console = Console(width=100, record=True, file=io.StringIO())
-    board = Board({"east": "passed", "west": "waiting"}, console)
-    board.state("west", "applying")
-    board.says("west", "Creating [b]StatefulSet")
-    board.state("east", "failed")
-    console.print(board.progress)
-    assert "\x1b[31mFAILED\x1b[0m" in console.export_text(clear=False, styles=True)
-    (row,) = (line for line in console.export_text().splitlines() if line.startswith("west"))
-    assert re.search(r"being brought up +0:00:00 +Creating \[b\]StatefulSet", row)

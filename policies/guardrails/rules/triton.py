@@ -6,9 +6,8 @@ from typing import Any
 
 from tidegate_contracts import eviction_process, triton
 
-from ..objects import Environment, items, mappings, text
+from ..objects import TRITON, Environment, items, mappings, text
 from ..rule import Breach, guardrail
-from ..triton import PROGRAM
 
 _RESTRICTIONS = {
     flag: re.compile(rf"{flag}[= ]([\w,-]+):[\w-]+=([^\s'\"]*)")
@@ -36,7 +35,7 @@ def tritons_keep_their_control_to_themselves(environment: Environment) -> Iterat
     for pod in environment.pods:
         for one in pod.containers:
             words = " ".join(text(word) for key in ("command", "args") for word in items(one.get(key)))
-            if PROGRAM in words or PROGRAM in text(one.get("image")):
+            if TRITON in words or TRITON in text(one.get("image")):
                 yield from (Breach(pod.maker, f"container {one.get('name')} {what}") for what in _wrong(one, words))
 
 

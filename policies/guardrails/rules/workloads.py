@@ -1,18 +1,13 @@
-"""Workloads: their images stay, they say when they are well, stop in time, and one owner has their number."""
+"""Workloads: their images stay, they say when they are well, and one owner has their number."""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidegate_contracts import proxy_process
-
 from ..devices import replicas
-from ..objects import Environment, Pod, at, items, mapping, mappings, matches, name_of, number, text
+from ..objects import Environment, Pod, at, mapping, mappings, matches, name_of, number, text
 from ..rule import Breach, guardrail
-from ..triton import exit_seconds
 
-_DEFAULT_GRACE = 30
-_DRAIN = f"{proxy_process.ENVIRONMENT_PREFIX}DRAIN_SECONDS"
 _NOTHING = re.compile(r"0+(\.0*)?[a-zA-Z]*")
 _CONTROL_PLANE = re.compile(r"node-role\.kubernetes\.io/(control-plane|master|etcd)")
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
@@ -68,24 +63,6 @@ def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
             yield Breach(ours[0], f"it lets no pod of {name_of(pod.maker)} go, so no node is ever drained")
         elif _lets_all_go(ours[0], least := _least_replicas(environment, pod)):
             yield Breach(ours[0], f"it lets all {least} pods of {name_of(pod.maker)} go at once")
-
-
-@guardrail(
-    "The grace period is longer than the pause before SIGTERM plus the time for requests in flight",
-    "Raise terminationGracePeriodSeconds, or lower the pause or the time to stop.",
-    shared="advisory",
-    local="advisory",
-)
-def grace_periods_hold_pause_and_stop(environment: Environment) -> Iterator[Breach]:
-    """Otherwise the kubelet kills what still answers, and requests are lost."""
-    for pod in environment.workloads:
-        said = number(pod.spec.get("terminationGracePeriodSeconds"))
-        grace = _DEFAULT_GRACE if said is None else said
-        for one in pod.main_containers:
-            pause, stop = _pause(one), _stop(environment, one)
-            if pause + stop >= grace:
-                what = f"container {one.get('name')} pauses {pause} s and stops in {stop} s, and its pod has {grace} s"
-                yield Breach(pod.maker, what)
 
 
 @guardrail(
@@ -172,18 +149,3 @@ def _least_replicas(environment: Environment, pod: Pod) -> int:
     for item in environment.autoscalers(pod):
         return number(at(item, "spec", "minReplicas") or at(item, "spec", "minReplicaCount")) or 0
     return replicas(pod)
-
-
-def _pause(container: Mapping[str, Any]) -> int:
-    hook = mapping(at(container, "lifecycle", "preStop"))
-    if (slept := number(at(hook, "sleep", "seconds"))) is not None:
-        return slept
-    command = " ".join(text(word) for word in items(at(hook, "exec", "command")))
-    found = re.search(r"\bsleep (\d+)", command)
-    return int(found[1]) if found else 0
-
-
-def _stop(environment: Environment, container: Mapping[str, Any]) -> int:
-    words = " ".join(text(word) for key in ("command", "args") for word in items(container.get(key)))
-    seconds = exit_seconds(words)
-    return number(environment.variables(container).get(_DRAIN)) or 0 if seconds is None else seconds

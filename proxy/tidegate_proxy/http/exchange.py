@@ -332,8 +332,8 @@ class Exchange(HeadedRequest):
         self.finish(problem.type.status, monotonic())
 
     def _stream_broke(self) -> None:
-        """End it as failed, though its answer began with 200: its stream ended before its last event."""
-        self._problem = problem = no_whole_answer("its stream of events ended before its last event")
+        """End it as failed, though its answer began with 200."""
+        self._problem = problem = no_whole_answer("its stream reported an error, or ended before its last event")
         count_problem(self.shared.meter, problem, self)
         self.finish(problem.type.status, monotonic())
 

@@ -13,7 +13,13 @@ _begins = re.compile(rb'"usage"\s*:\s*\{').search
 _PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})')
 _COMPLETION = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})')
 _CHUNK = re.compile(rb'"object"\s*:\s*"(?:chat\.completion\.chunk|text_completion)"')
-_LONGEST_END = 32  # Bytes of the event `data: [DONE]`, with the empty lines after it.
+_reports_error = re.compile(
+    rb"\n(?:event: ?(?:error|response\.failed)"
+    rb'|data: ?\{\s?"(?:error|object"\s?:\s?"error|type"\s?:\s?"(?:error|response\.failed))")'
+).search
+"""An event that reports an error, as Triton, vLLM, SGLang, Dynamo and OpenAI write it. In JSON text, a line break has a
+backslash, so a completion cannot look like one."""
+_LONGEST_END = 48  # Bytes of what begins an error event, or of `data: [DONE]` with the empty lines after it.
 _ASKED_FOR = re.compile(
     rb'^data: ?\{(?=[^\n]*"choices"\s*:\s*\[\s*\])(?=[^\n]*"usage"\s*:\s*\{)[^\n]*+\n\r?\n', re.MULTILINE
 )
@@ -24,7 +30,7 @@ usage in it."""
 class Usage:
     """Reads one answer. Where it `hides` the event that the caller has not asked for, an event is handed on whole."""
 
-    __slots__ = ("_events", "_held", "_hides", "_is_of_chunks", "_last", "_streams", "_unread", "_used")
+    __slots__ = ("_events", "_has_error", "_held", "_hides", "_is_of_chunks", "_last", "_streams", "_unread", "_used")
 
     def __init__(self, streams: bool, hides: bool) -> None:
         self._streams = streams
@@ -34,7 +40,8 @@ class Usage:
         self._used = 0, 0  # The most that was told so far.
         self._events = 0
         self._is_of_chunks = False  # Whether it is a stream that has to end with `[DONE]`.
-        self._last = b""
+        self._has_error = False
+        self._last = b"\n"
 
     def feed(self, data: bytes) -> bytes:
         """Return what can go on, now that this has come."""
@@ -43,7 +50,9 @@ class Usage:
             return data
         self._events += data.count(b"data:")
         self._is_of_chunks = self._is_of_chunks or _CHUNK.search(data) is not None
-        self._last = (self._last + data)[-_LONGEST_END:]
+        recent = self._last + data
+        self._has_error = self._has_error or _reports_error(recent) is not None
+        self._last = recent[-_LONGEST_END:]
         if not self._hides:
             return data
         if self._held:
@@ -60,8 +69,8 @@ class Usage:
         return rest
 
     def breaks_off(self) -> bool:
-        """Tell whether chunks of a chat or a completion came, but not the event that ends them."""
-        return self._is_of_chunks and b"[DONE]" not in self._last
+        """Return whether an event reported an error, or chunks came, but not the event that ends them."""
+        return self._has_error or (self._is_of_chunks and b"[DONE]" not in self._last)
 
     def told(self) -> tuple[int, int] | None:
         """Return the tokens of the prompt, and of the completion, as the answer says; None where it does not.

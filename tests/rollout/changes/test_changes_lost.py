@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout.changes.compare import compare
+from rollout.changes.names import hints
 from rollout.changes.page import page
 from rollout.changes.permissions import PermissionChange, _Right, permission_change
 from rollout.changes.stack_change import stack_change, verdict
@@ -148,9 +149,12 @@ def edited(text: str, edit: Any) -> list[Object]:
     return objects_of(yaml.safe_dump(tree))
 
 
-def test_a_moved_repository_and_the_last_replica_are_shown() -> None:
+def test_shifted_weights_a_moved_repository_and_the_last_replica_are_shown() -> None:
     text = edited_at({})
     before = objects_of(text)
+
+    def shift(tree: Object) -> None:
+        tree["models"][0]["versions"] = [{"version": 9, "weight": 100}]
 
     def move(tree: Object) -> None:
         tree["servers"][0]["repository"]["path"] = "elsewhere"
@@ -159,6 +163,8 @@ def test_a_moved_repository_and_the_last_replica_are_shown() -> None:
         pool = {"loading": {"mode": "preload"}, "placement": {"kind": "cpu"}, "replicas": count}
         return objects_of(edited_at({"servers/main/pools/third": pool}))
 
+    model = yaml.safe_load(text)["models"][0]["name"]
+    assert "100 % to version 9" in notices(before, edited(text, shift))["model", model].what
     moved = notices(before, edited(text, move))["server", "main"]
     assert moved.grave
     assert "elsewhere" in moved.what
@@ -197,3 +203,62 @@ def test_a_layout_of_slices_that_changes_names_the_group_of_nodes_that_is_cut_ag
     assert line.startswith("2 × 1g.10gb → 2 × 3g.40gb in gpus[1] of the data plane (3 nodes)")
     assert cut(two, inventory((2, "1g.10gb"), (5, "1g.10gb"))) == []
     assert cut(two, inventory((2, "1g.10gb"), (2, "1g.10gb"), (1, "3g.40gb"))) == []
+
+
+def test_a_server_of_another_name_hints_at_formerly() -> None:
+    text = edited_at({})
+
+    def rename(tree: Object) -> None:
+        tree["servers"][0]["name"] = "vision"
+        for model in tree["models"]:
+            model["server"] = "vision" if model["server"] == "main" else model["server"]
+
+    found = notices(objects_of(text), edited(text, rename))
+    assert "formerly: [main]" in found["server", "vision"].what
+
+
+def test_an_environment_of_another_name_hints_at_formerly() -> None:
+    text = edited_at({})
+    tree = yaml.safe_load(text)
+    tree["environments"][0]["name"] = "trial"
+    tree["dataPlanes"][0]["environments"] = ["trial"]
+    before, after = objects_of(text), objects_of(yaml.safe_dump(tree))
+    [hint] = hints({"dev-lab": before, "trial-lab": None}, {"dev-lab": None, "trial-lab": after})
+    assert "environment trial" in hint
+    assert "formerly: [dev]" in hint
+    assert not [*hints({"dev-lab": before}, {"dev-lab": before})]
+
+
+def test_models_that_no_longer_fit_together_are_shown() -> None:
+    def on_demand(capacity: str) -> list[Object]:
+        pool = {"loading": {"mode": "on-demand", "capacity": capacity}, "placement": {"kind": "cpu"}}
+        tree = yaml.safe_load(edited_at({"servers/main/pools/third": pool}))
+        tree["models"] += [{"name": name, "server": "main", "pool": "third", "footprint": "1Gi"} for name in ("u", "v")]
+        return objects_of(yaml.safe_dump(tree))
+
+    found = notices(on_demand("4Gi"), on_demand("1Gi"))
+    assert found["pool", "main/third"].grave
+    assert ("pool", "main/third") not in notices(on_demand("1Gi"), on_demand("4Gi"))
+
+
+def test_a_new_version_of_a_language_model_shows_that_its_calls_fail_until_a_replica_has_started() -> None:
+    def chat(version: int) -> list[Object]:
+        return objects_of(
+            edited_at(
+                {
+                    "images/vllm": {"repository": "docker.io/vllm/vllm-openai", "tag": "v0.20.1"},
+                    "servers/chat": {
+                        "kind": "openai",
+                        "image": "vllm",
+                        "repository": {"dataset": "models", "path": "chat"},
+                        "openai": {"engine": "vllm"},
+                        "pools": [{"name": "a", "loading": {"mode": "preload"}}],
+                    },
+                    "models/llama": {"server": "chat", "pool": "a", "versions": [{"version": version, "weight": 100}]},
+                }
+            )
+        )
+
+    notice = notices(chat(1), chat(2))["pool", "chat/a"]
+    assert notice.grave
+    assert "llama version 2" in notice.what

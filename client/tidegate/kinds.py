@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from .errors import UsageError
 from .findings import Finding, ServerHas
 from .openai.kind import OpenaiKind
-from .repository import Configs, Repository, StoredFile
+from .publishing import Repository
+from .repository import Configs, StoredFile
 from .triton.kind import TritonKind
 
 if TYPE_CHECKING:

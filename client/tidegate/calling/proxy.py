@@ -16,7 +16,7 @@ from ..errors import UnreachableError, UsageError
 from ..names import RULE, SERVED_NAME_RULE, is_name
 from .credentials import Credential, find_credential
 from .replies import Reply, error_of, events, is_problem
-from .retries import CircuitBreaker, Requester
+from .retries import Requester
 from .tensors import HEADER_LENGTH, VERSION, Answer, Array, pack, unpack
 from .transport import Transport
 
@@ -138,7 +138,6 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         credential: Credential | None = None,
         *,
         seconds: float = SECONDS,
-        breaker: CircuitBreaker | None = None,
         waits: bool = True,
     ) -> None:
         """Connect to nothing yet. Address and credential are by default those of the environment's variables.
@@ -148,7 +147,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         self.url = proxy_url(url)
         self.seconds = seconds
         credential = find_credential() if credential is None else credential
-        self._requester = Requester(Transport(self.url), credential, seconds, breaker, waits)
+        self._requester = Requester(Transport(self.url), credential, seconds, waits)
 
     def __exit__(self, *_: object) -> None:
         self.close()

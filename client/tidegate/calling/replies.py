@@ -69,7 +69,7 @@ _WORDS: Final = {
     "rate_limit_exceeded": "rate-limited",
 }
 """The same word, by the code of OpenAI's API that stands for it."""
-_FAILURES: Final = frozenset({500, 502, 504})  # statuses that count against the proxy, for the breaker
+_FAILURES: Final = frozenset({500, 502, 504})
 
 
 def retry_after(reply: Reply) -> float | None:

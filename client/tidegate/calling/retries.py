@@ -1,6 +1,5 @@
-"""Requests within the time that a call has: what may be tried again is, with pauses; a failing proxy is left alone."""
+"""Requests within the time that a call has: what may be tried again is, with pauses."""
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from random import uniform
@@ -51,71 +50,16 @@ class Deadline:
         return True
 
 
-class CircuitBreaker:
-    """Stops asking a proxy that fails again and again: calls fail at once, and now and then one of them is tried.
-
-    What opens it is no answer, or an answer that the proxy or its server failed; one that is merely busy does not.
-    """
-
-    def __init__(self, failures: int = 5, seconds: float = 1.0, longest: float = 30.0) -> None:
-        """So many failures, one after the other, open it for so long; twice as long after each trial that fails."""
-        self._failures, self._first, self._longest = failures, seconds, longest
-        self._lock = threading.Lock()
-        self._failed, self._closed_for = 0, seconds
-        self._until: float | None = None
-        self._trial = False
-
-    def check(self, where: str) -> bool:
-        """Raise UnreachableError while it is open; else tell whether the call is the trial of a half-open one."""
-        with self._lock:
-            if self._until is None:
-                return False
-            left = self._until - time.monotonic()
-            if left <= 0 and not self._trial:
-                self._trial = True
-                return True
-        what = "the proxy is not asked now"
-        do = f"try again in {max(left, 0.1):.1f} s, when one call may try it"
-        raise UnreachableError(what, where=where, why=f"{self._failed} calls failed, one after the other", do=do)
-
-    def succeeded(self) -> None:
-        """Close the breaker: there was an answer."""
-        with self._lock:
-            self._failed, self._until, self._trial, self._closed_for = 0, None, False, self._first
-
-    def failed(self, *, trial: bool = False) -> None:
-        """Count a failure: of the trial, or of another call, which may have begun long before it."""
-        with self._lock:
-            self._failed += 1
-            if trial:
-                self._closed_for = min(self._closed_for * 2, self._longest)
-            if trial or (self._until is None and self._failed >= self._failures):
-                self._until = time.monotonic() + self._closed_for
-                self._trial = False
-
-    def undecided(self, *, trial: bool = False) -> None:
-        """Give a trial back that told nothing of the proxy."""
-        with self._lock:
-            self._trial = self._trial and not trial
-
-
 class Requester:
     """Asks one proxy as one caller; made for threads."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        credential: Credential,
-        seconds: float,
-        breaker: CircuitBreaker | None,
-        waits: bool = True,
-    ) -> None:
+    def __init__(self, transport: Transport, credential: Credential, seconds: float, waits: bool = True) -> None:
         """`seconds`: how long a request may take, all its tries together, if it does not say.
 
         `waits`: whether it comes again when the proxy is busy and says when.
         """
         self.transport, self.seconds, self._waits = transport, seconds, waits
-        self._credential, self._breaker = credential, breaker
+        self._credential = credential
 
     def ask(
         self,
@@ -151,8 +95,10 @@ class Requester:
         while True:
             tries += 1
             said = self._head(headers, until, tell_deadline)
+            if until.left <= 0:
+                raise TimeIsUpError("there was no answer in time", where=where, do="wait longer, or try again later")
             try:
-                reply = self._counted(once, said, until, where)
+                reply = once(said, time.monotonic() + until.left)
             except UnreachableError as error:
                 if busy is not None and until.left <= 0:
                     raise busy from None
@@ -183,25 +129,3 @@ class Requester:
             left = until.left  # after the credential, which may take a while
             said["request-timeout"] = f"{max(left - _MARGIN, left / 2, 0.001):.3f}"
         return said
-
-    def _counted(self, once: Once, said: Mapping[str, str], until: Deadline, where: str) -> Reply:
-        """Try once, and let the breaker know how it went."""
-        if until.left <= 0:  # which says nothing of the proxy
-            raise TimeIsUpError("there was no answer in time", where=where, do="wait longer, or try again later")
-        end = time.monotonic() + until.left
-        if self._breaker is None:
-            return once(said, end)
-        trial = self._breaker.check(where)
-        try:
-            reply = once(said, end)
-        except UnreachableError:
-            self._breaker.failed(trial=trial)
-            raise
-        except BaseException:
-            self._breaker.undecided(trial=trial)
-            raise
-        if is_failure(reply):
-            self._breaker.failed(trial=trial)
-        else:
-            self._breaker.succeeded()
-        return reply

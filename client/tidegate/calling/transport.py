@@ -1,27 +1,21 @@
-"""One request over HTTP, within its time: connections are kept, shared by threads, and checked before they are used."""
+"""One request over HTTP, within its time: connections are kept, and shared by threads."""
 
-import io
 import os
 import re
-import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from http.client import HTTPResponse
 from typing import Any, Final
 
 import urllib3
 from urllib3 import exceptions as http
-from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from ..errors import UnreachableError, UsageError
 from .replies import Reply
 
 CA: Final = "TIDEGATE_PROXY_CA"  # a file of certificates that are believed besides the system's
 _CONNECTIONS: Final = 64  # kept at most
-_CONNECT_SECONDS: Final = 5.0
 _PIECE: Final = 1 << 18
 _JOINED: Final = 1 << 16  # bytes of a body up to which one copy costs less than sending its pieces one by one
 _AHEAD: Final = 1 << 24  # bytes that are made room for on an answer's word alone
@@ -39,74 +33,6 @@ class TimeIsUpError(UnreachableError):
     """There was no answer within the time; the work may have been done."""
 
 
-class _Timed(io.RawIOBase):
-    """Reads what a socket gives, by a time: a socket's own begins anew with each byte that drips in."""
-
-    def __init__(self, raw: io.RawIOBase, opened: socket.socket, end: float) -> None:
-        self._raw, self._socket = raw, opened
-        self.end = end
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        left = self.end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._socket.settimeout(left)
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _Response(HTTPResponse):
-    """An HTTP response whose head is due at `end`, and each piece of its body at the time that `timed` is given."""
-
-    def __init__(self, opened: socket.socket, *args: Any, end: float, **more: Any) -> None:
-        super().__init__(opened, *args, **more)
-        self.timed = _Timed(self.fp.detach(), opened, end)
-        self.fp = io.BufferedReader(self.timed)
-
-
-class _Connection(HTTPConnection):
-    """Connects within a bound, and then sends in the time that the request has: urllib3 has one for both."""
-
-    _end = 0.0
-
-    def request(self, *args: Any, **more: Any) -> None:
-        """Send a request by the time that `timeout` says from now."""
-        assert isinstance(self.timeout, float | int)
-        self._end = time.monotonic() + self.timeout
-        super().request(*args, **more)
-
-    def getresponse(self) -> Any:
-        """Return the answer, once its head is there."""
-        self.response_class = partial(_Response, end=self._end)  # type: ignore[assignment]
-        return super().getresponse()
-
-    def send(self, data: Any) -> None:
-        """Send a piece, after connecting where that is still to be done."""
-        if self.sock is None:
-            self.connect()
-        self.sock.settimeout(max(self._end - time.monotonic(), 0.001))
-        super().send(data)
-
-    def _new_conn(self) -> socket.socket:
-        whole = self.timeout
-        assert isinstance(whole, float | int)
-        self.timeout = min(whole, _CONNECT_SECONDS)
-        try:
-            return super()._new_conn()
-        finally:
-            self.timeout = whole
-
-
-class _TlsConnection(_Connection, HTTPSConnection):
-    pass
-
-
 class Transport:
     """Talks to one address; made for threads."""
 
@@ -117,7 +43,6 @@ class Transport:
         self._path = (parts.path or "").rstrip("/")
         more: dict[str, Any] = {"ssl_context": _context()} if parts.scheme == "https" else {}
         self._pool = urllib3.connectionpool.connection_from_url(url, maxsize=_CONNECTIONS, block=False, **more)
-        self._pool.ConnectionCls = _TlsConnection if more else _Connection
 
     def close(self) -> None:
         """Close what is kept."""
@@ -137,9 +62,9 @@ class Transport:
     ) -> Iterator[tuple[Reply, Iterator[bytes]]]:
         """Give the answer's head, and its body as it comes; only a 200 is streamed. Raises as `ask` does.
 
-        With `idle`, it ends when nothing has come for so many seconds, and `end` is that of the head.
+        With `idle`, it ends when nothing has come for so many seconds, whatever `end` is.
         """
-        with self._open(method, path, body, headers, end) as response:
+        with self._open(method, path, body, headers, end, idle) as response:
             if response.status != 200:
                 yield self._whole(response, path, end), iter(())
                 return
@@ -148,7 +73,7 @@ class Transport:
     # ---
     @contextmanager
     def _open(
-        self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float
+        self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float, idle: float = 0
     ) -> Iterator[urllib3.BaseHTTPResponse]:
         left = end - time.monotonic()
         if left <= 0:
@@ -161,7 +86,7 @@ class Transport:
                 body = [b"".join(body)]
         try:
             response = self._pool.urlopen(
-                method, self._path + path, headers=said, timeout=urllib3.Timeout(total=left),
+                method, self._path + path, headers=said, timeout=urllib3.Timeout(connect=left, read=idle or left),
                 body=body or None,  # type: ignore[arg-type]  # pieces of any kind are sent as they are
                 retries=False, redirect=False, assert_same_host=False, preload_content=False, decode_content=False,
             )  # fmt: skip
@@ -197,8 +122,6 @@ class Transport:
             while True:
                 if not idle and time.monotonic() >= end:
                     raise self._late(path)
-                if (received := getattr(response, "_original_response", None)) is not None:  # None: all is there
-                    received.timed.end = time.monotonic() + idle if idle else end
                 if not (piece := response.read1(_PIECE)):
                     return
                 total += len(piece)

@@ -13,7 +13,6 @@ from mlflow.pyfunc.model import PythonModel
 from ..errors import UsageError
 from .model import LONGEST, ROUTES, Model
 from .proxy import SECONDS, ProxyClient, Version
-from .retries import CircuitBreaker
 
 CONTEXT: Final = "model_context"
 """The artifact that says which model is called: JSON, as Domino's reference implementation has it."""
@@ -62,7 +61,7 @@ def make_model(context: Mapping[str, str], environ: Mapping[str, str] = os.envir
     route = environ.get(ROUTE, "v2")
     if route not in ROUTES:
         raise UsageError(f"{route!r} is no route", where=ROUTE, do="there are v2 and predict")
-    proxy = ProxyClient(seconds=_seconds(environ), breaker=CircuitBreaker())
+    proxy = ProxyClient(seconds=_seconds(environ))
     server = context.get("inference_server_name") or None
     return Model(proxy, context["model_name"], server=server, version=_version(context, environ), route=ROUTES[route])
 

@@ -10,8 +10,8 @@ from tidegate_contracts.message import Message
 
 from ..errors import BusyError, IntegrityError, NotFoundError, UsageError
 from ..names import nearest_of
+from ..publishing import Repository
 from ..registry import RegisteredVersion
-from ..repository import Repository
 from .context import Context
 from .deploy import may
 from .plan import called, registered_config

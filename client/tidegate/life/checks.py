@@ -14,7 +14,8 @@ from ..errors import UsageError
 from ..findings import Finding, ServerHas, Severity, advisory, error, errors, warning
 from ..hashing import below
 from ..kinds import kind_of_entry
-from ..repository import Repository, StoredFile
+from ..publishing import Repository
+from ..repository import StoredFile
 from .target import Home, Target, command_into, homes
 
 

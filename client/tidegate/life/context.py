@@ -9,9 +9,9 @@ from tidegate_contracts.environments import DatasetLocation, Environment, Enviro
 from ..calling.proxy import ProxyClient
 from ..environments import Mounts, environment, folder_of, mounts
 from ..errors import UsageError
+from ..publishing import Repository
 from ..registry import Registry, Trust
 from ..registry.version import Record, Records
-from ..repository import Repository
 from . import WAIT_SECONDS, Progress, silent
 from .target import Home
 

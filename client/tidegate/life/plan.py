@@ -7,11 +7,12 @@ that need not: an alias stands in the configuration only where the definition ha
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from tidegate_contracts.manifest import Manifest
+from tidegate_contracts.manifest import Manifest, published_path
 
 from ..errors import UsageError
+from ..publishing import Repository
 from ..registry import RegisteredVersion, Registry
-from ..repository import Published, Repository
+from ..repository import Published
 from .target import Target
 
 
@@ -50,7 +51,7 @@ class Plan:
         if self.now is not None and self.number in configs.read_published(self.now).served:
             return True
         there = {file.path for file in self.repository.files(self.target.model)}
-        return all(configs.published_path(file.path, self.number) in there for file in manifest.files)
+        return all(published_path(file.path, self.number) in there for file in manifest.files)
 
     @property
     def peak(self) -> int:
@@ -146,7 +147,7 @@ def config_of(
 
 def published_entry_config(repository: Repository, model: str, number: int) -> str:
     """Return the configuration of a published version's entry; an empty one where it has none. Raises UsageError."""
-    path = repository.configs.published_path(repository.configs.CONFIG, number)
+    path = published_path(repository.configs.CONFIG, number)
     if all(file.path != path for file in repository.files(model)):
         return ""
     return _text(repository.read(model, path), repository.configs.CONFIG, f"{repository.where}/{model}/{path}")

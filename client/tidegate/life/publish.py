@@ -262,7 +262,7 @@ class _Run:
             raise kind(what, why="\n    ".join([why, *more]), do=do) from error
 
     def _let_go(self, plan: Plan) -> None:
-        """Wait until nothing serves a model that was withdrawn, and have Triton find it no more."""
+        """Wait until nothing serves a model that was withdrawn, and remove it then."""
         gone = any(home.pool.loading == PRELOAD for home in plan.target.homes)
         for home in plan.target.homes:
             try:
@@ -275,7 +275,7 @@ class _Run:
                 gone, self.still[home.plane.name] = False, why
         if gone:
             with suppress(TidegateError, OSError):
-                plan.repository.put_away(self.version.model, plan.first)
+                plan.repository.remove_model(self.version.model)
 
     @contextmanager
     def told_on_failure(self) -> Iterator[None]:

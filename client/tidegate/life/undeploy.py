@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from tidegate_contracts.environments import Environment
 
 from ..errors import NotFoundError, RefusedError, TidegateError, UnfinishedError, UnreachableError, UsageError
+from ..publishing import Repository
 from ..registry import Record
-from ..repository import Repository
 from .context import Context
 from .deploy import may
 from .publish import Outcome, attempted
@@ -45,8 +45,9 @@ class _Leaving:
 def undeploy(context: Context, model: str, environment: str) -> Outcome:
     """Take a model out of an environment; nothing serves it there when this returns, but for what is `unverified`.
 
-    Its files stay for a rollback, until `tidegate prune`. Raises TidegateError: NotFoundError where the environment has
-    no version of it, BusyError where somebody else is at it, UnfinishedError where it came to nothing half way.
+    Its files go if servers that poll have let go of it; otherwise they stay until `tidegate prune`. Raises
+    TidegateError: NotFoundError if the environment has no version of it, BusyError while another publisher changes it,
+    UnfinishedError if it came to nothing half way.
     """
     of = context.environment(environment)
     if engines := [home for home in homes(of, model) if not home.kind.follows_repository]:
@@ -69,6 +70,7 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
         version = context.registry.version(model, number)
         reading = [(each, home) for each in leaving for home in each.target.homes]
         unverified: list[str] = []
+        unused: list[Repository] = []
         for _, home in reading:
             unseen = [place.replica for place in places_of(context, home) if place.state == "unseen"]
             if unseen and lets_go(home):
@@ -87,8 +89,8 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
                     elif why := kept(context, home):
                         unverified.append(f"{home.plane.name}, {home.server.name}/{home.pool.name}: {why}")
                 polls = any(home.pool.loading == PRELOAD for home in each.target.homes)
-                if gone and polls and each.now is not None:
-                    each.repository.put_away(model, each.now)
+                if gone and polls:
+                    unused.append(each.repository)
             context.registry.remove_alias(model, of.name, expect=expected)
         when = max((each.when for each in records), default=None)
         for _, home in reading:
@@ -100,6 +102,8 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
                     manifest_sha256=version.manifest_sha256,
                 )  # fmt: skip
                 context.registry.append_record(version, record)
+        for repository in unused:  # Last, since what is removed cannot be put back.
+            repository.remove_model(model)
     return Outcome(
         what="undeploy", model=model, version=number, environment=of.name, previous=number, changed=True, who=who,
         planes=tuple(home.plane.name for _, home in reading), unverified=tuple(unverified),

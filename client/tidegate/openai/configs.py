@@ -7,8 +7,6 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from tidegate_contracts.manifest import published_path as published_path
-
 from ..errors import UsageError
 from ..repository import Published
 

@@ -12,8 +12,9 @@ from ..errors import UnreachableError, UsageError
 if TYPE_CHECKING:
     from ..calling.proxy import ProxyClient
     from ..findings import Finding, ServerHas
+    from ..publishing import Repository
     from ..registry.golden import Golden
-    from ..repository import Configs, Repository, StoredFile
+    from ..repository import Configs, StoredFile
     from .entry import ShownHubEntry
 
 _VERBS: Final = {"messages": "chat/completions", "prompt": "completions", "input": "embeddings"}

@@ -1,25 +1,24 @@
-"""A model repository, and how versions get into it: whole or not at all, and never while anybody else is at it.
+"""A model repository, and how versions get into it: whole or not at all, by one publisher at a time.
 
     <repository>/<model>/<CONFIG>        computed by the kind's `Configs`: which versions are served
                         /7/…             version 7: the version folder of its entry, and in
                         /7/.entry/…      all else of it, as it was registered
                         /7/.manifest.json
 
-A version's folder comes by one rename, never changes, and goes by one rename; the configuration comes last.
+A version's files never change. The configuration that names it comes last: before that no server looks at it. A new
+model first has a configuration that lets servers load nothing.
 """
 
 from pathlib import Path
 
-from ..repository import Configs, Repository
+from ..repository import Configs
+from .repository import Repository
+from .stores import FolderStore, ObjectStore
+
+__all__ = ["Repository", "open_repository"]
 
 
 def open_repository(where: Path | str, configs: Configs) -> Repository:
     """Return the repository in a folder, or at a URL (`s3://`, `gs://`, `as://`, as Triton writes them)."""
-    # Imported here: obstore is some MB, of no use for a folder.
-    if isinstance(where, str) and "://" in where:
-        from .objects import ObjectRepository
-
-        return ObjectRepository(where, configs)
-    from .folder import FolderRepository
-
-    return FolderRepository(Path(where), configs)
+    is_url = isinstance(where, str) and "://" in where
+    return Repository(ObjectStore(str(where)) if is_url else FolderStore(Path(where)), configs)

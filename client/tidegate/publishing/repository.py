@@ -1,50 +1,70 @@
-"""What model repositories have in common, in a folder or in an object store: see this package's docstring."""
+"""One model repository in a store: see this package's docstring."""
 
 import hashlib
 import re
 import shutil
-from abc import abstractmethod
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from tidegate_contracts.manifest import BESIDE, PUBLISHED_MANIFEST, Manifest, ManifestFile, is_inside, published_path
+from tidegate_contracts.manifest import (
+    BESIDE,
+    ENTRY_VERSION,
+    PUBLISHED_MANIFEST,
+    Manifest,
+    ManifestFile,
+    is_inside,
+    published_path,
+)
 
 from ..errors import IntegrityError, NotFoundError, RefusedError, TidegateError, UnfinishedError, UsageError
 from ..failures import explained
 from ..hashing import sha256_of
 from ..names import RULE, is_name
 from ..parallel import Progress, in_parallel
-from ..repository import READ_LIMIT, Configs, Repository
-from . import staged as staging
-from . import steps
+from ..repository import READ_LIMIT, Configs, StoredFile
 from .lease import Lease
+from .stores import STATE, Store, allow, make_folder, walk
 
-STATE = ".tidegate"  # Folder beside the repository, and so never below what Triton reads, of what is staged and locked.
-THREADS = 4  # For what is read or sent to be compared.
+_THREADS: Final = 4  # For what is read to be compared.
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
+_LIKE_A_NUMBER: Final = re.compile(r"\s*[-+]?[0-9]")
 
 
-class PublishedRepository(Repository):
-    """The order of what is done; how it is done is the subclasses'.
+class Repository:
+    """One model repository. Every method may raise UnreachableError, and IntegrityError for links and special files."""
 
-    A place is where a model's files lie, or are put together before they are seen: a folder, or a prefix of keys.
-    """
-
-    room = ""  # What to do where there is no room to stage a version.
-
-    def __init__(self, configs: Configs) -> None:
-        self._configs = configs
+    def __init__(self, store: Store, configs: Configs) -> None:
+        self._store = store
+        self.configs = configs  # How its servers learn which versions to serve.
+        self.where = store.where  # Folder or URL of the repository.
         self._leases: dict[str, Lease] = {}
 
-    @property
-    def configs(self) -> Configs:
-        """How its servers are told which versions to serve."""
-        return self._configs
+    def models(self) -> list[str]:
+        """Return the names of its models."""
+        return self._store.folders(self._store.root)
+
+    def versions(self, model: str) -> list[int]:
+        """Return the versions of a model, ascending; none if there is no such model."""
+        return sorted(filter(None, map(version_number, self._store.folders(self._path(model)))))
+
+    def files(self, model: str) -> list[StoredFile]:
+        """Return every file of a model, in the order of their paths."""
+        return sorted(StoredFile(path, size) for path, size in self._store.sizes(self._path(model)).items())
+
+    def chunks(self, model: str, path: str) -> Iterator[bytes]:
+        """Yield the content of a file; raises NotFoundError."""
+        if not is_inside(path):
+            raise UsageError(f"the path {path!r} does not stay within the model's folder")
+        try:
+            yield from self._store.chunks(self._path(model, path))
+        except NotFoundError:
+            raise NotFoundError(f"model {model} has no file {path}", where=self.where) from None
 
     def read(self, model: str, path: str, limit: int = READ_LIMIT) -> bytes:
-        """Return the content of a small file."""
+        """Return the content of a small file; raises NotFoundError, and IntegrityError if it is larger."""
         parts = []
         for chunk in self.chunks(model, path):
             parts.append(chunk)
@@ -59,15 +79,19 @@ class PublishedRepository(Repository):
         except NotFoundError:
             return None
 
+    def config_age(self, model: str) -> float:
+        """Return the seconds since the configuration was written, by this machine's clock; raises NotFoundError."""
+        return time.time() - self._store.modified(self._path(model, self.configs.CONFIG))
+
     def differences(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> list[str]:
-        """Return how a published version differs from its manifest; Python's own by-products are no difference."""
+        """Return how a published version differs from its manifest, a sentence each; Python's by-products do not."""
         expected = {published_path(file.path, number): file for file in manifest.files}
         own = f"{number}/{PUBLISHED_MANIFEST}"  # versions that were published before there were any have none
         files = [file for file in self.files(model) if file.path.startswith(f"{number}/")]
         there = {file.path: file.size for file in files if file.path in expected or not _is_byproduct(file.path)}
         if own in there:
             expected[own] = ManifestFile(path=own, size=len(manifest.canonical()), sha256=manifest.digest())
-        found = staging.wrong_sizes(there, expected)
+        found = wrong_sizes(there, expected)
         to_read = [(path, file) for path, file in expected.items() if there.get(path) == file.size]
 
         def wrong(item: tuple[str, ManifestFile]) -> str | None:
@@ -75,10 +99,10 @@ class PublishedRepository(Repository):
             right = sha256_of(self.chunks(model, path), progress) == file.sha256
             return None if right else f"{path} has other content than was registered"
 
-        return sorted([*found, *filter(None, in_parallel(wrong, to_read, THREADS))])
+        return sorted([*found, *filter(None, in_parallel(wrong, to_read, _THREADS))])
 
     def strays(self, model: str, manifests: Mapping[int, Manifest]) -> list[str]:
-        """Return versions and files that are in no manifest, and files beside the versions that are not the owner's."""
+        """Return what is in no manifest, and files next to the versions that are not the owner's; a sentence each."""
         return sorted(set(self._strays(model, manifests)))
 
     def _strays(self, model: str, manifests: Mapping[int, Manifest]) -> Iterator[str]:
@@ -110,148 +134,154 @@ class PublishedRepository(Repository):
 
     @contextmanager
     def lock(self, model: str, who: str) -> Iterator[None]:
-        """Be the only one to change a model."""
+        """Be the only one to change a model, which all below needs; raises BusyError, which names the holder.
+
+        The lock of a process that dies is free again within a minute.
+        """
+        lease = Lease(self._store, f"{STATE}/{self._store.root}/{checked_model(model)}/lease", model, who)
         with ExitStack() as held:
-            with explained(self.where):
-                lease = self._lease(checked_model(model), who)
-                held.enter_context(lease.held())
+            held.enter_context(lease.held())
             self._leases[model] = lease
             try:
+                self._store.clean(model)
                 yield
             finally:
                 del self._leases[model]
 
     def staging(self, model: str, number: int, size: int = 0) -> Path:
-        """Return the folder to fetch the entry of a version into, with what a killed run fetched."""
+        """Return a folder to fetch a version into, with what a killed run left; UnfinishedError if it lacks room."""
+        self._check_lock(model)
+        folder = self._store.staging(checked_model(model), number)
         with explained(self.where):
-            self._check_lock(model)
-            folder = self._staging(model, number)
-            steps.make_folder(folder)
-            there = sum(status.st_size for _, status in staging.walk(folder))
-            if (missing := size - there) > (free := shutil.disk_usage(folder).free):
-                what = f"version {number} of model {model} needs {missing} bytes more, and {free} are free"
-                do = f"{self.room}, then run the same command again"
-                raise UnfinishedError(what, where=folder, do=do)
-            return folder
+            make_folder(folder)
+            there = sum(status.st_size for _, status in walk(folder))
+            missing, free = size - there, shutil.disk_usage(folder).free
+        if missing > free:
+            what = f"version {number} of model {model} needs {missing} bytes more, and {free} are free"
+            raise UnfinishedError(what, where=folder, do=f"{self._store.room}, then run the same command again")
+        return folder
 
     def publish(
         self, model: str, number: int, staged: Path, manifest: Manifest, config: str, progress: Progress | None = None
     ) -> bool:
-        """Bring a version in, and then its configuration."""
+        """Bring in a version that was fetched and verified, and then its configuration (`write_config`).
+
+        False if it was there already; raises IntegrityError for other content.
+        """
         if manifest.model != model:
             raise IntegrityError(f"the manifest is that of model {manifest.model}, not of {model}", where=self.where)
-        with explained(self.where):
+        self._check_lock(model)
+        version, existed = self._path(model, str(number)), number in self.versions(model)
+        there = self._store.sizes(version) if existed else {}
+        to_bring = {
+            published_path(file.path, number).partition("/")[2]: staged / file.path for file in manifest.files
+        } | {PUBLISHED_MANIFEST: staged / PUBLISHED_MANIFEST}
+        missing = {path: file for path, file in to_bring.items() if path not in there}
+        if missing:
+            with explained(str(staged)):
+                (staged / PUBLISHED_MANIFEST).unlink(missing_ok=True)
+                _check_staged(staged, manifest)
+                (staged / PUBLISHED_MANIFEST).write_bytes(manifest.canonical())
+                allow(staged / PUBLISHED_MANIFEST, 0o444)
+            if self.config(model) is None:
+                # Otherwise Triton might take the version for whatever it likes before its configuration is there.
+                self._put(model, self.configs.CONFIG, self.configs.closed_config(config).encode())
             self._check_lock(model)
-            comes = self._bring(model, number, staged, manifest, config, progress)
-            self.write_config(model, config)
-            steps.remove(staged)
-            return comes
+            self._store.bring(version, missing, progress or (lambda _bytes: None))
+        if self._store.copies or existed:
+            self._check_same(model, number, manifest, None if missing else progress)
+        self.write_config(model, config)
+        shutil.rmtree(staged, ignore_errors=True)
+        return bool(missing)
 
     def write_config(self, model: str, config: str) -> None:
-        """Bring in a configuration: the owner's files beside the versions first, and itself last."""
-        with explained(self.where):
-            self._check_lock(model)
-            self._write_config(model, self._place(model), config)
+        """Bring in a configuration, if it is not so already: its owner's files first, and itself last.
 
-    def remove_version(self, model: str, number: int) -> None:
-        """Remove a version that Triton does not serve, and that the configuration does not come from."""
-        with explained(self.where):
-            self._check_lock(model)
-            if self._check_removable(model, number) == number:
-                place = self._place(model)
-                for path in {*self._entries(place).get(number, ())} - {self.configs.CONFIG}:
-                    self._remove(place, path)
-            self._remove_version(model, number)
-
-    def withdraw(self, model: str) -> None:
-        """Have Triton let go of a model, and leave its files."""
-        with explained(self.where):
-            self._check_lock(model)
-            if (config := self.config(model)) is not None:
-                withdrawn = self.configs.withdrawn_config(config).encode()
-                self._have(model, self._place(model), self.configs.CONFIG, withdrawn)
-
-    @abstractmethod
-    def put_away(self, model: str, config: str) -> None:
-        """Have Triton find a model no more that it has let go of, where anything can be renamed."""
-
-    @abstractmethod
-    def _lease(self, model: str, who: str) -> Lease:
-        """Return the lease of a model, not yet held."""
-
-    @abstractmethod
-    def _staging(self, model: str, number: int) -> Path:
-        """Return the folder of what is staged of a version; it need not be there yet."""
-
-    @abstractmethod
-    def _bring(
-        self, model: str, number: int, staged: Path, manifest: Manifest, config: str, progress: Progress | None
-    ) -> bool:
-        """Bring a version's files in, all or none of them to be seen; False where they were there already."""
-
-    @abstractmethod
-    def _remove_version(self, model: str, number: int) -> None:
-        """Remove a version; nothing where there is none."""
-
-    @abstractmethod
-    def _place(self, model: str) -> Any:
-        """Return the place where Triton reads a model."""
-
-    @abstractmethod
-    def _entries(self, place: Any) -> Mapping[int, Sequence[str]]:
-        """Return the versions in a place, each with the paths of what its entry has beside the version folder."""
-
-    @abstractmethod
-    def _digest(self, place: Any, path: str) -> str | None:
-        """Return the SHA-256 of a file of a place, None where it is not there."""
-
-    def _is_program(self, _place: Any, _path: str) -> bool:
-        """Tell whether a file may be run; object stores keep no file modes, and Triton sets that of its own copy."""
-        return False
-
-    @abstractmethod
-    def _write(self, model: str, place: Any, path: str, data: bytes | str) -> None:
-        """Have bytes, or those of another path of the place, whole under a path."""
-
-    @abstractmethod
-    def _remove(self, place: Any, path: str) -> None:
-        """Remove a file of a place; nothing where there is none."""
-
-    def _check_lock(self, model: str) -> None:
-        if (lease := self._leases.get(model)) is None:
-            raise RuntimeError(f"whoever changes model {model} holds its lock")
-        lease.check()
-
-    def _have(self, model: str, place: Any, path: str, data: bytes | str) -> None:
-        """Write bytes, or a copy of another path of the place, to a path, unless it is so already."""
-        wanted = self._digest(place, data) if isinstance(data, str) else hashlib.sha256(data).hexdigest()
-        lacks_mode = isinstance(data, str) and self._is_program(place, data) and not self._is_program(place, path)
-        if self._digest(place, path) != wanted or lacks_mode:
-            self._check_lock(model)
-            self._write(model, place, path, data)
-
-    def _check_same(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> None:
-        if found := self.differences(model, number, manifest, progress):
-            what = f"version {number} of model {model} is there with other content: {'; '.join(found)}"
-            do = "it is never overwritten: find out who changed it, and have an admin remove it (tidegate prune)"
-            raise IntegrityError(what, where=self.where, do=do)
-
-    def _write_config(self, model: str, place: Any, config: str) -> None:
-        published, entries = self.configs.read_published(config), self._entries(place)
+        Raises NotFoundError if it needs versions that are missing.
+        """
+        self._check_lock(model)
+        published, entries = self.configs.read_published(config), self._entries(model)
         for number in filter(None, (published.owner, *published.served)):
             if number not in entries:
                 what = f"version {number} of model {model}, which its configuration needs, is not published"
                 raise NotFoundError(what, where=self.where)
         beside = [path for path in entries.get(published.owner or 0, ()) if path != self.configs.CONFIG]
         for path in beside:
-            self._have(model, place, path, f"{published.owner}/{BESIDE}/{path}")
-        self._have(model, place, self.configs.CONFIG, config.encode())
-        # What former configurations needed beside the versions is in the versions' own folders too.
+            self._copy(model, f"{published.owner}/{BESIDE}/{path}", path)
+        self._put(model, self.configs.CONFIG, config.encode())
+        # The versions' own folders have what former configurations needed next to them, too.
         for path in sorted({path for paths in entries.values() for path in paths} - {self.configs.CONFIG, *beside}):
-            self._remove(place, path)
+            self._delete(model, path)
+
+    def remove_version(self, model: str, number: int) -> None:
+        """Remove a version; raises RefusedError while the configuration needs it."""
+        self._check_lock(model)
+        if self._check_removable(model, number) == number:
+            for path in {*self._entries(model).get(number, ())} - {self.configs.CONFIG}:
+                self._delete(model, path)
+        self._store.delete_folder(self._path(model, str(number)))
+
+    def withdraw(self, model: str) -> None:
+        """Have the servers load nothing of a model, and let go of it; its files stay, for some may be being loaded."""
+        self._check_lock(model)
+        if (config := self.config(model)) is not None:
+            self._put(model, self.configs.CONFIG, self.configs.withdrawn_config(config).encode())
+
+    def remove_model(self, model: str) -> None:
+        """Remove a model that was withdrawn, once all servers have let go of it: whoever still loads it may hang."""
+        self._check_lock(model)
+        self._store.delete_folder(self._path(model))
+
+    def _path(self, model: str, *below: str) -> str:
+        return "/".join((self._store.root, checked_model(model), *below))
+
+    def _check_lock(self, model: str) -> None:
+        if (lease := self._leases.get(model)) is None:
+            raise RuntimeError(f"whoever changes model {model} holds its lock")
+        lease.check()
+
+    def _entries(self, model: str) -> Mapping[int, Sequence[str]]:
+        """Return the versions of a model, each with the paths of what its entry has next to the version folder."""
+        found: dict[int, list[str]] = {number: [] for number in self.versions(model)}
+        for file in self.files(model):
+            version, _, rest = file.path.partition("/")
+            if rest.startswith(f"{BESIDE}/") and (number := version_number(version)):
+                found[number].append(rest.removeprefix(f"{BESIDE}/"))
+        return found
+
+    def _digest(self, path: str) -> str | None:
+        try:
+            return sha256_of(self._store.chunks(path))
+        except (NotFoundError, IntegrityError):
+            return None  # it is written again, which says what is wrong
+
+    def _put(self, model: str, path: str, data: bytes) -> None:
+        """Write a file, unless it is so already."""
+        if self._digest(self._path(model, path)) != hashlib.sha256(data).hexdigest():
+            self._check_lock(model)
+            self._store.put(self._path(model, path), data)
+
+    def _copy(self, model: str, source: str, target: str) -> None:
+        """Copy a file, unless it is so already."""
+        one, other = self._path(model, source), self._path(model, target)
+        lacks_mode = self._store.is_program(one) and not self._store.is_program(other)
+        if lacks_mode or self._digest(one) != self._digest(other):
+            self._check_lock(model)
+            self._store.copy(one, other)
+
+    def _delete(self, model: str, path: str) -> None:
+        if self._digest(self._path(model, path)) is not None:
+            self._check_lock(model)
+            self._store.delete(self._path(model, path))
+
+    def _check_same(self, model: str, number: int, manifest: Manifest, progress: Progress | None) -> None:
+        if found := self.differences(model, number, manifest, progress):
+            what = f"version {number} of model {model} is there with other content: {'; '.join(found)}"
+            do = "it is never overwritten: find out who changed it, and have an admin remove it (tidegate prune)"
+            raise IntegrityError(what, where=self.where, do=do)
 
     def _check_removable(self, model: str, number: int) -> int | None:
-        """Return the configuration's owner, whose files lie beside the versions; raises RefusedError."""
+        """Return the configuration's owner, whose files lie next to the versions; raises RefusedError."""
         if (config := self.config(model)) is None:
             return None
         published = self.configs.read_published(config)
@@ -267,24 +297,46 @@ class PublishedRepository(Repository):
 
 
 def version_number(name: str) -> int | None:
-    """Return the number of a version's folder; None for names of others."""
+    """Return the number of a version's folder; None for other names."""
     return int(name) if _NUMBER.fullmatch(name) else None
 
 
 def checked_model(model: str) -> str:
-    """Return a model's name that is one, and no way to other places; raises UsageError."""
+    """Return a model's name that is one, and leads to no other place; raises UsageError."""
     if not is_name(model):
         raise UsageError(f"{model!r} is no name for a model", do=RULE)
     return model
 
 
-def checked_path(path: str) -> str:
-    """Return a path that stays below the model's folder; raises UsageError."""
-    if not is_inside(path):
-        raise UsageError(f"the path {path!r} does not stay within the model's folder")
-    return path
+def wrong_sizes(there: Mapping[str, int], expected: Mapping[str, ManifestFile]) -> list[str]:
+    """Return which files are missing, of another size, or in no manifest, by their paths; a sentence each, sorted."""
+    found = [f"{path} is not there" for path in expected.keys() - there.keys()]
+    found += [f"{path} is in no manifest" for path in there.keys() - expected.keys()]
+    for path in there.keys() & expected.keys():
+        if there[path] != expected[path].size:
+            found.append(f"{path} has {there[path]} bytes instead of {expected[path].size}")
+    return sorted(found)
+
+
+def _check_staged(staged: Path, manifest: Manifest) -> None:
+    """Check that exactly the files of a manifest are staged, and let all read them; raises IntegrityError."""
+    for file in manifest.files:
+        first, _, rest = file.path.partition("/")
+        if rest.split("/")[0] == BESIDE and first == ENTRY_VERSION:
+            raise IntegrityError(f"the entry has a folder {BESIDE} of its own: {file.path}", where=staged)
+        if _LIKE_A_NUMBER.match(first) and not (first == ENTRY_VERSION and rest):
+            why = "Triton takes every folder for a version whose name begins like a number, and some end it"
+            do = f"register an entry with one version folder, {ENTRY_VERSION}"
+            what = f"the entry has another version folder: {file.path}"
+            raise IntegrityError(what, where=staged, why=why, do=do)
+    there = {path: status.st_size for path, status in walk(staged)}
+    if problems := wrong_sizes(there, {file.path: file for file in manifest.files}):
+        what = f"what was fetched of model {manifest.model} is not what was registered: {'; '.join(problems)}"
+        raise IntegrityError(what, where=staged, do=f"delete {staged} and run the command again")
+    for file in manifest.files:
+        allow(staged / file.path, 0o555 if file.executable else 0o444)
 
 
 def _is_byproduct(path: str) -> bool:
-    """Tell whether a file is one that Triton's Python backend writes beside a model.py, wherever it may write."""
+    """Whether a file is one that Triton's Python backend writes next to a model.py, if it may write."""
     return path.endswith(".pyc") and path.split("/")[-2:-1] == ["__pycache__"]

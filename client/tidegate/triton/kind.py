@@ -17,8 +17,9 @@ from ..findings import Finding, ServerHas, error, warning
 
 if TYPE_CHECKING:
     from ..calling.proxy import ProxyClient
+    from ..publishing import Repository
     from ..registry.golden import Golden
-    from ..repository import Configs, Repository, StoredFile
+    from ..repository import Configs, StoredFile
     from .entries.show import Shown
 
 _VERSION: Final = re.compile(r"[1-9][0-9]*")

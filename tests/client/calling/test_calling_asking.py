@@ -12,12 +12,10 @@ import pytest
 from tidegate.calling.credentials import Credential
 from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
-from tidegate.calling.retries import CircuitBreaker
-from tidegate.errors import BusyError, RefusedError, TidegateError, UnreachableError, UsageError
+from tidegate.errors import BusyError, RefusedError, UnreachableError, UsageError
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
 from lab.local_plane.process import HOST, free_ports
-from tests.client.clock import Clock
 from tests.proxy.rigs import upstream as rig
 
 KEY = Credential("a test", ("X-API-Key", "tgk_not-for-anybody"))
@@ -245,34 +243,6 @@ def test_no_message_holds_the_credential_and_who_has_none_is_told_how_to_have_on
         with pytest.raises((RefusedError, UnreachableError)) as caught:
             client(behind, seconds=0.3).metadata("m")
         assert "tgk_" not in f"{caught.value!r} {caught.value}"
-
-
-def test_the_breaker_stops_asking_and_lets_one_try(behind: rig.Upstream, clock: Clock) -> None:
-    clock.now = time.monotonic()  # by which answers are waited for
-    behind.behave = problem(ProblemType.UPSTREAM)
-    with client(behind, breaker=CircuitBreaker(failures=3)) as calls:
-        for _ in range(3):
-            with pytest.raises(UnreachableError, match="did not answer"):
-                infer(calls)
-        for _ in range(10):
-            with pytest.raises(UnreachableError, match="not asked now"):
-                infer(calls)
-        assert len(behind.requests) == 3
-        behind.behave = well
-        clock.now += 1
-        infer(calls)
-        infer(calls)
-    assert len(behind.requests) == 5
-
-
-@pytest.mark.parametrize("word", ["BUSY", "RATE_LIMITED", "DENIED", "UNKNOWN"])
-def test_busy_and_refusing_answers_do_not_open_the_breaker(behind: rig.Upstream, word: str) -> None:
-    behind.behave = problem(ProblemType[word], 30)
-    with client(behind, seconds=5, breaker=CircuitBreaker(failures=2)) as calls:
-        for _ in range(4):
-            with pytest.raises(TidegateError, match="as it was told to"):
-                infer(calls)
-    assert len(behind.requests) == 4
 
 
 @pytest.mark.parametrize("name", ["../x", "", "a/b", "a?b", "ä", ".", "-a", "a" * 128, "a\r\nb"])

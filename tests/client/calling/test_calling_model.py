@@ -12,7 +12,6 @@ from tidegate.calling import model as model_module
 from tidegate.calling.credentials import Credential
 from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
-from tidegate.calling.retries import CircuitBreaker
 from tidegate.errors import NotFoundError, UnreachableError, UsageError
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
@@ -168,13 +167,6 @@ def test_asking_what_a_model_takes_is_in_the_time_of_the_call(behind: Upstream, 
     with pytest.raises(UnreachableError, match="no answer in time"):
         model(behind).predict({"X": [1]}, {"deadline": 0.3})
     assert time.monotonic() - begun < 20
-
-
-def test_calls_without_any_time_say_nothing_of_the_proxy(behind: Upstream) -> None:
-    called = Model(ProxyClient(f"http://{behind.http}", Credential(), breaker=CircuitBreaker(failures=1)), "m")
-    with pytest.raises(UnreachableError, match="no answer in time"):
-        called.predict({"X": [1]}, {"deadline": 0})
-    assert "Y" in called.predict({"X": [1]})
 
 
 def streaming(answers: bytes, seconds: float) -> Callable[[Caller], None]:

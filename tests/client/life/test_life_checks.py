@@ -8,9 +8,9 @@ from tidegate.errors import UsageError
 from tidegate.findings import errors
 from tidegate.life.checks import _packages, against_environments, check_fits, check_staged, memory_unknown, refuse
 from tidegate.life.target import Target, targets
-from tidegate.publishing.folder import FolderRepository
+from tidegate.publishing import Repository
 from tidegate.triton.kind import TritonKind
-from tidegate.triton.publishing import config
+from tidegate.triton.publishing import config, open_repository
 from tidegate_contracts.environments import ModelFacts, PoolFacts, Promotion
 from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
 
@@ -42,9 +42,9 @@ def on(*backends: str, footprint: int | None = None, others: tuple[ModelFacts, .
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> FolderRepository:
+def repository(tmp_path: Path) -> Repository:
     (tmp_path / "models").mkdir()
-    return FolderRepository(tmp_path / "models", config)
+    return open_repository(tmp_path / "models")
 
 
 @pytest.mark.parametrize("config", ['platform: "tensorrt_plan"', 'backend: "tensorrtllm"', 'backend: "dali"'])
@@ -108,14 +108,14 @@ def test_parameters_that_differ_are_told_and_no_more() -> None:
     assert refuse(findings, "", "")[0].startswith("config.pbtxt: version 1 runs under version 2's parameters")
 
 
-def test_an_entry_is_checked_as_tidegate_model_check_does(tmp_path: Path, repository: FolderRepository) -> None:
+def test_an_entry_is_checked_as_tidegate_model_check_does(tmp_path: Path, repository: Repository) -> None:
     entry = write_entry(tmp_path / "staged", 3)
     (entry / "config.pbtxt").write_text(CONFIG.format(name=MODEL, batch=4).replace("max_batch", "max_bach"))
     with pytest.raises(UsageError, match=r"config\.pbtxt:3: .*max_bach_size"):
         refuse(check_staged(entry, on(), repository), "it cannot be served", "there")
 
 
-def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: FolderRepository) -> None:
+def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: Repository) -> None:
     entry = write_entry(tmp_path / "staged", 3)
     config = entry / "config.pbtxt"
 
@@ -151,7 +151,7 @@ ensemble_scheduling {{ step {{
     ("source", "command"), [(None, "tidegate deploy scorer --to prod"), ("dev", "tidegate promote scorer --to prod")]
 )
 def test_an_ensemble_says_which_steps_to_bring_there_first_and_how(
-    tmp_path: Path, repository: FolderRepository, source: str | None, command: str
+    tmp_path: Path, repository: Repository, source: str | None, command: str
 ) -> None:
     ensemble = write_ensemble(tmp_path / "staged")
     if source is not None:  # its files are there, and it was taken out
@@ -167,7 +167,7 @@ def test_an_ensemble_says_which_steps_to_bring_there_first_and_how(
 
 
 def test_a_step_whose_configuration_somebody_broke_is_told_with_its_file_and_line(
-    tmp_path: Path, repository: FolderRepository
+    tmp_path: Path, repository: Repository
 ) -> None:
     scorer = write_entry(Path(repository.where) / "scorer", 3) / "config.pbtxt"
     scorer.write_text("\n" + scorer.read_text().replace("max_batch", "max_bach"))

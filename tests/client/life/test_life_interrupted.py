@@ -14,10 +14,11 @@ from tidegate.calling.proxy import ProxyClient
 from tidegate.life.context import Context
 from tidegate.life.deploy import deploy
 from tidegate.life.rules import history
-from tidegate.publishing import steps
-from tidegate.publishing.folder import FolderRepository
+from tidegate.publishing import Repository, steps
 from tidegate.registry import Registry
 from tidegate.triton.publishing import read_published
+
+from tests.client.triton.publishing.killing import expire
 
 from .calling import Caller
 from .conftest import World
@@ -25,15 +26,15 @@ from .conftest import World
 pytestmark = pytest.mark.thorough
 
 POINTS = (
-    "before FolderRepository.staging",
+    "before Repository.staging",
     "before Registry.fetch",
     "after Registry.fetch",
-    "before FolderRepository.publish",
-    "after FolderRepository.publish",
+    "before Repository.publish",
+    "after Repository.publish",
     "before ProxyClient.ready#2",
     "after ProxyClient.infer_json",
-    "before rename partial to config.pbtxt#2",
-    "after rename partial to config.pbtxt#2",
+    "before rename to config.pbtxt#2",
+    "after rename to config.pbtxt#2",
     "after ProxyClient.config",
     "before Registry.set_alias",
     "after Registry.set_alias",
@@ -41,11 +42,11 @@ POINTS = (
     "before Registry.append_record#2",
     "after Registry.append_record#2",
 )
-CUT_OVER = POINTS.index("after rename partial to config.pbtxt#2")
+CUT_OVER = POINTS.index("after rename to config.pbtxt#2")
 FIRST = 2
 
 
-CLASSES = {each.__name__: each for each in (FolderRepository, ProxyClient, Registry)}
+CLASSES = {each.__name__: each for each in (Repository, ProxyClient, Registry)}
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload([__name__])
 
@@ -113,6 +114,7 @@ def test_the_next_run_completes(world: World, caller: Caller, tmp_path: Path, po
     context = world.context()
     serving = context.registry.alias("killed", "dev")
     assert killed("killed", number, point), f"nothing came to {point}"
+    expire(world.dev.repository("preload").parent)
     if POINTS.index(point) < CUT_OVER:
         assert factor not in caller.of_next(20)
         assert context.registry.alias("killed", "dev") == serving

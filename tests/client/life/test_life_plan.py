@@ -6,9 +6,9 @@ import pytest
 from tidegate.errors import UsageError
 from tidegate.life.plan import History, make_plan
 from tidegate.life.target import Target, targets
-from tidegate.publishing.folder import FolderRepository
+from tidegate.publishing import Repository
 from tidegate.registry.manifest import manifest_of
-from tidegate.triton.publishing import config
+from tidegate.triton.publishing import open_repository
 from tidegate.triton.publishing.config import config_differences, read_published
 from tidegate_contracts.routing import Mirror, VersionShare
 
@@ -18,9 +18,9 @@ CONFIG = 'backend: "python"\nmax_batch_size: 4\n'
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Iterator[FolderRepository]:
+def repository(tmp_path: Path) -> Iterator[Repository]:
     (tmp_path / "dataset" / "models").mkdir(parents=True)
-    made = FolderRepository(tmp_path / "dataset" / "models", config)
+    made = open_repository(tmp_path / "dataset" / "models")
     with made.lock(MODEL, "test"):
         yield made
 
@@ -35,7 +35,7 @@ def had(*versions: int) -> History:
 
 
 def bring(
-    repository: FolderRepository, where: Target, number: int, past: History, *, half: bool = False, config: str = CONFIG
+    repository: Repository, where: Target, number: int, past: History, *, half: bool = False, config: str = CONFIG
 ) -> None:
     """Publish a version by its plan; half of it is all but the cut-over."""
     plan = make_plan(where, repository, number, config, past)
@@ -79,7 +79,7 @@ Planned = tuple[int | None, bool, Says, Says]
     ],
     ids=["new", "alias", "back", "called", "killed", "newest", "newest-back", "newest-called", "newest-killed"],
 )
-def test_old_and_new_serve_until_the_calls_move(repository: FolderRepository, given: Given, planned: Planned) -> None:
+def test_old_and_new_serve_until_the_calls_move(repository: Repository, given: Given, planned: Planned) -> None:
     alias, came, recorded, number = given
     where = target(alias=alias)
     for each in came:
@@ -94,7 +94,7 @@ def test_old_and_new_serve_until_the_calls_move(repository: FolderRepository, gi
     assert says(alone.first) == says(alone.last) == ((number,), {} if alias is None else {C: number})
 
 
-def test_where_the_newest_is_called_triton_loads_none_twice(repository: FolderRepository) -> None:
+def test_where_the_newest_is_called_triton_loads_none_twice(repository: Repository) -> None:
     newest, alias = target(), target(alias="champion")
     bring(repository, newest, 1, had())
     plan = make_plan(newest, repository, 2, CONFIG, had(1))
@@ -107,7 +107,7 @@ def test_where_the_newest_is_called_triton_loads_none_twice(repository: FolderRe
     assert changed.peak == 3
 
 
-def test_versions_that_the_definition_names_stay_where_they_are_there(repository: FolderRepository) -> None:
+def test_versions_that_the_definition_names_stay_where_they_are_there(repository: Repository) -> None:
     shares = (VersionShare(version=1, weight=80), VersionShare(version=2, weight=20))
     where = target(versions=shares, mirror=Mirror(version=9, percent=1))
     bring(repository, where, 1, had())
@@ -116,7 +116,7 @@ def test_versions_that_the_definition_names_stay_where_they_are_there(repository
     assert says(make_plan(where, repository, 4, CONFIG, had(1, 2, 3)).last) == ((1, 2, 3, 4), {})
 
 
-def test_an_alias_that_no_definition_has_goes_with_its_version(repository: FolderRepository) -> None:
+def test_an_alias_that_no_definition_has_goes_with_its_version(repository: Repository) -> None:
     bring(repository, target(alias="former"), 1, had())
     bring(repository, target(alias="champion"), 2, had(1))
     bring(repository, target(alias="champion"), 3, had(1, 2))
@@ -124,7 +124,7 @@ def test_an_alias_that_no_definition_has_goes_with_its_version(repository: Folde
 
 
 @pytest.mark.parametrize("alias", ["champion", None])
-def test_who_goes_back_goes_to_before_the_killed_run(repository: FolderRepository, alias: str | None) -> None:
+def test_who_goes_back_goes_to_before_the_killed_run(repository: Repository, alias: str | None) -> None:
     where = target(alias=alias)
     bring(repository, where, 1, had())
     clean = repository.config(MODEL)
@@ -137,7 +137,7 @@ def test_who_goes_back_goes_to_before_the_killed_run(repository: FolderRepositor
 
 
 @pytest.mark.parametrize("alias", ["champion", None])
-def test_after_a_cut_over_one_goes_back_by_the_records(repository: FolderRepository, alias: str | None) -> None:
+def test_after_a_cut_over_one_goes_back_by_the_records(repository: Repository, alias: str | None) -> None:
     where = target(alias=alias)
     bring(repository, where, 1, had())
     clean = repository.config(MODEL)
@@ -152,7 +152,7 @@ def test_after_a_cut_over_one_goes_back_by_the_records(repository: FolderReposit
     assert (seen.is_cut_over, seen.back, seen.before) == (False, 2, seen.now)
 
 
-def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: FolderRepository) -> None:
+def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: Repository) -> None:
     where = target(alias="champion")
     bring(repository, where, 1, had())
     repository.withdraw(MODEL)
@@ -160,7 +160,7 @@ def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: F
     assert (plan.old, says(plan.first), says(plan.last)) == (None, ((2,), {}), ((2,), {"champion": 2}))
 
 
-def test_a_model_that_somebody_else_put_there_is_not_touched(repository: FolderRepository, tmp_path: Path) -> None:
+def test_a_model_that_somebody_else_put_there_is_not_touched(repository: Repository, tmp_path: Path) -> None:
     folder = tmp_path / "dataset" / "models" / MODEL
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.py").write_text("")

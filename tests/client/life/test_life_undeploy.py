@@ -14,7 +14,7 @@ from tidegate.life.publish import bring
 from tidegate.life.rules import current, history
 from tidegate.life.target import Home, targets
 from tidegate.life.undeploy import undeploy
-from tidegate.publishing.folder import FolderRepository
+from tidegate.publishing import Repository
 from tidegate_contracts.environments import Environments, Promotion
 from tidegate_contracts.whereabouts import Place, PlaceState, Whereabouts
 
@@ -38,7 +38,7 @@ def test_nothing_serves_what_was_taken_out_and_the_registry_says_so(life: Life) 
     assert current(life.papers.written, "prod") is None
     assert [each.what for each in life.papers.written] == ["deploy", "undeploy"]
     repository = life.here.repository(home(life))
-    assert (repository.models(), repository.versions(MODEL), outcome.unverified) == ([MODEL], [1], ())
+    assert (repository.models(), outcome.unverified) == ([], ())
     assert not (life.models / MODEL).exists()  # else a Triton that has loaded it would serve on
 
 
@@ -164,7 +164,7 @@ def test_a_configuration_that_could_not_be_put_back_is_not_said_to_be_back(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(FolderRepository, "write_config", full)
+    monkeypatch.setattr(Repository, "write_config", full)
     with pytest.raises(UnfinishedError) as told:
         undeploy(life.here, MODEL, "prod")
     assert told.value.what == f"{MODEL} was not taken out of prod"

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tidegate.errors import UsageError
 from tidegate.kinds import KINDS
 from tidegate.openai import configs
+from tidegate.publishing import Repository
 from tidegate.registry.manifest import manifest_of
-from tidegate.repository import Published, Repository
+from tidegate.repository import Published
 from tidegate_contracts.manifest import ENTRY_VERSION
 
 from .models import write_entry
@@ -56,7 +57,7 @@ def test_versions_lie_beside_each_other_as_engines_read_them(
 def test_what_is_written_down_is_read_back(owner: int, numbers: set[int], aliases: dict[str, int]) -> None:
     text = configs.published_config("", model="chat", owner=owner, served=numbers, aliases=aliases)
     assert configs.read_published(text) == Published(owner, tuple(sorted(numbers)), aliases)
-    assert configs.read_published(configs.closed_config(text)) == Published(owner, (), {})
+    assert configs.read_published(configs.withdrawn_config(text)) == Published(owner, (), {})
     assert configs.config_differences(text, text) == []
 
 

@@ -19,13 +19,13 @@ from lab.bench import definition, iac, report
 from lab.bench.definition import STEPS
 from lab.bench.eviction.goals import GOALS as EVICTION
 from lab.bench.eviction.offline import decision_microseconds, simulated
-from lab.bench.iac import pinned
 from lab.bench.made import ENVIRONMENTS, POOLS, definition_text
 from lab.bench.proxy.__main__ import GOALS as PROXY
 from lab.bench.proxy.__main__ import ROWS
 from lab.bench.proxy.contestants import idiomatic
 from lab.bench.proxy.rows import Result, compared
 from lab.bench.report import Figures, NotHereError, last_line
+from lab.local_cluster.stand_ins import pinned
 from lab.local_plane.process import CannotBeHadError, ProcessError
 from rollout.contexts import refuse_tags
 from rollout.waves.plan import plan_of, stacks_of

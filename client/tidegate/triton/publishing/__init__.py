@@ -16,8 +16,8 @@ What that rests on, as Triton 2.51 does it in poll mode
   needs its memory twice. (A comment, or the same text again, changes nothing.)
 - When one version fails to load, all that served before serve on; Triton tries again at every poll.
 - A configuration that cannot be read leaves the last good one in force.
-- A folder of a model without a configuration may be loaded as whatever Triton takes it for: so a new model's folder
-  comes with all that it has, by one rename.
+- A folder of a model without a configuration may be loaded as whatever Triton takes it for: so a new model first has
+  a configuration that names no version that is there.
 - When files of a version are deleted, or renamed, while it is being loaded, Triton's polling may stop for good: a
   Python model's process that misses its program ends, and is waited for. What is loaded a second time is told to be
   ready all the while. So a model is withdrawn, and its folder goes when Triton has let go of it; and what is removed
@@ -31,7 +31,7 @@ from pathlib import Path
 from tidegate_contracts.manifest import published_path
 
 from ... import publishing
-from ...repository import Repository
+from ...publishing import Repository
 from . import config
 from .config import config_differences, published_config, read_published
 

@@ -12,7 +12,6 @@ from google.protobuf import text_format
 from google.protobuf.message import Message
 from tidegate_contracts import triton
 from tidegate_contracts.manifest import ENTRY_VERSION
-from tidegate_contracts.manifest import published_path as published_path
 from tritonclient.grpc import model_config_pb2
 
 from ...errors import UsageError
@@ -78,11 +77,7 @@ def _in_model_folder(path: str, owner: int) -> str:
 
 def closed_config(config: str) -> str:
     """Return the configuration with no version that there is: Triton then loads nothing of the model."""
-    try:
-        closed = _parse(config)
-    except UsageError:
-        closed = model_config_pb2.ModelConfig()  # Triton can read no more of it
-    return _without_versions(closed, config)
+    return _without_versions(_parse(config), config)
 
 
 def withdrawn_config(config: str) -> str:
@@ -110,7 +105,7 @@ def read_published(text: str) -> Published:
     said = {key: each.string_value for key, each in sorted(config.parameters.items()) if key.startswith(start)}
     aliases = {key.removeprefix(start): int(text) for key, text in said.items() if text.isascii() and text.isdigit()}
     served = sorted(set(config.version_policy.specific.versions) - {_NEVER})
-    standing = {name: number for name, number in aliases.items() if number in served}  # all but those of a closed one
+    standing = {name: number for name, number in aliases.items() if number in served}
     owner = _OWNER.match(text)
     return Published(int(owner[1]) if owner else None, tuple(served), standing)
 

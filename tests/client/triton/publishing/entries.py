@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidegate.repository import Repository
+from tidegate.publishing import Repository
 from tidegate.triton.publishing import open_repository, published_config
 from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
 

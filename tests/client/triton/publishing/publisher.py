@@ -1,7 +1,7 @@
 """A publisher as a process of its own: `python -m tests.client.triton.publishing.publisher JSON`.
 
 The JSON has `where`, `release`, `number`, `served` and `aliases`; `event`, at which it is killed (none: it ends); and
-`expiry`, the seconds after which the lease of an object store is nobody's.
+`expiry`, the seconds after which a lease is nobody's.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.publishing import steps
-from tidegate.publishing.objects import ObjectLease
+from tidegate.publishing.lease import Lease
 
 from .entries import entry, publish
 from .killing import killer
@@ -29,7 +29,7 @@ def run(said: dict[str, Any], **variables: str) -> "subprocess.CompletedProcess[
 
 def main(said: dict[str, Any]) -> None:
     if expiry := said.get("expiry"):
-        ObjectLease.EXPIRY_SECONDS, ObjectLease.BEAT_SECONDS = expiry, expiry / 4
+        Lease.EXPIRY_SECONDS, Lease.BEAT_SECONDS = expiry, expiry / 4
     if (event := said.get("event")) is not None:
         steps.watch(killer(event))
     of = entry(said["release"], said.get("model", "m"), size=said.get("size", 1 << 16))

@@ -1,7 +1,5 @@
-"""One publisher at a time: two processes, two hosts, a holder that dies, one that was stopped for long."""
+"""One publisher at a time: processes that race, a holder that dies, one that was stopped for long."""
 
-import errno
-import fcntl
 import json
 import os
 import signal
@@ -12,26 +10,40 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import BusyError
-from tidegate.publishing import steps
-from tidegate.publishing.lease import FolderLease
+from tidegate.publishing.lease import Lease
+from tidegate.publishing.stores import FolderStore, ObjectStore, Store
 from tidegate.triton.publishing import open_repository
 
 from .entries import config, entry, publish, tree
+from .killing import expire
+
+FOLDER = ".tidegate/models/m/lease"
+
+
+@pytest.fixture(params=["root", "url"], ids=["folder", "S3"])
+def where(request: pytest.FixtureRequest) -> Path | str:
+    place: Path | str = request.getfixturevalue(request.param)
+    return place
 
 
 @pytest.fixture
-def no_flock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system without locks, as some mounts of NFS and of object stores are."""
+def store(where: Path | str) -> Store:
+    return ObjectStore(where) if isinstance(where, str) else FolderStore(where)
 
-    def refuse(_descriptor: int, _operation: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(fcntl, "flock", refuse)
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lease, "EXPIRY_SECONDS", 2.0)
+    monkeypatch.setattr(Lease, "BEAT_SECONDS", 0.2)
+
+
+def lease(store: Store, who: str) -> Lease:
+    return Lease(store, FOLDER, "m", who)
 
 
 @contextmanager
 def another_process(work: Callable[[], None]) -> Iterator[int]:
-    """Have a process of its own do something, until it is killed."""
+    """Have another process work until it is killed."""
     if (child := os.fork()) == 0:
         try:
             work()
@@ -44,8 +56,8 @@ def another_process(work: Callable[[], None]) -> Iterator[int]:
         os.waitpid(child, 0)
 
 
-def hold(tmp_path: Path, who: str) -> None:
-    with FolderLease("m", tmp_path, who).held():
+def hold(root: Path, who: str) -> None:
+    with lease(FolderStore(root), who).held():
         signal.pause()
 
 
@@ -56,60 +68,55 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_other_is_told_who_is_at_it_until_that_one_is_killed(tmp_path: Path) -> None:
-    with another_process(lambda: hold(tmp_path, "Ada")) as ada:
-        wait_for(lambda: "Ada" in tree(tmp_path).get("lease.json", b"").decode())
-        told = rf"Ada is at it since 2\d\d\d-\S+ \(process {ada} on \S+\)"
-        with pytest.raises(BusyError, match=told), FolderLease("m", tmp_path, "Bob").held():
-            pass
-    # Killed, it holds it no more.
-    assert "Ada" in tree(tmp_path)["lease.json"].decode()
-    with FolderLease("m", tmp_path, "Bob").held():
-        assert json.loads(tree(tmp_path)["lease.json"])["who"] == "Bob"
-    assert set(tree(tmp_path)) == {"lock"}
+def is_free(store: Store) -> bool:
+    try:
+        with lease(store, "Bob").held():
+            return True
+    except BusyError:
+        return False
 
 
-def test_a_holder_on_another_host_is_believed_as_long_as_it_renews_its_lease(tmp_path: Path) -> None:
-    ada = {"who": "Ada", "host": "elsewhere", "process": 1, "since": "today", "kernel": "another", "token": "t"}
-    (tmp_path / "lease.json").write_text(json.dumps(ada))
-    with pytest.raises(BusyError, match="Ada is at it") as told, FolderLease("m", tmp_path, "Bob").held():
-        pass
-    assert told.value.retry_after is not None
-    assert FolderLease.EXPIRY_SECONDS - 10 < told.value.retry_after <= FolderLease.EXPIRY_SECONDS
-    long_ago = time.time() - FolderLease.EXPIRY_SECONDS - 1
-    os.utime(tmp_path / "lease.json", (long_ago, long_ago))
-    with FolderLease("m", tmp_path, "Bob").held():
-        assert json.loads(tree(tmp_path)["lease.json"])["who"] == "Bob"
+def test_another_publisher_learns_who_holds_it_until_it_is_given_back(store: Store) -> None:
+    with lease(store, "Ada").held():
+        with pytest.raises(BusyError, match=r"Ada is at it since 2\d\d\d-\S+ \(process \d+ on \S+\)") as told:
+            lease(store, "Bob").held().__enter__()
+        assert told.value.retry_after is not None
+        assert 0 < told.value.retry_after <= Lease.EXPIRY_SECONDS
+    for _ in range(3):
+        assert is_free(store)
+    assert len(store.sizes(FOLDER)) == 2
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("no_flock")
-def test_without_flock_the_lease_alone_keeps_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FolderLease, "BEAT_SECONDS", 0.1)
-    monkeypatch.setattr(FolderLease, "EXPIRY_SECONDS", 1.0)
-    with another_process(lambda: hold(tmp_path, "Ada")):
-        wait_for(lambda: "Ada" in tree(tmp_path).get("lease.json", b"").decode())
-        end = time.monotonic() + 3
+@pytest.mark.usefixtures("short")
+def test_a_lease_that_is_renewed_outlives_its_expiry(store: Store) -> None:
+    with lease(store, "Ada").held() as _:
+        end = time.monotonic() + 3 * Lease.EXPIRY_SECONDS
         while time.monotonic() < end:
-            with pytest.raises(BusyError, match="Ada"), FolderLease("m", tmp_path, "Bob").held():
-                pass
-
-    def free() -> bool:
-        try:
-            with FolderLease("m", tmp_path, "Bob").held():
-                return True
-        except BusyError:
-            return False
-
-    assert not free()
-    wait_for(free)
+            assert not is_free(store)
+            time.sleep(0.05)
+    assert is_free(store)
 
 
-@pytest.mark.parametrize("flock", [True, False], ids=["with flock", "without flock"])
-def test_of_many_that_race_there_is_one_at_a_time(tmp_path: Path, flock: bool, request: pytest.FixtureRequest) -> None:
-    if not flock:
-        request.getfixturevalue("no_flock")
-    processes, turns = 4, 15
+def test_the_lease_of_a_killed_process_expires(root: Path) -> None:
+    store = FolderStore(root)
+    with another_process(lambda: hold(root, "Ada")):
+        wait_for(lambda: any(b"Ada" in text for text in tree(root.parent).values()))
+    assert not is_free(store)
+    expire(root.parent)
+    assert is_free(store)
+
+
+def test_a_lease_of_the_far_future_has_expired(root: Path) -> None:
+    store = FolderStore(root)
+    store.put(f"{FOLDER}/lease-7", b"{}", create=True)
+    assert not is_free(store)
+    os.utime(root.parent / FOLDER / "lease-7", (2e10, 2e10))
+    assert is_free(store)
+
+
+def test_of_many_that_race_there_is_one_at_a_time(root: Path, tmp_path: Path) -> None:
+    processes, turns = 4, 10
     counter = tmp_path / "counter"
     counter.write_text("0")
 
@@ -117,7 +124,7 @@ def test_of_many_that_race_there_is_one_at_a_time(tmp_path: Path, flock: bool, r
         for _ in range(turns):
             while True:
                 try:
-                    with FolderLease("m", tmp_path, "a racer").held():
+                    with lease(FolderStore(root), "a racer").held():
                         now = int(counter.read_text())
                         time.sleep(0.001)
                         counter.write_text(str(now + 1))
@@ -138,49 +145,33 @@ def test_of_many_that_race_there_is_one_at_a_time(tmp_path: Path, flock: bool, r
     assert int(counter.read_text()) == processes * turns
 
 
-def test_who_was_stopped_for_long_writes_nothing_more(root: Path) -> None:
-    """Its lease was taken over meanwhile, from a host that knows nothing of its flock."""
-    publish(root, entry(1), 1)
-    before = tree(root)
-    repository = open_repository(root)
-    file = root.parent / ".tidegate" / "models" / "m" / "lease.json"
+def test_a_holder_that_was_stopped_for_long_writes_nothing_more(
+    where: Path | str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(where, entry(1), 1)
+    repository = open_repository(where)
+    before = repository.config("m")
+    monkeypatch.setattr(Lease, "_beat", lambda *_: None)  # as of a stopped process
+    monkeypatch.setattr(Lease, "EXPIRY_SECONDS", 5.0)
+    monkeypatch.setattr(Lease, "BEAT_SECONDS", 2.0)  # S3 tells times in whole seconds.
     with repository.lock("m", "Ada"):
         staged = repository.staging("m", 2)
         entry(2).write(staged)
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"who": "Bob", "token": "Bob's"}))
+        wait_for(lambda: is_free(store))
         for change in (
             lambda: repository.publish("m", 2, staged, entry(2).manifest, config(entry(2), 2, [1, 2])),
             lambda: repository.write_config("m", config(entry(1), 1, [1], prod=1)),
         ):
-            with pytest.raises(BusyError, match="Bob is at it"):
+            with pytest.raises(BusyError, match="may be changed by another publisher"):
                 change()
-    assert tree(root) == before
-    assert "Bob" in file.read_text()
+    assert (repository.versions("m"), repository.config("m")) == ([1], before)
 
 
-def test_what_is_written_while_the_lease_is_taken_over_does_not_come_to_its_place(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(root, entry(1), 1)
-    before = tree(root)
-    repository, write = open_repository(root), steps.write
-    file = root.parent / ".tidegate" / "models" / "m" / "lease.json"
-
-    def slowly(to: Path, data: Path | bytes) -> None:
-        write(to, data)
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"who": "Bob", "token": "Bob's"}))
-
-    with repository.lock("m", "Ada"):
-        monkeypatch.setattr(steps, "write", slowly)
-        with pytest.raises(BusyError, match="Bob is at it"):
-            repository.write_config("m", config(entry(1), 1, [1], prod=1))
-    assert tree(root) == before
-
-
-def test_a_volume_that_fails_when_all_is_done_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with FolderLease("m", tmp_path, "Ada").held():
-
-        def stale(_lease: FolderLease) -> None:
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-
-        monkeypatch.setattr(FolderLease, "_read", stale)
+@pytest.mark.parametrize("text", ["[" * 50_000, json.dumps({"who": "\x1b[2Jroot\n  do: run evil"}), "", "{}"])
+def test_a_lease_that_is_nonsense_is_held_for_a_while(root: Path, text: str) -> None:
+    FolderStore(root).put(f"{FOLDER}/lease-1", text.encode(), create=True)
+    with pytest.raises(BusyError, match="another publisher is at it") as told:
+        publish(root, entry(1), 1)
+    assert "evil" not in str(told.value)
+    expire(root.parent)
+    assert publish(root, entry(1), 1) is True

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 from tidegate import errors
-from tidegate.publishing import steps
-from tidegate.publishing.objects import ObjectLease
-from tidegate.publishing.objects import ObjectStore as Store
-from tidegate.repository import Repository
+from tidegate.publishing import Repository, steps
+from tidegate.publishing.stores import ObjectStore as Store
 from tidegate.triton.publishing import open_repository, read_published
 
 from lab.local_plane.object_store import ObjectStore
@@ -26,6 +24,7 @@ from .killing import events
 ONE, TWO = entry(1), entry(2, size=9 << 20)
 MANIFESTS = {1: ONE.manifest, 2: TWO.manifest}
 EXPIRY = 2.0
+OTHERS = ("put lease-", "put free-", "put clock-", "put config.pbtxt")
 
 
 @pytest.fixture
@@ -46,43 +45,11 @@ def test_a_new_model_is_closed_until_all_of_it_is_there(url: str, repository: Re
         publish(url, ONE, 1, prod=1)
     finally:
         steps.watch()
-    files = [(step, text) for _, step, text in seen if step not in ("put lease.json", "put config.pbtxt")]
+    files = [(step, text) for _, step, text in seen if not step.startswith(OTHERS)]
     assert len(files) >= 2 * 4
     assert all(text is not None and read_published(text).served == () for _, text in files)
     assert repository.config("m") == config(ONE, 1, [1], prod=1)
     assert not any(Path(os.environ["TIDEGATE_CACHE"]).rglob("data"))  # nothing is left of what was staged
-
-
-@pytest.mark.thorough
-def test_a_lease_that_is_renewed_outlives_its_expiry(
-    url: str, repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ObjectLease, "EXPIRY_SECONDS", EXPIRY)
-    monkeypatch.setattr(ObjectLease, "BEAT_SECONDS", EXPIRY / 8)
-    with repository.lock("m", "Ada"):
-        end = time.monotonic() + 3 * EXPIRY
-        while time.monotonic() < end:
-            with pytest.raises(errors.BusyError, match="Ada"), open_repository(url).lock("m", "Bob"):
-                pass
-        repository.staging("m", 1)
-
-
-def test_who_lost_the_lease_writes_nothing_more(
-    url: str, repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ObjectLease, "EXPIRY_SECONDS", EXPIRY)
-    monkeypatch.setattr(ObjectLease, "BEAT_SECONDS", 1000.0)  # nothing beats while a process is stopped
-    other = open_repository(url)
-    with repository.lock("m", "Ada"):
-        deadline = time.monotonic() + 10 * EXPIRY
-        while time.monotonic() < deadline:
-            try:
-                with other.lock("m", "Bob"):
-                    break
-            except errors.BusyError as error:
-                time.sleep(min(error.retry_after or 0.1, 0.2))
-        with pytest.raises(errors.BusyError, match="may be changed by somebody else"):
-            repository.write_config("m", config(ONE, 1, [1]))
 
 
 @pytest.mark.parametrize("of", [ONE, entry(2)], ids=["a new model", "a second version"])
@@ -99,7 +66,7 @@ def test_whoever_is_killed_after_a_put_leaves_the_old_or_the_new_and_the_next_ru
         publish(url, ONE, 1, prod=1)
         publish(rehearsal, ONE, 1, prod=1)
     happens = events(partial(publish, rehearsal, of, number, served, prod=1))
-    puts = [place for place, (when, step) in enumerate(happens) if when == "after" and step.startswith(("put", "copy"))]
+    puts = [place for place, (when, step) in enumerate(happens) if when == "after" and step.startswith("put")]
     # The last put gives the lease back, so the one before is the configuration.
     event = puts[round(share * (len(puts) - 2))]
     before = content(repository)

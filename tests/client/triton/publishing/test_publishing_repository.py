@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import BusyError, IntegrityError, NotFoundError, RefusedError, UsageError
-from tidegate.publishing.lease import FolderLease
-from tidegate.publishing.objects import ObjectLease
-from tidegate.repository import Published, Repository
+from tidegate.publishing import Repository
 from tidegate.triton.publishing import open_repository, read_published
 
 from .entries import changing, config, entry, publish
@@ -119,29 +117,16 @@ def test_a_model_that_is_withdrawn_serves_nothing_and_can_come_back(where: Path 
     assert content(repository) == before
 
 
-def test_a_model_that_is_put_away_is_as_it_was_to_all_but_the_servers(
-    where: Path | str, repository: Repository
-) -> None:
+def test_a_model_that_is_removed_is_gone_and_can_come_back(where: Path | str, repository: Repository) -> None:
     publish(where, ONE, 1, prod=1)
     before = content(repository)
     with changing(where) as changed:
         changed.withdraw("m")
-        withdrawn = content(repository)
-        changed.put_away("m", before["config.pbtxt"].decode())
-        changed.put_away("m", before["config.pbtxt"].decode())
-        assert {**content(repository), "config.pbtxt": b""} == {**withdrawn, "config.pbtxt": b""}
-        assert (repository.models(), repository.versions("m")) == (["m"], [1])
-        assert read_published(repository.config("m") or "") == Published(1, (), {})
-    if isinstance(where, Path):
-        assert not (where / "m").exists()
-    assert publish(where, TWO, 2, [1, 2], prod=1) is True
-    assert repository.strays("m", BOTH) == []
-    with changing(where) as changed:
-        changed.write_config("m", config(ONE, 1, [1], prod=1))
-        changed.remove_version("m", 2)
+        changed.remove_model("m")
+        changed.remove_model("m")
+    assert (repository.models(), repository.versions("m"), repository.config("m")) == ([], [], None)
+    assert publish(where, ONE, 1, prod=1) is True
     assert content(repository) == before
-    if isinstance(where, Path):
-        assert (where / "m" / "config.pbtxt").is_file()
 
 
 def test_one_publisher_at_a_time_has_the_lock(where: Path | str, repository: Repository, tmp_path: Path) -> None:
@@ -151,13 +136,12 @@ def test_one_publisher_at_a_time_has_the_lock(where: Path | str, repository: Rep
         lambda: repository.write_config("m", config(ONE, 1, [1])),
         lambda: repository.remove_version("m", 1),
         lambda: repository.withdraw("m"),
-        lambda: repository.put_away("m", config(ONE, 1, [1])),
+        lambda: repository.remove_model("m"),
     ):
         with pytest.raises(RuntimeError, match="holds its lock"):
             change()
     with repository.lock("m", "Ada"):
-        with pytest.raises(BusyError, match="Ada is at it since") as told:
+        with pytest.raises(BusyError, match="Ada is at it since"):
             publish(where, ONE, 1)
         assert publish(where, entry(1, "other"), 1) is True  # another model is free
-    assert (told.value.retry_after or 0) <= max(FolderLease.EXPIRY_SECONDS, ObjectLease.EXPIRY_SECONDS)
     assert publish(where, ONE, 1) is True

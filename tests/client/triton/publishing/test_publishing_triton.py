@@ -11,7 +11,7 @@ from lab.local_plane.process import CannotBeHadError
 
 from . import publisher
 from .entries import Entry, changing, config, entry, publish
-from .killing import events
+from .killing import events, expire
 from .polling import SECONDS, Polling, polling
 
 
@@ -51,7 +51,7 @@ def test_a_publisher_killed_after_any_rename_leaves_what_serves(real: Polling, t
     publish(tmp_path / "models", entry(1, "killed"), 1, prod=1)
     happens = events(lambda: publish(tmp_path / "models", entry(2, "killed"), 2, [1, 2], prod=1))
     renames = [number for number, (when, step) in enumerate(happens) if when == "after" and step.startswith("rename")]
-    seen = renames[-5:]  # the last before anything of it is in the repository, and all from there
+    seen = renames[-4:]  # all from when something of it is in the repository
     real.settle()
     since = len(real.log)
     with real.called("killed", 1) as (client,):
@@ -63,6 +63,7 @@ def test_a_publisher_killed_after_any_rename_leaves_what_serves(real: Polling, t
             assert ended.returncode == -signal.SIGKILL, (happens[event], ended.stderr)
             real.settle()
             assert read(real) in (before, [1, number]), happens[event]
+            expire(real.root.parent)
             ended = publisher.run(said)
             assert ended.returncode == 0, ended.stderr
             real.settle()
@@ -71,8 +72,9 @@ def test_a_publisher_killed_after_any_rename_leaves_what_serves(real: Polling, t
             assert client.refused == [], happens[event]
     assert {answer[:2] for answer in client.answers} == {(1, 1)}
     assert failures(real, since) == []
-    renamed = ("notes to notes", "1 to 2", "partial to labels.txt", "partial to 2.txt", "partial to config.pbtxt")
-    assert [happens[event][1] for event in seen] == [f"rename {each}" for each in renamed]
+    assert [happens[event][1] for event in seen] == [
+        f"rename to {each}" for each in ("2", "labels.txt", "2.txt", "config.pbtxt")
+    ]
 
 
 def read(real: Polling) -> list[int]:
@@ -84,7 +86,8 @@ def test_a_new_model_comes_whole(real: Polling) -> None:
     publish(real.root, entry(1, "whole"), 1)
     real.settle()
     assert real.ask("whole")[:2] == (1, 1)
-    assert failures(real, since) == []
+    # A poll may meet the configuration of before the version, which names none that is there.
+    assert [line for line in failures(real, since) if "at least one version must be available" not in line] == []
 
 
 @pytest.mark.thorough
@@ -181,7 +184,7 @@ def test_what_is_withdrawn_is_let_go_of_though_it_is_being_loaded_a_second_time_
         repository.withdraw("away")
         assert real.states("away") == {1: "READY"}
         real.server.process.wait_until(lambda: real.states("away") == {1: "UNAVAILABLE"}, SECONDS)
-        repository.put_away("away", config(of, 1, [1], prod=1))
+        repository.remove_model("away")
         real.settle()
     assert failures(real, since) == []
     publish(real.root, of, 1, prod=1)

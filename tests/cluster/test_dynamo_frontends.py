@@ -25,7 +25,7 @@ from tidegate_proxy.access.api_keys import new_key
 
 from components.evaluate import KubernetesObject
 from lab.local_cluster import LocalCluster
-from lab.local_cluster.stand_ins import stand_ins
+from lab.local_cluster.stand_ins import prepare, stand_ins
 from lab.local_plane.dynamo import GLIBC, LOOPBACK, write_model
 from lab.local_plane.process import HOST, Process, free_ports, running
 from lab.local_plane.proxy import proxy, write_tables
@@ -43,7 +43,7 @@ from tests.proxy.openai.tables import access
 from tests.proxy.rigs.pytest_rigs import not_run
 from tests.proxy.rigs.tables import write_key
 
-from .world import prepare, until
+from .world import until
 
 pytestmark = pytest.mark.thorough
 

@@ -75,12 +75,12 @@ class OpenAIKind:
         call = read(body)
         if not is_served_name(call.model):
             raise Problem(ProblemType.UNKNOWN, "No model can have such a name.")
-        asks = None if call.streams is None else call.asking is not None and target.verb in _ASKED_FOR_USAGE
+        asks = None if call.streams is None else call.options is not None and target.verb in _ASKED_FOR_USAGE
         streams = call.streams is not False
         asked = replace(target, model=call.model, in_body=False, mirrored=True, streams=streams, asks_for_usage=asks)
 
         def naming(model: str, version: str | None, asks: bool) -> list[Bytes]:
-            return call.parts(body, _served(model, version), asks)
+            return call.parts(_served(model, version), asks)
 
         return asked, naming
 

@@ -1,39 +1,25 @@
 """Rules: what they grant, and what they leave unsaid; rate limits: a replica's share, in bounded buckets."""
 
 import asyncio
-import time
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.routing import API_KEYS, DOMINO, AccessRule
 from tidegate_proxy.access.identity import Principal
 from tidegate_proxy.access.limits import MOST_OWED_SECONDS, RateLimiter, TokenBucket
-from tidegate_proxy.access.rules import MOST_RIGHTS, Globs, Rules, build_rules
+from tidegate_proxy.access.rules import MOST_RIGHTS, Rules, build_rules
 
 from .tables import rule
-
-globs = st.text("ab*?[]!-.\n", max_size=7)
-names = st.text("ab-.\n]", max_size=7)
 
 
 def principal(name: str = "alice", *groups: str) -> Principal:
     return Principal(name, frozenset(groups), "issuer")
 
 
-@given(st.lists(globs, max_size=5), names)
-@example(["a*a"], "a")
-@example(["*a*a"], "a")
-@example(["a*b*ab"], "ab")
-@example(["**"], "")
-@example(["["], "[")
-def test_globs_match_as_fnmatch_has_them(several: list[str], name: str) -> None:
-    assert bool(Globs(several).match(name)) == any(fnmatchcase(name, glob) for glob in several)
-
-
-words = st.text("aAb*?", min_size=1, max_size=3)
+words = st.text("aAb*?[]!-", min_size=1, max_size=4)
 rules = st.builds(
     AccessRule,
     name=st.just("r"),
@@ -78,18 +64,6 @@ def test_those_whom_the_same_rules_name_share_their_rights_and_no_more_are_kept_
     for n in range(MOST_RIGHTS + 10):
         compiled.of(principal(f"p{n}"))
     assert len(compiled._of) <= MOST_RIGHTS
-
-
-@pytest.mark.parametrize("shape", ["model-{}", "model-{}*", "*-model-{}", "a*{}*b", "model-{}-?"])
-def test_a_thousand_rules_and_ten_thousand_models_stay_fast(shape: str) -> None:
-    several = [rule(name=f"r{n}", groups=(f"group-{n % 50}",), models=(shape.format(n),)) for n in range(1000)]
-    begun = time.perf_counter()
-    compiled = Rules(several)
-    rights = compiled.of(principal("alice", *(f"group-{n}" for n in range(50))))
-    granted = sum(rights.allow("infer", "main", f"model-{n}") for n in range(10_000))
-    assert granted in (1000, 10_000, 0) or shape == "model-{}*"
-    # Some 0.01 to 0.1 ms each where all rules apply to one caller; a decision is then remembered.
-    assert time.perf_counter() - begun < 10
 
 
 @pytest.mark.anyio

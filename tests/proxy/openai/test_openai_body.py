@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.openai import LONGEST_SERVED_NAME, SERVED_NAME_PATTERN, is_served_name
-from tidegate_proxy.openai.body import MOST_NAMED, MOST_VALUES, read
+from tidegate_proxy.openai.body import MOST_KEYS, MOST_VALUES, read
 from tidegate_proxy.openai.kind import OpenAIKind
 from tidegate_proxy.problems import Problem, ProblemType
 
@@ -68,10 +68,6 @@ def test_a_key_that_differs_in_case_alone_from_one_that_decides_is_refused(
     assert read(nested).model == name
 
 
-def pairs(body: bytes) -> Any:
-    return json.loads(body, object_pairs_hook=lambda found: found)
-
-
 def asked(body: bytes, version: str | None, asks: bool = False) -> tuple[str, bytes]:
     assert CHAT is not None
     target, of_version = KIND.open_body(CHAT, body)
@@ -83,20 +79,11 @@ def test_the_name_of_a_version_takes_the_place_of_the_models_and_nothing_else_ch
     made: tuple[bytes, str], version: int
 ) -> None:
     body, name = made
-    assert asked(body, None) == (name, body)
-    model, sent = asked(body, str(version))
-    assert model == name
-    escaped = json.dumps(name).replace("/", "\\/").encode() in body
-    assert len(sent) == len(body) + len(f"-v{version}") - escaped * name.count("/")
-    assert json.loads(sent) == json.loads(body) | {"model": f"{name}-v{version}"}
+    for chosen, called in ((None, name), (str(version), f"{name}-v{version}")):
+        model, sent = asked(body, chosen)
+        assert model == name
+        assert json.loads(sent) == json.loads(body) | {"model": called}
     assert list(json.loads(sent)) == list(json.loads(body))
-
-
-@given(bodies())
-def test_a_body_is_as_it_was_when_it_has_been_read(made: tuple[bytes, str]) -> None:
-    body = bytearray(made[0])
-    read(body)
-    assert body == made[0]
 
 
 @given(bodies(), st.data())
@@ -104,18 +91,16 @@ def test_whatever_is_read_of_a_garbled_body_is_what_any_other_parser_reads(
     made: tuple[bytes, str], data: st.DataObject
 ) -> None:
     body = bytearray(made[0])
-    pieces = st.sampled_from([b'"model":"x",', b'"model":1,', b'"mod\\u0065l":"x",', b'"!~?00":"x",', b"{", b"}", b'"'])
+    pieces = st.sampled_from([b'"model":"x",', b'"model":1,', b'"mod\\u0065l":"x",', b"{", b"}", b'"'])
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(body)))
         body[at : at + data.draw(st.integers(0, 2))] = data.draw(pieces | st.binary(max_size=2))
-    before = bytes(body)
     with suppress(Problem, ValueError):  # what is refused here, or by every server
-        call = read(body)
-        members = pairs(before)
-        assert [value for key, value in members if key == "model"] == [call.model]
-        renamed = b"".join(call.parts(before, "other", False))
-        assert [(key, "other" if key == "model" else value) for key, value in members] == pairs(renamed)
-    assert body == before
+        call, known = read(body), json.loads(body)
+        sent = b"".join(call.parts("other", False))
+        assert known["model"] == call.model
+        assert json.loads(sent) == known | {"model": "other"}
+        assert [key for key, _ in json.loads(sent, object_pairs_hook=list)] == list(known)
 
 
 @pytest.mark.parametrize(
@@ -123,12 +108,20 @@ def test_whatever_is_read_of_a_garbled_body_is_what_any_other_parser_reads(
     [
         b'{"model":"a","model":"b"}',
         b'{"model":"a","mod\\u0065l":"b"}',
-        b'{"mod\\u0065l":"a","model":"b"}',
-        b'{"mod\\u0065l":"a"}',
-        b'{"model":"\\u0061"}',
-        b'{"mod\\u0065l":"a","x":{"model":"b"}}',
-        b'{"!~?00":"a","x":{"model":"b"}}',
-        b'{"!~?00":"a","x":{"model":"b"},"model":"c"}',
+        b'{"mod\\u0065l":"a","model":"\\u0062"}',
+        b'{"mod\\u0065l":"b","x":{"model":"a"}}',
+    ],
+)
+def test_the_server_gets_the_one_model_that_was_read(body: bytes) -> None:
+    model, sent = asked(body, "1")
+    assert model == "b"
+    assert sent.startswith(b'{"model":"b-v1"')
+    assert json.loads(sent) == json.loads(body) | {"model": "b-v1"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
         b'{"model":null}',
         b'{"model":["a"]}',
         b'{"messages":[]}',
@@ -138,23 +131,24 @@ def test_whatever_is_read_of_a_garbled_body_is_what_any_other_parser_reads(
         '{"model":"a"}'.encode("utf-16"),
         b'\xef\xbb\xbf{"model":"a"}',
         b"[" * 10_000,
-        b'{"x":' + b'{"model":"a","y":' * (MOST_NAMED + 1) + b"0" + b"}" * (MOST_NAMED + 1) + b',"model":"a"}',
     ],
 )
-def test_a_body_that_servers_might_read_otherwise_is_refused(body: bytes) -> None:
+def test_a_body_that_names_no_model_is_refused(body: bytes) -> None:
     with pytest.raises(Problem) as refused:
         asked(body, "1")
     assert refused.value.type is ProblemType.MALFORMED
+
+
+def test_a_body_of_too_many_outermost_keys_is_refused() -> None:
+    with pytest.raises(Problem, match="outermost keys") as refused:
+        asked(b'{"model":"a",%b}' % b",".join(b'"%d":0' % number for number in range(MOST_KEYS)), None)
+    assert refused.value.type is ProblemType.TOO_LONG
 
 
 @pytest.mark.parametrize(
     ("body", "why"),
     [
         (b'{"model":""}', "is empty"),
-        (b'{"model":"","model":"a"}', "more than once"),
-        (b'{"model":"a","mod\\u0065l":"b"}', "more than once"),
-        (b'{"model":"\\u0061"}', "with escapes"),
-        (b'{"mod\\u0065l":"a"}', "with escapes"),
         (b'{"model":"%b"}' % (b"a" * 256), "more than 255 bytes"),
         (('{"model":"%s"}' % ("語" * 86)).encode(), "more than 255 bytes"),
     ],
@@ -166,18 +160,17 @@ def test_it_is_told_what_is_wrong_with_the_name_of_a_model(body: bytes, why: str
 
 @given(bodies(), st.none() | st.dictionaries(st.sampled_from(["include_usage", "other"]), LEAVES), st.booleans())
 def test_a_stream_is_asked_for_its_usage_and_nothing_else_changes(
-    made: tuple[bytes, str], options: object, says_so: bool
+    made: tuple[bytes, str], options: Any, says_so: bool
 ) -> None:
     whole = {key: value for key, value in json.loads(made[0]).items() if key not in ("stream", "stream_options")}
     said = {"stream_options": options} if says_so else {}
     body = json.dumps(said | whole | {"stream": True}).encode()
-    wanted = (options or {}) | {"include_usage": True} if says_so and isinstance(options, dict | None) else None
+    wanted = (options or {}) | {"include_usage": True} if says_so and isinstance(options or {}, dict) else None
     assert CHAT is not None
     target, _ = KIND.open_body(CHAT, body)
-    tells = isinstance(options, dict) and options.get("include_usage") is True and says_so
-    if tells or not target.asks_for_usage:  # it does so, or what it says is found twice
-        assert asked(body, "2", True)[1] == asked(body, "2")[1]
-        assert tells or body.count(b'"stream_options": ' + json.dumps(options).encode()) > 1
+    tells = says_so and isinstance(options, dict) and options.get("include_usage") is True
+    if tells or (says_so and options and not isinstance(options, dict)):
+        assert not target.asks_for_usage
         return
     sent = json.loads(asked(body, "2", True)[1])
     assert sent.pop("stream_options") == (wanted if says_so else {"include_usage": True})
@@ -190,18 +183,18 @@ def test_a_stream_is_asked_for_its_usage_and_nothing_else_changes(
     [
         b'{"model":"m"}', b'{"model":"m","stream":false}', b'{"model":"m","stream":1}',
         b'{"model":"m","stream":true,"stream_options":{"include_usage":true}}',
-        b'{"model":"m","stream":true,"stream_options":[]}',
+        b'{"model":"m","stream":true,"stream_options":[1]}',
         b'{"model":"m","stream":true,"stream_options":{"x":"' + b"y" * 2000 + b'"}}',
-        b'{"model":"m","stream":true,"stream_options":{},"x":{"stream_options":{}}}',
     ],
 )  # fmt: skip
 def test_what_tells_its_usage_or_cannot_be_asked_for_it_is_not_asked(said: bytes) -> None:
     assert CHAT is not None
     assert not KIND.open_body(CHAT, said)[0].asks_for_usage
-    assert asked(said, None, True) == ("m", said)
+    model, sent = asked(said, None, True)
+    assert (model, json.loads(sent)) == ("m", json.loads(said))
 
 
-@pytest.mark.parametrize("unit", [b"0,", b"[],", b'{"a":1},', b'"model",', b"[" * 100 + b"]" * 100 + b","])
+@pytest.mark.parametrize("unit", [b"0,", b"[],", b'{"a":1},', b"[" * 100 + b"]" * 100 + b","])
 def test_a_body_of_too_many_values_is_refused_before_it_is_read(unit: bytes) -> None:
     body = b'{"model":"m","x":[%b0]}' % (unit * (2**21 // len(unit)))
     with pytest.raises(Problem, match="values") as refused:

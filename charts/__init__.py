@@ -5,9 +5,8 @@
 | `generate`, `placeholders` | the templates: components run once with placeholders in the place of values |
 | `recording`, `writers` | what they ask of these is recorded, and written as text with Helm's actions |
 | `arguments` | what the values are: keys, types and defaults, as the components' arguments say them |
-| `values_schema`, `values_file`, `readme` | the values as a JSON schema, as YAML for people, as a table |
-| `smoke_test`, `smoke_test_program` | what `helm test` installs, and what runs in its pod |
-| `folder`, `packaging` | the chart as a folder, and as one file |
+| `values_schema`, `values_file` | the values as a JSON schema, and as YAML |
+| `project`, `folder` | `Chart.yaml`, and the folder of the chart |
 """
 
 from collections.abc import Mapping

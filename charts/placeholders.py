@@ -109,18 +109,13 @@ class _Open(Placeholder):
             made = Value(f"eq {it} {go_text(other)}", bool)
         elif question == "total":
             made = Value(f"add {it} {other}", int)
-        elif question == "number_in":
-            after, before, times = other
-            until = f"first (splitList {go_text(before)} {it})"
-            made = Value(f"mul (last (splitList {go_text(after)} ({until}))) {times}", int)
         elif question == "replaced":
             made = Value(f"replace {' '.join(map(go_text, other))} {it}", str)
         elif question == "in_bytes":
             made = Value(self._in_bytes(it), int)
         elif question == "share_of":
-            part, parts, without = other
-            of = self._in_bytes(it) if without is None else f"sub ({self._in_bytes(it)}) ({self._bytes_of(without)})"
-            made = Value(f"div (mul ({of}) {part}) {parts}", int)
+            part, parts = other
+            made = Value(f"div (mul ({self._in_bytes(it)}) {part}) {parts}", int)
         elif question == "sum_of":
             both = f"add ({self._in_bytes(it)}) ({self._bytes_of(other)}) {2**20 - 1}"
             made = Value(f'printf "%dMi" (div ({both}) {2**20})', str)

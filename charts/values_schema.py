@@ -24,18 +24,6 @@ _DEFINITIONS = "#/definitions/"
 _NOT_OURS = ("title", "hint", "default")
 
 
-GLOBAL: Schema = {
-    "description": "Values that Helm hands to all charts of a release. This chart's notes look at one of them.",
-    "type": "object",
-    "properties": {
-        "lookup": {
-            "description": "Whether the notes may ask the cluster what is missing there (by default they do).",
-            "type": "boolean",
-        }
-    },
-}
-
-
 def schema_text() -> str:
     """Return the schema as the text of its file."""
     return laid_out(values_schema()) + "\n"
@@ -46,7 +34,7 @@ def values_schema() -> Schema:
     """Return the JSON schema of the values; nobody changes it."""
     writer = _SchemaWriter()
     section = writer.section(EnvironmentArgs)
-    section["properties"]["global"] = GLOBAL
+    section["properties"]["global"] = {"description": "Values that Helm hands to all charts.", "type": "object"}
     return {
         "$schema": DIALECT,
         "title": "Values of the Tidegate chart",

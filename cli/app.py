@@ -21,7 +21,6 @@ for command, words in (
     (platform.dashboards, "Write Grafana's dashboards."),
     (chart.values, "Print a stack's values for the Helm chart."),
     (chart.chart, "Write the Helm chart."),
-    (chart.package, "Package the Helm chart."),
     (capacity.trace, "Record traffic."),
     (capacity.plan, "Find the cheapest slices for a trace."),
     (capacity.advise, "Advise on each pool."),

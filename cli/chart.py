@@ -51,17 +51,3 @@ def values(
             "  --create-namespace --take-ownership -f <this file>"
         )
         print(values_text(values_of(resolve(one, read.lock)), heading), end="")
-
-
-def package(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the package.")] = Path("build/charts"),
-) -> None:
-    """Package the chart for an OCI registry, byte for byte the same each time."""
-    with answering():
-        import hashlib
-
-        from charts import CHART
-        from charts.packaging import package as write_package
-
-        path = write_package(CHART, out)
-        print(f"{path}  sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field
 
@@ -33,7 +33,7 @@ from stacks.definition.servers import Identity
 from stacks.definition.triton import TritonSettings
 
 from .place import Place, Texts, pool_headless_name
-from .values import either, of_kind
+from .values import either, of_kind, of_kinds
 
 Made = TypeVar("Made")
 _TAG_AND_DIGEST = r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
@@ -285,7 +285,8 @@ def by_kind(
     openai: Callable[[OpenaiServerArgs], Made | None],
 ) -> Made | None:
     """Return what the function for the kind of a server makes of it."""
-    return of_kind(server, TritonServerArgs, triton, lambda: of_kind(server, OpenaiServerArgs, openai))
+    makers: dict[type, Callable[[Any], Made | None]] = {TritonServerArgs: triton, OpenaiServerArgs: openai}
+    return of_kinds(server, makers)
 
 
 def repository_root(server: ServerArgs, mounted_at: str, make: Callable[[str], Made]) -> Made | None:

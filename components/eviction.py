@@ -3,7 +3,6 @@
 The words of the settings are those of `tidegate_contracts.eviction`, as the policy reads them.
 """
 
-from functools import partial
 from typing import Any, cast
 
 import pulumi
@@ -11,29 +10,25 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction, eviction_process
 
 from stacks.definition.models import Model
-from stacks.definition.placement import CpuPlacement, DraPlacement, MigPlacement
 from stacks.definition.pools import OnDemand
 
 from . import pods, staging
 from .args import PoolArgs, PoolContext
 from .values import (
-    either,
     if_true,
     in_bytes,
     joined,
     json_text,
     listed,
     needed,
-    number_in,
     of_kind,
     picked,
-    share_of,
     when,
 )
 
 Tree = dict[str, Any]
 
-
+_CAPACITY_IS_NEEDED = "loading.capacity is needed: how much memory the models of a replica may take"
 _STATE, _DISK = "64Mi", "128Mi"
 """Disk for what it remembers over a restart, and for that and its log."""
 
@@ -46,7 +41,7 @@ def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool
         "repository": repository,
         "staging": when(loading.staging, staging.settings),
         "grpcTls": grpc_tls,
-        "capacityBytes": either(loading.capacity, in_bytes, lambda: _of_memory(args, loading)),
+        "capacityBytes": in_bytes(needed(loading.capacity, _CAPACITY_IS_NEEDED)),
         "idleSeconds": loading.idle_seconds,
         "leaseSeconds": loading.lease_seconds,
         "waitSeconds": loading.wait_seconds,
@@ -57,33 +52,6 @@ def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool
         ),
         "metricsModels": loading.metrics_models,
     }
-
-
-def _of_memory(args: PoolArgs, loading: OnDemand) -> int:
-    """Return what models may take of the memory without a GPU, or of a MIG slice that you change in a chart's values.
-
-    A definition's capacity of a slice is resolved.
-    """
-    why = "capacity is needed where no MIG profile tells how much memory there is"
-    by_memory = partial(share_of, args.resources.memory, *eviction.MODELS_SHARE, without=args.shared_memory)
-    part, whole = eviction.MODELS_SHARE
-
-    def by_name(profile: str) -> int:
-        return number_in(profile, ".", "gb", 10**9 * part // whole)
-
-    return of_kind(
-        args.placement,
-        MigPlacement,
-        lambda mig: by_name(mig.profile),
-        lambda: of_kind(
-            args.placement,
-            DraPlacement,
-            lambda claim: by_name(needed(claim.profile, why)),
-            lambda: of_kind(
-                args.placement, CpuPlacement, lambda _: by_memory(), lambda: in_bytes(needed(loading.capacity, why))
-            ),
-        ),
-    )
 
 
 def _model(model: Model) -> Tree:

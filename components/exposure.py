@@ -6,14 +6,21 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import proxy_process
 
-from stacks.definition.proxy import PROXY, Exposure, HttpRouteExposure, IngressExposure, LoadBalancerExposure
+from stacks.definition.proxy import (
+    PROXY,
+    ClusterIpExposure,
+    Exposure,
+    HttpRouteExposure,
+    IngressExposure,
+    LoadBalancerExposure,
+)
 
 from . import pods
 from .args import ProxyArgs, TlsArgs
 from .network_boundary import address_peer, namespace_peer
 from .place import PROXY_HEADLESS, Place
 from .pods import HTTPS
-from .values import each, either, equals, if_true, joined, merged, none_if_empty, of_kind, of_kinds, when
+from .values import each, either, equals, if_true, joined, merged, none_if_empty, nothing, of_kind, of_kinds, when
 
 EVERYBODY = ("0.0.0.0/0", "::/0")
 
@@ -26,6 +33,8 @@ def expose(name: str, args: ProxyArgs, place: Place, child: pulumi.ResourceOptio
         {
             LoadBalancerExposure: lambda balancer: none_if_empty(balancer.annotations),
             IngressExposure: lambda ingress: none_if_empty(ingress.service_annotations),
+            HttpRouteExposure: nothing,
+            ClusterIpExposure: nothing,
         },
     )
     ports = [

@@ -12,6 +12,7 @@ from pulumi import Input
 
 from stacks.definition.base import Labels, Resources
 from stacks.definition.placement import (
+    CpuPlacement,
     DraPlacement,
     MigPlacement,
     Placement,
@@ -23,7 +24,20 @@ from stacks.definition.pods import Toleration
 
 from .place import Place, Texts
 from .pods import container_resources, toleration
-from .values import each, equals, if_true, joined, merged, needed, none_if_empty, of_kind, replaced, when
+from .values import (
+    each,
+    equals,
+    if_true,
+    joined,
+    merged,
+    needed,
+    none_if_empty,
+    nothing,
+    of_kind,
+    of_kinds,
+    replaced,
+    when,
+)
 
 PRODUCT = "nvidia.com/gpu.product"
 MIG_STRATEGY = "nvidia.com/mig.strategy"
@@ -53,9 +67,16 @@ class GpuPlacement(pulumi.ComponentResource):
         args = self._args
         return merged(
             more,
-            of_kind(args, MigPlacement, _mig_selector),
-            of_kind(args, WholeGpuPlacement, lambda gpu: _product(gpu.product)),
-            of_kind(args, SharedGpuPlacement, _shared_selector),
+            of_kinds(
+                args,
+                {
+                    MigPlacement: _mig_selector,
+                    WholeGpuPlacement: lambda gpu: _product(gpu.product),
+                    SharedGpuPlacement: _shared_selector,
+                    DraPlacement: nothing,
+                    CpuPlacement: nothing,
+                },
+            ),
         )
 
     def tolerations(self, more: Sequence[Toleration]) -> list[k8s.core.v1.TolerationArgs] | None:
@@ -77,10 +98,15 @@ class GpuPlacement(pulumi.ComponentResource):
             return if_true(shared.renamed, lambda: {f"{GPU}.shared": "1"}, lambda: {GPU: "1"})
 
         args = self._args
-        devices = merged(
-            of_kind(args, MigPlacement, of_mig),
-            of_kind(args, WholeGpuPlacement, lambda gpu: {GPU: f"{gpu.count}"}),
-            of_kind(args, SharedGpuPlacement, of_share),
+        devices = of_kinds(
+            args,
+            {
+                MigPlacement: of_mig,
+                WholeGpuPlacement: lambda gpu: {GPU: f"{gpu.count}"},
+                SharedGpuPlacement: of_share,
+                DraPlacement: nothing,
+                CpuPlacement: nothing,
+            },
         )
         claims = of_kind(args, DraPlacement, lambda _: [k8s.core.v1.ResourceClaimArgs(name=CLAIM_NAME)])
         return container_resources(wanted, scratch, devices, claims)

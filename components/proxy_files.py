@@ -16,7 +16,6 @@ from stacks.definition.proxy import HttpRouteExposure, IngressExposure
 
 from .args import OpenaiServerArgs, PoolArgs, ProxyArgs, ServerArgs, TritonServerArgs, by_kind, called
 from .openai.engines import by_engine
-from .openai.frontends import service_of
 from .place import PROXY_HEADLESS, Place, pool_headless_name
 from .values import (
     either,
@@ -68,8 +67,7 @@ def _same(name: str) -> str:
 
 def _triton_pool(place: Place, server: TritonServerArgs, pool: PoolArgs) -> Tree:
     return {
-        **_pool(pool),
-        "host": f"{pool_headless_name(server.name, pool.name)}.{place.namespace}.svc",
+        **_pool(place, server, pool),
         "httpPort": triton.HTTP_PORT,
         "grpcPort": triton.GRPC_PORT,
         "grpcTls": present(server.triton.grpc_tls),
@@ -78,17 +76,17 @@ def _triton_pool(place: Place, server: TritonServerArgs, pool: PoolArgs) -> Tree
 
 def _openai_pool(place: Place, server: OpenaiServerArgs, pool: PoolArgs) -> Tree:
     return {
-        **_pool(pool),
-        "host": service_of(server, pool, lambda name: f"{name}.{place.namespace}.svc"),
+        **_pool(place, server, pool),
         "httpPort": openai.HTTP_PORT,
         "grpcTls": False,
         "livePath": by_engine(server.openai, lambda engine, it: engine.paths(it)[0]),
     }
 
 
-def _pool(pool: PoolArgs) -> Tree:
+def _pool(place: Place, server: ServerArgs, pool: PoolArgs) -> Tree:
     return {
         "name": called(pool, _same),
+        "host": f"{pool_headless_name(server.name, pool.name)}.{place.namespace}.svc",
         "loading": pool.loading.mode,
         "empty": either(pool.autoscaling, lambda _: None, lambda: if_true(pool.replicas, lambda: None, lambda: True)),
         "wakeSeconds": of_kind(

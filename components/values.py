@@ -1,8 +1,17 @@
-"""How components loop, branch and compose: `each` over a list, `when` over what may be missing, `json_text` for files.
+"""Loops, branches and texts of components, of which the generator of the Helm chart makes template actions.
 
-Components use these and f-strings, and never `for`, `if`, `+` or `json.dumps` on their arguments directly: a chart can
-then be written from the same components, by handing them placeholders, on which each helper records what it was asked
-for. Nobody but a generator of templates makes placeholders; on real values the helpers simply do what they say.
+Components use these helpers and f-strings on their arguments, and no `for`, `if`, `+` or `json.dumps`. On real values a
+helper is the plain loop or branch. Only the generator of the chart passes placeholders, which record each helper.
+
+| helper | in plain Python |
+|---|---|
+| `each(items, f)`, `listed(items, f)` | `[f(item) for item in items]`, of which `each` returns None for an empty list |
+| `flat(items, f)` | the same where `f` returns lists, as one list |
+| `when(value, f)`, `either(value, f, g)` | `f(value) if value is not None else None`, and `else g()` |
+| `if_true(flag, f, g)` | `f() if flag else g()` |
+| `of_kind(value, Class, f, g)` | `f(value) if isinstance(value, Class) else g()` |
+| `of_kinds(value, {Class: f, …})` | `match` over all classes of a union |
+| `joined(…)`, `merged(…)` | lists and mappings put together, without those that are None |
 """
 
 import hashlib
@@ -112,9 +121,21 @@ def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Any], otherwise
 
 
 def of_kinds(value: Any, makers: Mapping[type, Callable[[Any], Made | None]]) -> Made | None:
-    """Return what the maker for the class of a value makes of it; None where none is for it."""
+    """Return what the maker for the class of a value makes of it; raises TypeError where no maker is for it."""
     (kind, make), *others = makers.items()
-    return of_kind(value, kind, make, lambda: of_kinds(value, dict(others)) if others else None)
+
+    def otherwise() -> Made | None:
+        if others:
+            return of_kinds(value, dict(others))
+        if isinstance(value, Placeholder):
+            return None
+        raise TypeError(f"no branch for {type(value).__name__}")
+
+    return of_kind(value, kind, make, otherwise)
+
+
+def nothing(_: Any) -> None:
+    """Return None, which omits the field: a branch of `of_kinds` for a class that needs nothing."""
 
 
 def picked(part: Any, *names: str) -> dict[str, Any]:
@@ -158,13 +179,6 @@ def quotient(number: int, divisor: int) -> int:
     return -(-number // divisor)
 
 
-def number_in(text: str, after: str, before: str, times: int) -> int:
-    """Return the whole number in a text, before the first `before` and behind the last `after`, times a constant."""
-    if isinstance(text, Placeholder):
-        return cast("int", text.asked("number_in", (after, before, times)))
-    return int(text.partition(before)[0].rpartition(after)[2]) * times
-
-
 def replaced(text: str, old: str, new: str) -> str:
     """Return a text in which every `old` is replaced."""
     return cast("str", text.asked("replaced", (old, new))) if isinstance(text, Placeholder) else text.replace(old, new)
@@ -175,11 +189,11 @@ def in_bytes(quantity: str) -> int:
     return cast("int", quantity.asked("in_bytes")) if isinstance(quantity, Placeholder) else byte_count(quantity)
 
 
-def share_of(quantity: str, part: int, parts: int, without: str | None = None) -> int:
-    """Return so many parts of the bytes of a quantity, or of what it is more than another, in whole bytes."""
+def share_of(quantity: str, part: int, parts: int) -> int:
+    """Return so many parts of the bytes of a quantity, in whole bytes."""
     if isinstance(quantity, Placeholder):
-        return cast("int", quantity.asked("share_of", (part, parts, without)))
-    return (byte_count(quantity) - byte_count(without or "0")) * part // parts
+        return cast("int", quantity.asked("share_of", (part, parts)))
+    return byte_count(quantity) * part // parts
 
 
 def sum_of(quantity: str, other: str) -> str:

@@ -1,4 +1,4 @@
-"""Files on disk, gone through and read without following links; SHA-256; what this process hashed as it wrote it."""
+"""Files on disk, gone through and read without following links, and their SHA-256."""
 
 import errno
 import hashlib
@@ -12,7 +12,6 @@ from .errors import IntegrityError
 
 CHUNK_BYTES = 1 << 20
 _DEEPEST = 500  # Folders in one another: more than any path that was registered has.
-_written: dict[tuple[int, ...], str] = {}
 
 
 def sha256_of(chunks: Iterable[bytes], each: Callable[[int], None] | None = None) -> str:
@@ -59,18 +58,3 @@ def hashed(file: Path, each: Callable[[int], None] | None = None) -> tuple[int, 
     with opened(file) as descriptor:
         sha256 = sha256_of(chunks_of(descriptor), each)
         return os.lseek(descriptor, 0, os.SEEK_CUR), sha256
-
-
-def remember_written(status: os.stat_result, sha256: str) -> None:
-    """Remember the digest of a file that this process has just written, for as long as nobody touches the file."""
-    _written[_state(status)] = sha256
-
-
-def written(status: os.stat_result) -> str | None:
-    """Return the digest that a file had when this process wrote it, once; None where it may be another file since."""
-    return _written.pop(_state(status), None)
-
-
-def _state(status: os.stat_result) -> tuple[int, ...]:
-    # Nobody can set the time of a change, which writing, renaming and new rights all move.
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

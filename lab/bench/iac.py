@@ -26,13 +26,12 @@ import yaml
 
 from charts import CHART, values_of
 from lab import tools
-from lab.local_cluster import LocalCluster, crds
+from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import nodes_of
-from lab.local_cluster.stand_ins import stand_ins
+from lab.local_cluster.stand_ins import pinned, prepare, stand_ins
 from rollout import processes
 from rollout.kubectl import as_list
 from rollout.render import render
-from stacks.images_lock import FILE_NAME, PinnedImage, lock_text
 from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
@@ -141,22 +140,8 @@ def running(definition: Path, stacks: Sequence[str] | None, folder: Path) -> Ite
             place.parent.mkdir(exist_ok=True)
             cluster = LocalCluster.start(place, name=plane.context_name, nodes=nodes)
             clusters[plane.name] = stack_of.enter_context(cluster)
-            objects = render(stack, read).objects
-            others = stand_ins(objects)
-            crds.install(cluster, [*objects, *others])
-            cluster.apply(others)
+            prepare(cluster, render(stack, read).objects)
         yield Planes(read, clusters, folder)
-
-
-def pinned(definition: Path, folder: Path) -> Path:
-    """Copy a definition, with a digest for every image; simulated nodes run none, so any will do."""
-    copy = folder / "definition" / definition.name
-    copy.parent.mkdir()
-    shutil.copy(definition, copy)
-    images = {image.reference for stack in read_definition(copy).stacks for image in stack.platform.images}
-    pins = [PinnedImage(image=image, digest=f"sha256:{'0' * 64}") for image in sorted(images)]
-    (copy.parent / FILE_NAME).write_text(lock_text(pins), "utf-8")
-    return copy
 
 
 def checkout(folder: Path) -> Path:

@@ -14,19 +14,16 @@ import typer
 from lab import tools
 from rollout.render import render
 from stacks.command import CommandError
-from stacks.images_lock import FILE_NAME, PinnedImage, lock_text
 from stacks.problems import DefinitionError, listed
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
-from . import crds
 from .cluster import LocalCluster
 from .control_plane import PROGRAMS, ClusterError, private
 from .nodes import nodes_of
-from .stand_ins import stand_ins
+from .stand_ins import pinned, prepare
 
 MOST_NODES = 20  # How many nodes of one kind are simulated.
-MADE_UP = f"sha256:{'0' * 64}"  # No image runs on simulated nodes.
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help=__doc__)
 
 
@@ -44,7 +41,7 @@ def up(definition: Annotated[Path, typer.Argument()] = Path("stacks/inference.ya
         _equip(cluster, read)
     except (ClusterError, CommandError, DefinitionError, tools.ToolError) as error:
         raise SystemExit(str(error)) from None
-    contexts, copy = _add_contexts(cluster, read), _copy(cluster, read, definition)
+    contexts, copy = _add_contexts(cluster, read), pinned(definition, cluster.folder)
     print(
         "A real control plane runs. Its nodes are simulated: no image runs there, so no pod answers or logs.\n\n"
         f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}\n"
@@ -83,10 +80,7 @@ def _equip(cluster: LocalCluster, definition: Definition) -> None:
     if gone := sorted(there - {item["metadata"]["name"] for item in nodes}):
         cluster.kubectl("delete", "node", *gone)
     objects = [item for stack in definition.stacks for item in render(stack, definition).objects]
-    others = stand_ins(objects)
-    crds.install(cluster, [*objects, *others])
-    if others:
-        cluster.apply(others)
+    prepare(cluster, objects)
 
 
 def _nodes(definition: Definition) -> list[dict[str, Any]]:
@@ -101,17 +95,6 @@ def _nodes(definition: Definition) -> list[dict[str, Any]]:
         theirs = [stack for stack in definition.stacks if stack.data_plane.name == plane.name]
         found += nodes_of(plane, theirs, most=MOST_NODES)
     return found
-
-
-def _copy(cluster: LocalCluster, read: Definition, definition: Path) -> Path:
-    """Copy the definition into the cluster's folder, next to a lock with a digest for every image; return its path."""
-    copy = cluster.folder / "definition" / definition.name
-    copy.parent.mkdir(exist_ok=True)
-    copy.write_text(definition.read_text("utf-8"), "utf-8")
-    images = {image.reference for stack in read.stacks for image in stack.platform.images}
-    pinned = [PinnedImage(image=each, digest=read.lock.digest(each) or MADE_UP) for each in sorted(images)]
-    (copy.parent / FILE_NAME).write_text(lock_text(pinned), "utf-8")
-    return copy
 
 
 def _add_contexts(cluster: LocalCluster, definition: Definition) -> list[str]:

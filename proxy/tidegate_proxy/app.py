@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> ASGIApp:
     """Return the application; `ready` says why the proxy is not, or nothing; `meter` counts its problems.
 
-    Each request's scope has its `request_id`, and its `caller` (`http.caller.Caller`).
+    Each request's scope has its `request_id`, and its `caller` (`http.body.Caller`).
     """
     app = FastAPI(title="Tidegate inference proxy", redirect_slashes=False, openapi_url=None)
 

@@ -152,9 +152,6 @@ class Helm:
             left = left_of(kube, home)
             prune(kube, [item for item in left if helm_release(item) in (None, *releases_of(home))])
             ownership.forget(kube, home.former())
-            # What `helm test` left to be read: Helm takes hooks for nobody's.
-            tests = "--selector=app.kubernetes.io/name=helm-test,app.kubernetes.io/part-of=tidegate"
-            kube.run("delete", "pods,networkpolicies", "--namespace", home.namespace, tests, "--wait=false")
 
     def _strangers(self, live: LiveState, stack: Stack, kube: Kubectl) -> list[KubernetesObject]:
         """Return what is not the release's; raise CommandError unless it is to be adopted."""

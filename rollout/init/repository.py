@@ -14,7 +14,7 @@ from urllib.request import url2pathname
 
 from pydantic import TypeAdapter, ValidationError
 
-from charts.packaging import DISTRIBUTION, ROOT, version
+from charts.project import DISTRIBUTION, ROOT, version
 from charts.values_file import scalar
 from stacks.command import WRONG_INPUT, CommandError, Outcome
 from stacks.definition.gpu_products import gpu_product

@@ -10,7 +10,6 @@ from .base import (
     EnvironmentName,
     ForeignAnnotations,
     LabelKey,
-    Labels,
     LabelValue,
     Section,
     Without,
@@ -55,8 +54,8 @@ class Toleration(Conditional):
     """Its effect; all of them without one."""
 
 
-class LabelRequirement(Conditional):
-    """What one label has to be."""
+class NodeRequirement(Conditional):
+    """What one label of a node has to be."""
 
     conditions: ClassVar = (
         Condition("comparisons_have_values", _COMPARED, needs=("values",), when={"operator": _WITH_VALUES}),
@@ -64,17 +63,10 @@ class LabelRequirement(Conditional):
     )
     key: LabelKey
     """Key of the label."""
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """How it is compared."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    """How it is compared; Gt and Lt, as numbers."""
     values: tuple[LabelValue, ...] | None = None
     """What it is compared with."""
-
-
-class NodeRequirement(LabelRequirement):
-    """What one label of a node has to be."""
-
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]  # type: ignore[assignment]
-    """How it is compared; Gt and Lt, as numbers."""
 
     @model_validator(mode="after")
     def _numbers_are_compared_with_one_number(self) -> Self:
@@ -82,15 +74,6 @@ class NodeRequirement(LabelRequirement):
         if self.operator in ("Gt", "Lt") and not (len(self.values or ()) == 1 and (self.values or "x")[0].isdecimal()):
             raise ValueError(f'operator {self.operator} compares with one whole number, such as values: ["40000"]')
         return self
-
-
-class LabelSelector(Section):
-    """Labels by which pods or namespaces are found; all of them without any."""
-
-    match_labels: Labels | None = None
-    """Labels that they have."""
-    match_expressions: tuple[LabelRequirement, ...] | None = None
-    """What their labels fulfil, all of it."""
 
 
 class NodeTerm(Section):
@@ -107,13 +90,10 @@ class NodeTerms(Section):
     """Terms of which a node fulfils one."""
 
 
-Weight = Annotated[int, Field(ge=1, le=100)]
-
-
 class PreferredNodes(Section):
     """Nodes that are preferred."""
 
-    weight: Weight
+    weight: Annotated[int, Field(ge=1, le=100)]
     """How much, against other preferences."""
     preference: NodeTerm
     """Which nodes."""
@@ -128,41 +108,8 @@ class NodeAffinity(Section):
     """Nodes that are preferred among them."""
 
 
-class PodTerm(Section):
-    """Other pods, and what counts as beside them."""
-
-    topology_key: LabelKey
-    """Label of nodes that are one place, such as kubernetes.io/hostname or topology.kubernetes.io/zone."""
-    label_selector: LabelSelector
-    """Which pods."""
-    namespace_selector: LabelSelector | None = None
-    """In which namespaces; in the environment's own without it."""
-
-
-class PreferredPods(Section):
-    """Other pods, beside which it is better, or worse, to be."""
-
-    weight: Weight
-    """How much, against other preferences."""
-    pod_affinity_term: PodTerm
-    """Which pods."""
-
-
-class PodAffinity(Section):
-    """Beside which other pods pods have to be, or must not be, and would better be, or not."""
-
-    required_during_scheduling_ignored_during_execution: tuple[PodTerm, ...] | None = None
-    """What has to hold."""
-    preferred_during_scheduling_ignored_during_execution: tuple[PreferredPods, ...] | None = None
-    """What is preferred."""
-
-
 class Affinity(Section):
     """Where pods may be and would better be, in Kubernetes' own words; nodeSelector says the simple case."""
 
-    node_affinity: NodeAffinity | None = None
+    node_affinity: NodeAffinity
     """By the nodes' labels."""
-    pod_affinity: PodAffinity | None = None
-    """Beside which other pods."""
-    pod_anti_affinity: PodAffinity | None = None
-    """Not beside which other pods."""

@@ -76,12 +76,10 @@ def _served(model: Model, server: Server, pool: Pool) -> Model:
 
 
 def _loading(stack: Stack, server: Server, pool: Pool) -> Loading:
-    """Return how models are loaded; on a GPU, of which a pod tells no size, with the capacity that follows.
-
-    What follows from the container's memory is left to follow, should you change that in the chart's values.
-    """
+    """Return how models are loaded, with the capacity that follows from the device or the container's memory."""
     if not isinstance(pool.loading, OnDemand):
         return pool.loading
-    capacity = None if isinstance(pool.placement, CpuPlacement) else capacity_bytes(pool)
-    said = pool.loading.capacity or (f"{capacity // 10**6}M" if capacity else None)
-    return pool.loading.model_copy(update={"capacity": said, "staging": stack.staging(server, pool)})
+    capacity, on_cpu = capacity_bytes(pool), isinstance(pool.placement, CpuPlacement)
+    known = capacity and (f"{capacity}" if on_cpu else f"{capacity // 10**6}M")
+    update = {"capacity": pool.loading.capacity or known, "staging": stack.staging(server, pool)}
+    return pool.loading.model_copy(update=update)

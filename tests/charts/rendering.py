@@ -19,7 +19,6 @@ from lab import tools
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definitions").glob("*.yaml"))]
 KEEP = "helm.sh/resource-policy"
-HOOK = "helm.sh/hook"
 
 Objects = list[KubernetesObject]
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -41,14 +40,14 @@ def declared(args: EnvironmentArgs) -> Objects:
 
 
 def rendered(values: dict[str, Any], *arguments: str, chart: Path = CHART) -> Objects:
-    """What Helm renders, without the hooks of `helm test`."""
+    """What Helm renders."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "values.yaml"
         file.write_text(values_text(values, "As `tidegate values` writes them."), "utf-8")
         done = helm(["template", "tidegate", chart, "--values", file, *arguments])
     assert done.returncode == 0, done.stderr
     found = [item for item in yaml.load_all(done.stdout, _Loader) if item]
-    return sorted((item for item in found if HOOK not in item["metadata"].get("annotations", {})), key=apply_key)
+    return sorted(found, key=apply_key)
 
 
 def rendered_args(args: EnvironmentArgs, *arguments: str) -> Objects:

@@ -1,7 +1,6 @@
-"""`tidegate values`, `chart` and `package`, and how the chart's folder is generated."""
+"""`tidegate values` and `chart`, and how the chart's folder is generated."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from charts import CHART, values_of
 from charts.folder import contents, require_chart, stale, write
-from charts.packaging import ROOT
+from charts.project import ROOT
 from cli.app import app
 from stacks.command import CommandError
 from stacks.resolve import resolve
@@ -124,10 +123,3 @@ def test_a_terminal_that_cannot_show_a_character_shows_another_instead(tmp_path:
     )  # fmt: skip
     assert done.returncode == 2
     assert "mod?le.yaml: there is no such file" in done.stderr
-
-
-def test_packaging_says_where_the_file_is_and_what_it_hashes_to(tmp_path: Path) -> None:
-    first, second = charts("package", "--out", tmp_path / "a"), charts("package", "--out", tmp_path / "b")
-    assert first.exit_code == second.exit_code == 0
-    assert re.search(r"tidegate-[0-9.]+\.tgz  sha256:[0-9a-f]{64}\n$", first.stdout)
-    assert first.stdout.split()[-1] == second.stdout.split()[-1]

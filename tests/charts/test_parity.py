@@ -12,7 +12,7 @@ from components import EnvironmentArgs
 from components.args import ClaimArgs, TritonServerArgs
 from stacks.definition.base import Section
 from stacks.definition.environment import Domino
-from stacks.definition.pods import Affinity, LabelSelector, PodAffinity, PodTerm
+from stacks.definition.pods import Affinity, NodeAffinity, NodeRequirement, NodeTerm, NodeTerms
 from stacks.definition.proxy import IngressExposure
 from stacks.definition.servers import AwsIdentity
 from stacks.resolve import resolve
@@ -98,12 +98,11 @@ def with_texts(args: EnvironmentArgs, texts: list[str], printable: list[str]) ->
     ]
     assert isinstance(args.proxy.exposure, IngressExposure)
     exposure = changed(args.proxy.exposure, annotations=keyed)
-    labels = {f"example.com/key-{number}": text for number, text in enumerate(printable)}
-    others = PodTerm.model_construct(
-        topology_key=printable[0], label_selector=LabelSelector.model_construct(match_labels=labels)
+    label = NodeRequirement.model_construct(key=printable[0], operator="In", values=tuple(printable))
+    nodes = NodeTerms.model_construct(node_selector_terms=(NodeTerm.model_construct(match_expressions=(label,)),))
+    affinity = Affinity.model_construct(
+        node_affinity=NodeAffinity.model_construct(required_during_scheduling_ignored_during_execution=nodes)
     )
-    apart = PodAffinity.model_construct(required_during_scheduling_ignored_during_execution=(others,))
-    affinity = Affinity.model_construct(pod_anti_affinity=apart)
     return changed(
         args,
         namespace=changed(args.namespace, annotations={**noted, **keyed}, labels=keyed),

@@ -16,5 +16,5 @@ class Shelf(Artifacts):
     def list(self, folder: str) -> tuple[dict[str, int], list[str]]:
         return {path: len(content) for path, content in self.files.items() if path.startswith(f"{folder}/")}, []
 
-    def download(self, path: str, to: Path, *, listed: bool = True) -> tuple[int, str]:  # noqa: ARG002
+    def download(self, path: str, to: Path) -> tuple[int, str]:
         return to.write_bytes(self.files[path]), sha256(self.files[path]).hexdigest()

@@ -15,6 +15,7 @@ from lab.local_cluster.nodes import (
     published,
     relies_on,
 )
+from lab.local_cluster.stand_ins import prepare
 from rollout.kubectl import Kubectl
 from rollout.preflight import lacks
 from rollout.render import render
@@ -22,7 +23,7 @@ from stacks.stack import Definition
 from stacks.validate import read_definition
 
 from .conftest import MakeCluster
-from .world import pod_spec, prepare, settled
+from .world import pod_spec, settled
 
 A100, H100, L4 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-L4"
 POOL = "{{name: p{number}, loading: {{mode: on-demand, capacity: 1Gi}}, placement: {placement}, replicas: {replicas}}}"

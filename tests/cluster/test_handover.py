@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from charts import CHART
-from charts.packaging import package
+from charts.project import version
 from cli.app import app as charts_app
 from lab import tools
 
@@ -119,17 +119,17 @@ def values(site: Site) -> Path:
 
 @pytest.fixture(scope="module")
 def charts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The chart of today as `tidegate package` makes it, and one of before, which probed less often."""
+    """Packages of today's chart and of an older one, which probed less often."""
     folder = tmp_path_factory.mktemp("charts")
     old = folder / "old" / "tidegate"
     shutil.copytree(CHART, old)
     pod = old / "templates" / "triton-pool.yaml"
     assert "periodSeconds: 10" in pod.read_text("utf-8")
     pod.write_text(pod.read_text("utf-8").replace("periodSeconds: 10", "periodSeconds: 20"), "utf-8")
-    helm = str(tools.path("helm"))
-    command = [helm, "package", str(old), "--version", OLDER, "--destination", str(folder)]
-    subprocess.run(command, check=True, capture_output=True, timeout=900)
-    return folder / f"tidegate-{OLDER}.tgz", package(CHART, folder)
+    for chart, number in ((old, OLDER), (CHART, version())):
+        command = [str(tools.path("helm")), "package", str(chart), "--version", number, "--destination", str(folder)]
+        subprocess.run(command, check=True, capture_output=True, timeout=900)
+    return folder / f"tidegate-{OLDER}.tgz", folder / f"tidegate-{version()}.tgz"
 
 
 @pytest.mark.thorough

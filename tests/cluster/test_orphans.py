@@ -24,7 +24,7 @@ def test_an_environment_that_left_the_definition_is_seen_and_taken_down_and_its_
     said, page = preview(site)
     command = f"tidegate down {site.definition} --cluster tests --stack dev-lab"
     assert page.startswith("**⚠️ 2 stacks: 1 ORPHANED, 1 unchanged**")
-    assert "**ORPHANED** <code>dev-lab</code> is no longer described" in page
+    assert "- **ORPHANED** <code>dev-lab</code> **is no longer described" in page
     assert f"namespace {namespace}, since " in said
     assert f"objects by {site.engine.title()})" in said
     assert f"  {command}\n" in said

@@ -10,13 +10,14 @@ import pytest
 
 from lab import tools
 from lab.local_cluster import LocalCluster
+from lab.local_cluster.stand_ins import prepare
 from rollout.init.repository import DEFINITION
 from stacks.images_lock import PinnedImage, lock_text
 from stacks.validate import read_definition
 from tests.rollout.conftest import change
 from tests.rollout.init.conftest import Program, commit, program
 
-from .world import objects_of, prepare, settled
+from .world import objects_of, settled
 
 __all__ = ["program"]  # a fixture of the tests of `tidegate init`
 DIGEST = f"sha256:{'0' * 64}"

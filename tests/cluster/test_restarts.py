@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from lab.local_cluster import LocalCluster
+from lab.local_cluster.stand_ins import prepare
 from rollout.changes.restarts import restarts
 from stacks.validate import read_definition
 
-from .world import objects_of, prepare, reference_in, settled, until
+from .world import objects_of, reference_in, settled, until
 
 Object = dict[str, Any]
 STACK = "dev-lab"

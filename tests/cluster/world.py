@@ -19,9 +19,8 @@ from typer.testing import CliRunner
 from cli.app import app
 from lab import tools
 from lab.bench.iac import checkout
-from lab.local_cluster import LocalCluster, crds
+from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import cpu_node, mig_mixed
-from lab.local_cluster.stand_ins import stand_ins
 from rollout.changes.compare import ObjectChange, compare
 from rollout.live import Live, live_objects
 from rollout.render import Rendered, render
@@ -57,14 +56,6 @@ def objects_of(definition: Definition, *names: str) -> list[Object]:
     """Return the objects of these stacks, in the order in which they can be applied; of all by default."""
     stacks = [stack for stack in definition.stacks if not names or stack.name in names]
     return [item for stack in stacks for item in render(stack, definition).objects]
-
-
-def prepare(cluster: LocalCluster, objects: Sequence[Object]) -> None:
-    """Bring into a cluster what its administrators would: custom kinds, and what stands in for classes and drivers."""
-    others = stand_ins(objects)
-    crds.install(cluster, [*objects, *others])
-    if others:
-        cluster.apply(others)
 
 
 WORKLOADS = ("Deployment", "StatefulSet")

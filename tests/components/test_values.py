@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from components.values import checksum, json_text, needed, number_in, quotient, total
+from components.values import checksum, json_text, needed, of_kinds, quotient, total
 
 
 def test_what_is_needed_is_there_or_says_why_it_must_be() -> None:
@@ -20,7 +20,6 @@ def test_what_is_needed_is_there_or_says_why_it_must_be() -> None:
 def test_numbers_are_added_and_divided_rounding_up() -> None:
     assert total(30, 20) == 50
     assert [quotient(number, 10) for number in (0, 1, 10, 11)] == [0, 1, 1, 2]
-    assert [number_in(text, ".", "gb", 900) for text in ("1g.10gb", "1g.24gb+me.all")] == [9000, 21600]
 
 
 @pytest.mark.parametrize("text", ["<&>", "\u2028\u2029", "grün 😀", 'a"b\\c\n\t', "plain"])
@@ -43,3 +42,9 @@ def test_numbers_that_not_everybody_reads_alike_are_refused(number: float) -> No
 def test_a_checksum_is_of_what_a_tree_says() -> None:
     expected = hashlib.sha256(b'{"a":"1","b":"\\u003c"}').hexdigest()
     assert checksum({"b": "<", "a": "1", "c": None}) == expected
+
+
+def test_a_class_without_a_branch_is_an_error() -> None:
+    assert of_kinds("text", {int: lambda _: "number", str: lambda _: "text"}) == "text"
+    with pytest.raises(TypeError, match="no branch for float"):
+        of_kinds(1.5, {int: lambda _: "number", str: lambda _: "text"})

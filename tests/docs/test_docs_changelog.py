@@ -8,7 +8,7 @@ import pytest
 import yaml
 from tidegate import __version__
 
-from charts.packaging import version
+from charts.project import version
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADINGS = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)

@@ -8,14 +8,9 @@ from pathlib import Path
 import pytest
 
 from .cyclonus import Answer, ask
-from .world import ENVIRONMENTS, ROOT, Object, Place, Question, is_hook, places, policies, questions
+from .world import ENVIRONMENTS, ROOT, Object, Place, Question, places, policies, questions
 
 ROW = re.compile(r"^\| (each|dev|prod) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
-
-
-def lasting() -> list[Object]:
-    """The policies that are there also when no `helm test` runs."""
-    return [policy for policy in policies() if not is_hook(policy)]
 
 
 def written_down() -> set[Question]:
@@ -64,33 +59,14 @@ def test_what_is_allowed_is_what_is_written_down(answers: dict[Question, Answer]
     assert said(one for one, answer in answers.items() if answer.allowed) == said(written_down())
 
 
-def test_when_no_helm_test_runs_nobody_reaches_the_proxys_probes_as_its_pod(tmp_path: Path) -> None:
-    """The way of its pod to the proxy is there for as long as the test is: no label opens it at any other time."""
-    probes = {one for one in written_down() if (one.source.name, one.destination.name) == ("helm test", "proxy")}
-    assert said(probes) == ["dev helm test → dev proxy: 8082", "prod helm test → prod proxy: 8082"]
-    assert len(policies()) - len(lasting()) == len(ENVIRONMENTS)
-    assert said(allowed_with(lasting(), questions(), tmp_path)) == said(written_down() - probes)
-
-
-def test_between_our_pods_either_side_alone_refuses_what_is_not_allowed(tmp_path: Path) -> None:
-    """One policy that somebody deletes opens nothing between two environments."""
-    assert said(half_open(dict(zip(questions(), ask(lasting(), questions(), tmp_path), strict=True)))) == []
-
-
-def test_while_helm_test_runs_nothing_else_is_half_open_than_its_own_two_ends(answers: dict[Question, Answer]) -> None:
-    """Its one policy is of both ends: each of them has meanwhile half of a way to its own kind, and no way."""
-    assert said(half_open(answers)) == sorted(
-        f"{name} {end} → {name} {end}: 8082" for name in ENVIRONMENTS for end in ("proxy", "helm test")
-    )
-
-
-def half_open(answers: dict[Question, Answer]) -> list[Question]:
-    """What one side alone refuses, between our pods."""
-    return [
+def test_between_our_pods_either_side_alone_refuses_what_is_not_allowed(answers: dict[Question, Answer]) -> None:
+    """If you delete one policy, that opens nothing between two environments."""
+    half_open = [
         one
         for one, answer in answers.items()
         if one.source.environment and one.destination.environment and answer.egress != answer.ingress
     ]
+    assert said(half_open) == []
 
 
 def test_everybody_was_asked_about_every_port(answers: dict[Question, Answer]) -> None:
@@ -98,7 +74,7 @@ def test_everybody_was_asked_about_every_port(answers: dict[Question, Answer]) -
     assert {(place.environment, place.name) for place in ours} == {
         (environment, name)
         for environment in ENVIRONMENTS
-        for name in ("proxy", "preload server", "on-demand server", "helm test", "other pod of the namespace")
+        for name in ("proxy", "preload server", "on-demand server", "other pod of the namespace")
     }
     text = (ROOT / "docs/network.md").read_text("utf-8").partition("## Pods that were asked about")[2]
     assert {place.name for place in places()} == {
@@ -131,7 +107,7 @@ def test_one_policy_that_opens_a_server_is_seen(direction: str, tmp_path: Path) 
     meta = {"name": "hole", "namespace": "inference-dev"}
     spec = {"podSelector": {}, "policyTypes": [direction], direction.lower(): [{}]}
     hole = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}
-    found = allowed_with([*lasting(), hole], questions(), tmp_path) - written_down()
+    found = allowed_with([*policies(), hole], questions(), tmp_path) - written_down()
     assert found
     assert all(not (one.source.environment and one.destination.environment) for one in found)
 

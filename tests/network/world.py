@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from charts.smoke_test import SmokeTest
 from components import Environment
 from components.evaluate import evaluate
 from stacks.images_lock import ImagesLock
@@ -66,7 +65,7 @@ class Question:
 
 @cache
 def rendered() -> dict[str, list[Object]]:
-    """Objects of dev and prod, which live on one data plane, and what `helm test` puts beside them while it runs."""
+    """Objects of dev and prod, which live on one data plane."""
     tree = load(ROOT / "stacks/inference.yaml").tree
     gpus = next(plane["gpus"] for plane in tree["dataPlanes"] if plane["name"] == "east")
     tree["dataPlanes"] = [{"name": "one", "environments": [*ENVIRONMENTS], "gpus": [{**gpus[0], "nodes": 9}]}]
@@ -75,22 +74,14 @@ def rendered() -> dict[str, list[Object]]:
     found = {}
     for stack in definition.stacks:
         args = resolve(stack, definition.lock)
-        found[stack.environment.name] = [
-            *evaluate(lambda name=stack.name, args=args: Environment(name, args)),  # type: ignore[misc]
-            *evaluate(lambda args=args: SmokeTest("helm-test", args)),  # type: ignore[misc]
-        ]
+        found[stack.environment.name] = evaluate(lambda name=stack.name, args=args: Environment(name, args))  # type: ignore[misc]
     return found
 
 
 @cache
 def policies() -> list[Object]:
-    """The NetworkPolicies of both environments while `helm test` runs in both."""
+    """The NetworkPolicies of both environments."""
     return [item for objects in rendered().values() for item in of_kind(objects, "NetworkPolicy")]
-
-
-def is_hook(item: Object) -> bool:
-    """Tell whether an object is there for `helm test` only."""
-    return bool(item["metadata"].get("annotations", {}).get("helm.sh/hook") == "test")
 
 
 def places() -> list[Place]:
@@ -124,9 +115,6 @@ def _of(environment: str) -> Iterator[Place]:
         asked = (*sorted(ports), ("TCP", NOBODYS_PORT), ("UDP", NOBODYS_PORT))
         of_pod = template(workload)["metadata"]["labels"]
         yield Place(_kind(workload), environment, name, of_pod, labels, ports=asked)
-    (pod,) = of_kind(objects, "Pod")
-    asked = (("TCP", 8082), ("TCP", NOBODYS_PORT))
-    yield Place("helm test", environment, name, pod["metadata"]["labels"], labels, ports=asked)
     asked = (("TCP", 8000), ("UDP", NOBODYS_PORT))
     yield Place("other pod of the namespace", environment, name, {}, labels, ports=asked)
 

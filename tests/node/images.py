@@ -36,7 +36,7 @@ ROLES = ("usr/bin/tritonserver", "usr/bin/python", "usr/bin/caller", "pause")
 STAND_INS = ("triton", "proxy", "eviction-policy", "caller", "pause")
 SHELL = ("sh", "cat", "env", "head", "base64", "tr", "ls", "rm", "touch", "sleep", "grep", "mount", "wget", "id")
 """What Triton's start line, pip and the tests use."""
-PYTHON = "opt/python"  # Where images have a real Python: `helm test` runs one in the proxy's stand-in too.
+PYTHON = "opt/python"  # Where images have a real Python.
 NOT_COPIED = ("__pycache__", "*-packages", "config-*", "ensurepip", "idlelib", "lib2to3", "test", "tests", "tkinter")
 LIBRARIES = (
     "libgcc_s.so.1", "libstdc++.so.6", "libm.so.6",

@@ -129,14 +129,6 @@ AFFINITY = {
     "nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": _EXPRESSIONS}]}
     },
-    "podAntiAffinity": {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {
-                "weight": 1,
-                "podAffinityTerm": {"topologyKey": "rack", "labelSelector": {"matchExpressions": _EXPRESSIONS}},
-            }
-        ]
-    },
 }
 
 
@@ -205,8 +197,8 @@ _OF_TRITON = ("queueMilliseconds", "busyPercent")
 ENGINES: list[Tree] = [
     {"engine": "dynamo", "worker": "sglang", "frontendResources": {"cpu": "500m"}},
     {"engine": "dynamo", "worker": "mocker"},
-    {"engine": "dynamo", "frontends": {}},
-    {"engine": "dynamo", "worker": "trtllm", "frontends": {"replicas": 3, "extraArguments": ["--router-mode=kv"]}},
+    {"engine": "dynamo"},
+    {"engine": "dynamo", "worker": "trtllm", "extraArguments": ["--migration-limit=0"]},
     {"engine": "vllm", "extraArguments": ["--enforce-eager"]},
     {"engine": "sglang", "source": "org/a model"},
     {"engine": "nim", "ownModel": True, "extraArguments": ["--enforce-eager"]},

@@ -56,17 +56,7 @@
 {{- $pool := .pool }}
 {{- $server := .server }}
 {
-  {{- if ne $pool.loading.capacity nil }}
-  "capacityBytes": {{ int64 (include "tidegate.bytes" $pool.loading.capacity) }},
-  {{- else if eq ($pool.placement).kind "mig" }}
-  "capacityBytes": {{ mul (last (splitList "." (first (splitList "gb" ($pool.placement).profile)))) 900000000 }},
-  {{- else if eq ($pool.placement).kind "dra" }}
-  "capacityBytes": {{ mul (last (splitList "." (first (splitList "gb" (required "capacity is needed where no MIG profile tells how much memory there is" ($pool.placement).profile))))) 900000000 }},
-  {{- else if eq (($pool.placement).kind | default "cpu") "cpu" }}
-  "capacityBytes": {{ div (mul (sub (int64 (include "tidegate.bytes" (($pool.resources).memory | default "8Gi"))) (int64 (include "tidegate.bytes" ($pool.sharedMemory | default "1Gi")))) 9) 10 }},
-  {{- else }}
-  "capacityBytes": {{ int64 (include "tidegate.bytes" (required "capacity is needed where no MIG profile tells how much memory there is" $pool.loading.capacity)) }},
-  {{- end }}
+  "capacityBytes": {{ int64 (include "tidegate.bytes" (required "loading.capacity is needed: how much memory the models of a replica may take" $pool.loading.capacity)) }},
   "grpcTls": {{ not (empty ($server.triton).grpcTls) }},
   "idleSeconds": {{ int64 (ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)) }},
   "leaseSeconds": {{ int64 ($pool.loading.leaseSeconds | default 15) }},
@@ -231,15 +221,7 @@
           "empty": true,
           {{- end }}
           "grpcTls": false,
-          {{- if eq $server.openai.engine "dynamo" }}
-          {{- if ne $server.openai.frontends nil }}
-          "host": {{ printf "%s-frontends.%s.svc" $server.name $.Values.namespace.name | quote }},
-          {{- else }}
           "host": {{ printf "%s-%s-headless.%s.svc" $server.name $pool.name $.Values.namespace.name | quote }},
-          {{- end }}
-          {{- else }}
-          "host": {{ printf "%s-%s-headless.%s.svc" $server.name $pool.name $.Values.namespace.name | quote }},
-          {{- end }}
           "httpPort": 8000,
           {{- if eq $pool.loading.mode "on-demand" }}
           "leasePort": 8090,

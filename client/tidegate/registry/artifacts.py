@@ -76,11 +76,11 @@ class Artifacts:
             return TRANSFERS
         return HASHING if max(sizes, default=0) > CHUNK_BYTES else 1
 
-    def download(self, path: str, to: Path, *, listed: bool = True) -> tuple[int, str]:
+    def download(self, path: str, to: Path) -> tuple[int, str]:
         """Write a file to disk; return size and SHA-256 of what came. Raises TidegateError, and OSError of the disk.
 
-        Say whether the file is `listed` in its folder: for one that is not there, a server with a store behind it
-        answers 500, and MLflow's client would try for minutes.
+        List the folder first: for a file that is not there, a server with a store behind it answers 500, and MLflow's
+        client tries for minutes.
         """
         what = f"{path} cannot be downloaded"
         if self._folder is not None and is_inside(path):  # MLflow's own way takes longer than a small file
@@ -88,13 +88,8 @@ class Artifacts:
                 return _copied(self._folder / path, to)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
                 raise NotFoundError(what, where=self.where, why=str(error)) from None
-        try:
-            with settings(hasty=not listed), self._translated(what):
-                self._repository._download_file(path, str(to))  # what every kind of repository has to have
-        except UnreachableError:
-            if listed:
-                raise
-            raise NotFoundError(what, where=self.where, why="it is not in its folder") from None
+        with self._translated(what):
+            self._repository._download_file(path, str(to))  # what every kind of repository has to have
         return hashed(to)
 
     def upload(self, local: Path, path: str) -> None:
@@ -105,11 +100,11 @@ class Artifacts:
         with settings(longer), self._translated(f"{path} cannot be uploaded"):
             self._repository.log_artifact(str(local), folder or None)
 
-    def read(self, path: str, limit: int, *, listed: bool = True) -> bytes:
+    def read(self, path: str, limit: int) -> bytes:
         """Return the content of a small file; of a larger one, a byte more than the limit. Raises like `download`."""
         with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
             file = Path(scratch, "content")
-            self.download(path, file, listed=listed)
+            self.download(path, file)
             with file.open("rb") as opened:
                 return opened.read(limit + 1)
 

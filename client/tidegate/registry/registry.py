@@ -144,8 +144,8 @@ class Registry:
         """
         artifacts = self._artifacts(version)
         manifest = self._manifest(version, artifacts)
-        listed = check_listing(artifacts, words.ENTRY_FOLDER, manifest)
-        download(artifacts, words.ENTRY_FOLDER, manifest.files, folder, progress, listed)
+        check_listing(artifacts, words.ENTRY_FOLDER, manifest)
+        download(artifacts, words.ENTRY_FOLDER, manifest.files, folder, progress)
         return manifest
 
     def read_file(self, version: RegisteredVersion, path: str) -> bytes:

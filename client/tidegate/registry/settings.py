@@ -11,7 +11,6 @@ from typing import Final
 
 _TIMEOUT: Final = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 _TIMEOUT_SECONDS: Final = 120  # MLflow's default.
-_RETRIES: Final = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _OURS: Final = {
     "MLFLOW_DISABLE_TELEMETRY": "true",  # it would call a server of MLflow's makers
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # standard output is for results
@@ -29,44 +28,37 @@ class Settings:
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         self._environ = environ
         self._lock = Lock()
-        self._calls: list[tuple[float, bool]] = []  # that run: the seconds that each may take longer; if it is hasty
+        self._calls: list[float] = []  # Seconds that each running call may take longer.
         self._before: dict[str, str | None] = {}
 
     @contextmanager
-    def during(self, longer: float = 0, *, hasty: bool = False) -> Iterator[None]:
-        """Set them for a block.
-
-        Answers may take so many seconds `longer` than usual. A `hasty` call is tried twice at the most.
-        """
+    def during(self, longer: float = 0) -> Iterator[None]:
+        """Set them for a block, in which answers may take so many seconds `longer` than usual."""
         with self._lock:
             if not self._calls:
-                self._before = {name: self._environ.get(name) for name in (*_OURS, _TIMEOUT, _RETRIES)}
-            self._calls.append((longer, hasty))
+                self._before = {name: self._environ.get(name) for name in (*_OURS, _TIMEOUT)}
+            self._calls.append(longer)
             self._apply()
         try:
             yield
         finally:
             with self._lock:
-                self._calls.remove((longer, hasty))
+                self._calls.remove(longer)
                 self._apply()
 
     def _apply(self) -> None:
         wanted = dict(self._before)
         if self._calls:
             wanted |= {name: value for name, value in _OURS.items() if self._before[name] is None}
-        if any(hasty for _, hasty in self._calls):
-            wanted[_RETRIES] = str(min(self._number(_RETRIES, 1), 1))
-        if seconds := max((longer for longer, _ in self._calls), default=0):
-            wanted[_TIMEOUT] = str(max(self._number(_TIMEOUT, _TIMEOUT_SECONDS), int(_TIMEOUT_SECONDS + seconds)))
+        if seconds := max(self._calls, default=0):
+            text = self._before[_TIMEOUT] or ""
+            usual = int(text) if text.isdecimal() else _TIMEOUT_SECONDS
+            wanted[_TIMEOUT] = str(max(usual, int(_TIMEOUT_SECONDS + seconds)))
         for name, value in wanted.items():
             if value is None:
                 self._environ.pop(name, None)
             else:
                 self._environ[name] = value
-
-    def _number(self, name: str, default: int) -> int:
-        text = self._before[name] or ""
-        return int(text) if text.isdecimal() else default
 
 
 settings: Final = Settings(os.environ).during

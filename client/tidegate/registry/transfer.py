@@ -6,14 +6,14 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from secrets import token_hex
 
 from tidegate_contracts.manifest import Manifest, ManifestFile, is_inside
 
 from ..errors import IntegrityError, NotFoundError, UnfinishedError, UnreachableError
-from ..hashing import hashed, remember_written
+from ..hashing import hashed
 from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
 
@@ -53,11 +53,8 @@ def download(
     files: Sequence[ManifestFile],
     target: Path,
     progress: Progress,
-    listed: Collection[str] | None = None,
 ) -> None:
     """Bring files of a manifest from a folder of the artifact store into a folder on disk, each verified.
-
-    `listed` are those that the store lists, where that is known.
 
     What is whole there stays; what is half lies in PARTIAL. Raises IntegrityError for a file that is missing or another
     one, and UnfinishedError when the disk does not take it.
@@ -69,11 +66,10 @@ def download(
         half = partial / token_hex(16)  # nobody can have laid a link there
         try:
             if not _is_on_disk(path, file):
-                _receive(artifacts, f"{folder}/{file.path}", file, half, listed is None or file.path in listed)
+                _receive(artifacts, f"{folder}/{file.path}", file, half)
                 if file.executable:
                     half.chmod(0o755)
                 os.replace(half, path)
-                remember_written(os.stat(path), file.sha256)
         except OSError as error:
             raise _not_written(path, error) from None
         progress(file.size)
@@ -98,11 +94,12 @@ def download(
 
 def read_verified(artifacts: Artifacts, path: str, sha256: str, limit: int) -> bytes:
     """Return a small file that must have a digest; IntegrityError when it has another, is missing or too large."""
+    if path not in artifacts.list(path.rpartition("/")[0])[0]:
+        raise _missing(path, artifacts)
     try:
-        listed = path in artifacts.list(path.rpartition("/")[0])[0]
-        content = artifacts.read(path, limit, listed=listed)
+        content = artifacts.read(path, limit)
     except NotFoundError as error:
-        raise _missing(path, artifacts, error) from None
+        raise _missing(path, artifacts, error.why) from None
     if len(content) > limit:
         raise IntegrityError(f"{path} is larger than {limit} bytes", where=artifacts.where)
     if (found := hashlib.sha256(content).hexdigest()) != sha256:
@@ -112,11 +109,8 @@ def read_verified(artifacts: Artifacts, path: str, sha256: str, limit: int) -> b
     return content
 
 
-def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> Collection[str]:
-    """Raise IntegrityError for files in the artifact store that the manifest does not name, or that are larger.
-
-    Return the files that it lists, which may be some of them only.
-    """
+def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> None:
+    """Raise IntegrityError for files in the artifact store that are missing or larger, or that no manifest names."""
     there = _sizes(artifacts, folder, manifest)
     known = {file.path: file.size for file in manifest.files}
     strays = sorted(there.keys() - known.keys())
@@ -128,7 +122,8 @@ def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> Coll
     for path, size in there.items():
         if size > known[path]:
             raise _too_large(path, known[path], artifacts)
-    return there.keys()
+    if missing := sorted(known.keys() - there.keys()):
+        raise _missing(f"{folder}/{missing[0]}", artifacts)
 
 
 def _sizes(artifacts: Artifacts, folder: str, manifest: Manifest) -> dict[str, int]:
@@ -172,12 +167,12 @@ def _is_on_disk(path: Path, file: ManifestFile) -> bool:
         raise
 
 
-def _receive(artifacts: Artifacts, remote: str, file: ManifestFile, half: Path, listed: bool) -> None:
+def _receive(artifacts: Artifacts, remote: str, file: ManifestFile, half: Path) -> None:
     for tries_left in reversed(range(TRIES)):
         try:
-            size, sha256 = artifacts.download(remote, half, listed=listed)
+            size, sha256 = artifacts.download(remote, half)
         except NotFoundError as error:
-            raise _missing(remote, artifacts, error) from None
+            raise _missing(remote, artifacts, error.why) from None
         except UnreachableError:
             if not tries_left:
                 raise
@@ -202,10 +197,10 @@ def _too_large(path: str, size: int, artifacts: Artifacts) -> IntegrityError:
     return IntegrityError(f"{path} is larger than what was registered", where=artifacts.where, why=why, do=do)
 
 
-def _missing(path: str, artifacts: Artifacts, error: NotFoundError) -> IntegrityError:
+def _missing(path: str, artifacts: Artifacts, why: str = "it is not in its folder") -> IntegrityError:
     what = f"{path} is not in the artifact store, and the version has it"
     do = "register the entry anew; find out who can delete from the artifact store"
-    return IntegrityError(what, where=artifacts.where, why=error.why, do=do)
+    return IntegrityError(what, where=artifacts.where, why=why, do=do)
 
 
 def _not_written(path: Path, error: OSError) -> UnfinishedError:

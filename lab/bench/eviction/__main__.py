@@ -1,8 +1,8 @@
 """How good the eviction policy decides, and how fast, and what it costs: `python -m lab.bench.eviction`.
 
 Simulated, over one trace (`--trace`, or a synthetic zoo): policies against LRU, the reference's rule, and against
-what nobody can beat. Live, with a real Triton, the policy beside it and proxies in front: what warm and cold models
-cost, and how many can be served. Prints a table for people; the last line is JSON.
+what nobody can beat. Live, with a real Triton, the policy next to it and a proxy in front: what warm and cold models
+cost. Prints a table for people; the last line is JSON.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tidegate_eviction.simulate.zoo import Zoo, generate
 from lab.bench import report
 from lab.bench.report import Figures, say
 
-from . import answers, density, near
+from . import answers
 from .goals import FULL, GOALS, QUICK, Effort
 from .offline import days, decisions, simulated
 
@@ -30,12 +30,8 @@ PARTS: Mapping[str, Part] = {
     "decisions": lambda *_: decisions(),
     "warm": lambda _, effort: answers.against_preloaded(effort),
     "cold": lambda _, effort: answers.cold(effort),
-    "stampede": lambda _, effort: answers.stampede(effort),
-    "density": lambda _, effort: density.measure(effort),
-    "while-loading": lambda _, effort: answers.while_loading(effort),
-    "near": lambda _, effort: near.measure(effort),
 }
-"""What can be measured by itself, in this order; from `warm` on it is live, some six minutes together."""
+"""What can be measured by itself, in this order; from `warm` on it is live, some two minutes together."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,7 +9,6 @@ from lab.bench.report import Goal
 GOALS: Final[Mapping[str, Goal]] = {
     "warm_vs_preloaded": Goal("requests/s of a leased model, against the same one preloaded", "≥ 0.97", "1"),
     "cold_vs_triton": Goal("first answer of a cold model, against bare load and infer", "≤ 1.15", "1.05"),
-    "loads_per_stampede": Goal("loads when 200 callers want one cold model at once", "= 1"),
     "cold_seconds_vs_lru_40": Goal("seconds of loading, cost-aware against LRU, room for 40 %", "≤ 0.82", "0.70"),
     "cold_seconds_vs_lru_60": Goal("the same, room for 60 %", "≤ 0.40", "0.33"),
     "cold_seconds_vs_bound": Goal("seconds of loading, cost-aware against the bound, 40 %", "", "≤ 1.15"),
@@ -22,12 +21,6 @@ GOALS: Final[Mapping[str, Goal]] = {
     "default_vs_bound_40": Goal("seconds of loading, the default against the bound of its answers, 40 %", ""),
     "decide_us_10k": Goal("µs that one decision takes among 10,000 resident models", ""),
     "decide_growth": Goal("the same against 1,000 models; 10 is linear", "≤ 10", "O(log n)"),
-    "density": Goal("models served well, for each model that there is room for", "≥ 8", "20"),
-    "warm_p99_while_loading": Goal("p99 of a warm model while another loads and unloads, against quiet"),
-    "near_first_25": Goal("first cold start of a 200 MB model from 25 MB/s, staged against not", "≤ 1.1"),
-    "near_second_25": Goal("its second one, not staged against staged", "≥ 4"),
-    "near_first_100": Goal("the first one from 100 MB/s, staged against not", "≤ 1.1"),
-    "near_second_100": Goal("its second one, not staged against staged", "≥ 4"),
 }  # fmt: skip
 """The keys of the last line, in its order."""
 
@@ -39,14 +32,7 @@ class Effort:
     runs: int  # Turns that each side has.
     seconds: float  # How long a turn is.
     cold_models: int
-    callers: int  # Of a stampede.
-    stampedes: int
-    room: int  # Models that there is room for when it is tried how many more can be served.
-    density_seconds: float
-    near_runs: int
-    near_mb: int
-    densities: tuple[int, ...]  # So many times more models are tried, in turn, until one is served well enough.
 
 
-FULL: Final = Effort(5, 2.0, 8, 200, 2, 8, 50.0, 3, 200, (20, 8))
-QUICK: Final = Effort(1, 1.0, 1, 20, 1, 3, 4.0, 1, 20, (2,))
+FULL: Final = Effort(5, 2.0, 8)
+QUICK: Final = Effort(1, 1.0, 1)

@@ -5,10 +5,8 @@ models they need leases, and as a preloading one, on whose they need none.
 """
 
 import json
-import re
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +20,6 @@ from lab.bench.proxy.load import post
 from lab.bench.report import NotHereError
 from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan
 from lab.local_plane.process import pinned
-from lab.local_plane.prometheus import counted
 from tests.policies.eviction.rigs import zoo
 
 MIB = 1 << 20
@@ -31,7 +28,6 @@ LEASE_SECONDS, WAIT_SECONDS = 3, 20
 REQUEST = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()
 RIGHT = b'"data":[7]'
 CALL_SECONDS = 60.0
-_LOADING = re.compile(r"loading: ([^:\s]+):\d+")
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,6 @@ class Ballast:
 
     name: str
     mib: int = 1
-    seconds: float = 0.0  # How long a load waits, as for a disk, on top of what it works.
-    declared_mib: int | None = None
 
 
 class Plane(LocalEnvironment):
@@ -75,15 +69,6 @@ class Plane(LocalEnvironment):
         found = json.loads(self._control("index"))
         return {each["name"]: each.get("state", "") for each in found}
 
-    def loads_logged(self) -> Counter[str]:
-        """Return how often Triton began to load each model, as its log says."""
-        return Counter(_LOADING.findall(self.on_demand.process.log.read_text("utf-8", errors="replace")))
-
-    def loads_counted(self) -> float:
-        """Return how many loads there were, as the policy's metrics say."""
-        series = ("tidegate_eviction_load_seconds_count", "tidegate_eviction_load_failures_total")
-        return counted(self.policy.admin, *series)
-
     def routing_table(self) -> routing.RoutingTable:
         """Return what the proxies are told: the same pool a second time, as one that preloads."""
         table = super().routing_table()
@@ -108,9 +93,7 @@ def plane(
     models: Sequence[Ballast],
     capacity_mib: int,
     others: Sequence[Ballast] = (),
-    proxies: int = 1,
     cores: tuple[int | None, int | None] = (None, None),
-    residency_factor: float | None = None,
 ) -> Iterator[Plane]:
     """Run a plane with room for so much; it ends with the block. Raises CannotBeHadError and ProcessError.
 
@@ -118,30 +101,22 @@ def plane(
     """
     plan = Plan(
         name="bench",
-        models=tuple(
-            routing.Model(
-                name=each.name,
-                server=ON_DEMAND,
-                pool=POOL,
-                footprint_bytes=each.declared_mib and each.declared_mib * MIB,
-            )
-            for each in models
-        ),
+        models=tuple(routing.Model(name=each.name, server=ON_DEMAND, pool=POOL) for each in models),
         callers=(CALLER,),
         preloads=False,
-        proxies=proxies,
+        proxies=1,
         policy="cost-aware",
         capacity_bytes=capacity_mib * MIB,
         idle_seconds=0,
         lease_seconds=LEASE_SECONDS,
         wait_seconds=WAIT_SECONDS,
-        tuning=Tuning(tolerance_bytes=8 * MIB, residency_factor=residency_factor),
+        tuning=Tuning(tolerance_bytes=8 * MIB),
     )
     front, rest = cores
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         made = Plane(Path(folder), plan)
         for each in (*models, *others):
-            zoo.model(made.repository(ON_DEMAND), each.name, each.mib, each.seconds)
+            zoo.model(made.repository(ON_DEMAND), each.name, each.mib)
         try:
             with pinned(rest):
                 made.start_on_demand()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,8 +14,7 @@ from ..headers import LAST_DIGITS, is_request_id, new_request_id
 from ..problems import Problem, ProblemType
 from ..targets import ANYTHING, LONGEST, origin_form, without_path
 from .answers import STATUS_LINES, problem_answer
-from .body import MOST_DRAINED
-from .caller import Body, Caller, Request
+from .body import MOST_DRAINED, Caller
 from .head import spoken_version
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,23 @@ def request_of(
     return AppRequest(caller, app, scope, keep_alive), length, chunked
 
 
-class AppRequest(Request):
+@dataclass(slots=True, eq=False)
+class Body:
+    """A body that is dropped as it comes."""
+
+    complete: bool = False
+    is_held: bool = False  # Whether no more of it is read for now.
+
+    @property
+    def left(self) -> int:
+        """Bytes of it that are still to come, as far as that is known."""
+        return 0
+
+    def release(self) -> None:
+        """Hold nothing of it any more."""
+
+
+class AppRequest:
     """A request answered by the ASGI app; its body is discarded, and its request id is in every answer."""
 
     def __init__(self, caller: Caller, app: ASGIApp, scope: dict[str, Any], keep_alive: bool) -> None:
@@ -133,6 +149,22 @@ class AppRequest(Request):
         self._scope = {}  # its connection knows it until the next request
         self.response_complete = True
         self._caller.ended(self)
+
+    def take_body(self, data: bytes) -> None:
+        """Take a part of the request's body."""
+
+    def end_body(self) -> None:
+        """Note that the body is whole."""
+        self.body.complete = True
+
+    def flush_request(self) -> None:
+        """Send on what has come so far: no more is at hand."""
+
+    def receiving_paused(self, paused: bool) -> None:
+        """Learn whether the caller takes the answer slower than it comes."""
+
+    def refuse(self, problem: Problem) -> None:
+        """End it, in its turn, because its body is none."""
 
     def abandon(self) -> None:
         """End it: the caller has left."""

@@ -1,13 +1,15 @@
 """The body of a call over HTTP: taken in as it comes, bounded, in the form in which it is sent on."""
 
+import asyncio
 import zlib
+from typing import Any, Protocol
 
+from ..access.web_client import Sender
 from ..bodies import Bytes, OfVersion
 from ..malloc import give_freed_memory_back
 from ..memory import UNPACKER_BYTES, Booking, Holder
 from ..problems import Problem, ProblemType
 from ..shared_state import SharedState
-from .caller import Body, Caller
 
 MOST_DRAINED = 1024 * 1024  # Bytes of a refused body that are read to save the caller's connection.
 MOST_UNSENT = 256 * 1024  # Bytes of a body that wait for a connection before its sender is held.
@@ -20,12 +22,37 @@ _PACKED_STEP = 64 * 1024
 _NOTHING = bytearray()
 
 
-class RequestBody(Body):
+class Caller(Sender, Protocol):
+    """What a request needs of its client connection."""
+
+    transport: asyncio.Transport
+    is_unknown: bool
+
+    def known_as(self, holder: Holder) -> None:
+        """Learn whose connection it is; raises Problem."""
+
+    def write_out(self, data: bytes) -> None:
+        """Write."""
+
+    def books(self) -> Booking:
+        """Return what counts for a call over it of which it is not known who makes it."""
+
+    def is_active(self, request: Any) -> bool:
+        """Tell whether it is this request's turn to be answered."""
+
+    def listen(self) -> None:
+        """Hear the caller, unless a body is held."""
+
+    def ended(self, request: Any) -> None:
+        """Go on with the next request."""
+
+
+class RequestBody:
     """The body of a call: buffers received parts until they are sent; chunked bodies stay chunked."""
 
     __slots__ = (
-        "_caller", "_chunk", "_head", "_shared", "_unpacked", "booking", "chunked", "gathers", "holder", "length",
-        "of_version", "parts", "received",
+        "_caller", "_chunk", "_head", "_shared", "_unpacked", "booking", "chunked", "complete", "gathers", "holder",
+        "is_held", "length", "of_version", "parts", "received",
     )  # fmt: skip
 
     def __init__(self, length: int | None, chunked: bool, shared: SharedState, caller: Caller) -> None:

@@ -3,14 +3,15 @@
 import asyncio
 import re
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
-from typing import cast
+from typing import Any, cast
 
 import httptools
 from starlette.types import ASGIApp
 
 from ..concurrency import FIRST_BYTES
-from ..guests import MOST_UNSENT
+from ..guests import MOST_UNSENT, Guest
 from ..headers import new_request_id
 from ..kinds import KnownTargets
 from ..memory import full
@@ -18,13 +19,11 @@ from ..problems import Problem, ProblemType
 from ..shared_state import SharedState
 from .answers import problem_answer
 from .app_request import AppRequest, request_of
-from .caller import Request
-from .closing import Closing
 from .head import MOST_HEAD_BYTES, MOST_HEADERS, not_parsed, too_long_a_head
 from .request import HttpRequest
-from .upgrade import SkipFirstHead, framing
 
 _Request = HttpRequest | AppRequest
+CLOSE_SECONDS = 5.0  # Seconds in which a caller takes some of what is left for it, or its connection is cut.
 LINGER_SECONDS = 1.0  # Seconds in which a caller that still sends is heard after its last answer.
 MOST_AT_ONCE = FIRST_BYTES  # Bytes that are read in one turn of the loop, of requests that may be many.
 MOST_NAMES_AND_VALUES = 2 * MOST_HEADERS
@@ -54,15 +53,15 @@ class HttpServer:
         return ClientConnection(self)
 
 
-class ClientConnection(Closing):
+class ClientConnection(Guest):
     """Calls of models are `HttpRequest`s; everything else goes to the application."""
 
     # Those of a guest, too: Python reads a slot much faster than an attribute for which the class has a value.
     __slots__ = (
         "_active", "_awaits_turn", "_began", "_between", "_body_bytes", "_chunk_at", "_chunk_line", "_chunks",
-        "_deaf", "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_parser", "_put_off",
-        "_queue", "_reading_paused", "_rest", "_server", "_url", "_writing_paused", "base_bytes", "booking", "came",
-        "is_bulk", "is_unknown", "last_heard", "memory", "room", "transport", "wire",
+        "_deaf", "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_look", "_parser",
+        "_put_off", "_queue", "_reading_paused", "_rest", "_server", "_url", "_writing_paused", "base_bytes", "booking",
+        "came", "is_bulk", "is_unknown", "last_heard", "memory", "room", "transport", "wire",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:
@@ -94,6 +93,7 @@ class ClientConnection(Closing):
         self._reading_paused = False
         self._writing_paused = False
         self._deaf = False  # Whether what the caller sends is dropped: the connection ends.
+        self._look: asyncio.TimerHandle | None = None
 
     # --- asyncio
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -369,11 +369,11 @@ class ClientConnection(Closing):
             self._last.keep_alive = False
 
     # --- requests
-    def is_active(self, request: Request) -> bool:
+    def is_active(self, request: _Request) -> bool:
         """Tell whether it is this request's turn to be answered."""
         return self._active is request
 
-    def ended(self, request: Request) -> None:
+    def ended(self, request: _Request) -> None:
         """Go on with the next request, or end the connection."""
         self._active = None
         self._server.answered += 1
@@ -398,6 +398,27 @@ class ClientConnection(Closing):
             self._active = request
             request.start()
             request.flush_request()
+
+    def close(self) -> None:
+        """End the connection once what is left for the caller is written; cut it when the caller takes none of it."""
+        self.transport.close()
+        self._look_later()
+
+    def lost(self) -> None:
+        """Give all back: what would look at it later knows it no longer."""
+        super().lost()
+        if self._look is not None:
+            self._look.cancel()
+
+    def _look_later(self) -> None:
+        if left := self.unsent:
+            self._look = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._cut_if_stuck, left)
+
+    def _cut_if_stuck(self, before: int) -> None:
+        if self.unsent >= before:
+            self.transport.abort()
+        else:
+            self._look_later()
 
     def end(self, *, linger: bool) -> None:
         """End the connection; a little later while its caller still sends, or the answer is lost (RFC 9112, 9.6)."""
@@ -440,3 +461,40 @@ class ClientConnection(Closing):
     def _answer(self, problem: Problem) -> None:
         self._server.shared.meter.problem(problem)
         self.transport.write(b"".join(problem_answer(problem, new_request_id(), keep_alive=False)))
+
+
+class SkipFirstHead:
+    """Passes a wish for another protocol over: hides the first head from the connection, forwards later parser events.
+
+    The parser stops after the head of such a request. So another one goes on: it gets a head that announces the same
+    body, and then what the caller sent after its own head.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._is_through = False
+        self._head_complete = connection.on_headers_complete
+        self.on_message_begin = self._later(connection.on_message_begin)
+        self.on_url = self._later(connection.on_url)
+        self.on_header = self._later(connection.on_header)
+        self.on_body = connection.on_body
+        self.on_chunk_header = connection.on_chunk_header
+        self.on_message_complete = connection.on_message_complete
+
+    def _later(self, event: Callable[..., None]) -> Callable[..., None]:
+        def passed_on(*told: bytes) -> None:
+            if self._is_through:
+                event(*told)
+
+        return passed_on
+
+    def on_headers_complete(self) -> None:
+        """Note that a head is whole; the first one is hidden."""
+        if self._is_through:
+            self._head_complete()
+        self._is_through = True
+
+
+def framing(length: int, *, chunked: bool, keep_alive: bool) -> bytes:
+    """Return a head that announces such a body, and whether another request may follow."""
+    body = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % length
+    return b"POST / HTTP/1.1\r\n%b\r\n%b\r\n" % (body, b"" if keep_alive else b"Connection: close\r\n")

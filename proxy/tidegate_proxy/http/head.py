@@ -12,8 +12,7 @@ from ..forwarding import Forwarding
 from ..headers import LAST_DIGITS, PLAIN, is_request_id, new_request_id, nominated, without
 from ..problems import TWO_CREDENTIALS, Problem, ProblemType
 from ..targets import Target
-from .body import RequestBody
-from .caller import Caller, Request
+from .body import Caller, RequestBody
 
 MOST_HEAD_BYTES = 64 * 1024  # Bytes of a request's first line and headers.
 HALF_A_HEAD = MOST_HEAD_BYTES // 2
@@ -98,7 +97,7 @@ def _shape(names: tuple[bytes, ...]) -> _Shape | None:
     return shape
 
 
-class HeadedRequest(Request, Forwarding):
+class HeadedRequest(Forwarding):
     """A request whose head is there: what it says before its body."""
 
     __slots__ = (

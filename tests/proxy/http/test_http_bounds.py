@@ -11,7 +11,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import kinds
 from tidegate_proxy.access.api_keys import new_key
-from tidegate_proxy.http import body, closing
+from tidegate_proxy.http import body, connection
 from tidegate_proxy.http.request import HttpRequest
 from tidegate_proxy.memory import SHARE
 from tidegate_proxy.problems import Problem, ProblemType
@@ -370,7 +370,7 @@ async def test_who_takes_the_answers_late_gets_them_all_and_in_order(here: Runni
 async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(closing, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.2)
     async with served(tmp_path, answering(bytes(8_000_000)), request_timeout_seconds=1) as here:
         caller = await deaf_caller(here)
         caller.send(request())

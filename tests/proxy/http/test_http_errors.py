@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from tidegate_proxy.http.exchange import MOST_ERROR
+from tidegate_proxy.http.request import MOST_ERROR
 from tidegate_service.reasons import MOST
 
 from .running_proxy import MODEL, RunningProxy, request, served

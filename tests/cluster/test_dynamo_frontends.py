@@ -25,12 +25,12 @@ from tidegate_proxy.access.api_keys import new_key
 
 from components.evaluate import KubernetesObject
 from lab.local_cluster import LocalCluster
+from lab.local_cluster.stand_ins import prepare, stand_ins
 from lab.local_plane.dynamo import GLIBC, LOOPBACK, write_model
 from lab.local_plane.process import HOST, Process, free_ports, running
 from lab.local_plane.proxy import proxy, write_tables
 from lab.local_plane.wheels import environment
 from rollout.kubectl import Kubectl, as_list
-from rollout.needs import stand_ins
 from rollout.preflight import lacks
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
@@ -43,7 +43,7 @@ from tests.proxy.openai.tables import access
 from tests.proxy.rigs.pytest_rigs import not_run
 from tests.proxy.rigs.tables import write_key
 
-from .world import prepare, until
+from .world import until
 
 pytestmark = pytest.mark.thorough
 

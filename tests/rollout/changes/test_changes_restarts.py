@@ -120,6 +120,18 @@ def test_models_that_move_or_go_are_told() -> None:
     }
 
 
+def test_models_behind_what_several_pools_share_are_those_of_their_pools() -> None:
+    table = json.loads(routing("preload", {"name": "a"})["data"]["routing.json"])
+    table["servers"][0]["pools"][0]["host"] = "big-frontends.ns.svc"
+    labels = {"tidegate.dev/server": "big", "tidegate.dev/pool": "frontends"}
+    shared = [
+        made("ConfigMap", "routing", data={"routing.json": json.dumps(table)}),
+        made("Service", "big-frontends") | {"metadata": {"name": "big-frontends", "namespace": "ns", "labels": labels}},
+    ]
+    restart = only([pool(), *shared], [new_image(pool()), *shared])
+    assert restart.models == ("a",)
+
+
 def test_a_model_moves_once_none_of_its_pools_is_one_that_it_had() -> None:
     def serving(*pools: str) -> Object:
         return routing("preload", *({"name": "a", "pool": pool} for pool in pools))

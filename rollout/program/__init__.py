@@ -50,8 +50,8 @@ def _declare() -> None:
     render_to = config.get("renderTo")
     _check_name(stack, render_to)
     context = config.get("context") or stack.data_plane.context_name
-    if render_to is None and not pulumi.runtime.is_dry_run():
-        refuse_tags(definition, [stack])
+    if render_to is None:
+        _refuse_tags(definition, stack)
     if definition.advisories:
         pulumi.log.warn(advisory_text(definition.advisories))
     args = resolve(stack, definition.lock)
@@ -75,6 +75,16 @@ def _declare() -> None:
     )
     Environment(stack.name, args, options)
     pulumi.export("proxyAddress", args.proxy.service_url(stack.namespace))
+
+
+def _refuse_tags(definition: Definition, stack: Stack) -> None:
+    """Refuse images without a digest; in a preview warn of them."""
+    try:
+        refuse_tags(definition, [stack])
+    except CommandError as error:
+        if not pulumi.runtime.is_dry_run():
+            raise
+        pulumi.log.warn(str(error))
 
 
 def _stack(definition: Definition, environment: str, data_plane: str) -> Stack:

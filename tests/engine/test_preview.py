@@ -17,7 +17,7 @@ def test_plain_preview_passes_for_each_stack_of_the_reference_without_a_cluster(
     project.pulumi("stack", "select", "--create", stack)
     answer = project.pulumi("preview").text
     assert "create" in answer
-    assert "has no digest" in answer
+    assert "These images have no digest in images.lock" in answer
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What Pulumi's own renderer writes is what the evaluation in process gives."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -24,13 +25,10 @@ def test_pulumi_renders_every_stack_as_we_do(brought_up: Project, definition: st
 
 
 def test_pulumi_renders_a_platform_of_ones_own_with_the_program_that_it_pins(engine: Engine, tmp_path: Path) -> None:
-    def write(folder: Path) -> None:
-        write_repository(InitRequest(folder), Outcome())
-        for package in ("charts", "components", "lab", "policies", "rollout", "stacks", "contracts/tidegate_contracts"):
-            (folder / Path(package).name).symlink_to(ROOT / package)  # in the place of an install
-
-    project = Project.create(engine, tmp_path, write)
-    project.up(project.add_rendering_stack("prod-main", "prod", "main"))
+    project = Project.create(engine, tmp_path, lambda folder: write_repository(InitRequest(folder), Outcome()))
+    name = project.add_rendering_stack("prod-main", "prod", "main")
+    installed = os.pathsep.join(map(str, (ROOT, ROOT / "contracts")))  # in the place of an install
+    project.pulumi("up", "--yes", "--skip-preview", "--suppress-progress", "--stack", name, PYTHONPATH=installed)
     found = read_definition(project.checkout / "stacks/inference.yaml")
     stack = next(stack for stack in found.stacks if stack.name == "prod-main")
     assert project.rendered("prod-main") == {key(item): item for item in render(stack, found).objects}

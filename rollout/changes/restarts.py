@@ -36,7 +36,7 @@ class Restart:
 
     def __str__(self) -> str:
         """Return how many pods restart, because of which fields, and which models they serve."""
-        pods = f"{self.workload.pods}, ALL AT ONCE: the object is deleted and made anew" if self.replaced else ""
+        pods = f"{self.workload.pods}, ALL AT ONCE: the object is deleted and created again" if self.replaced else ""
         models = f"; models: {listed(self.models, MOST_MODELS)}" if self.models else ""
         return f"{pods or self.workload.pods}, because of {listed(self.causes, MOST_CAUSES)}{models}"
 

@@ -101,7 +101,7 @@ def test_a_workload_that_comes_or_goes_does_not_restart() -> None:
 def test_a_replaced_workload_loses_all_pods_at_once() -> None:
     restart = only([pool(3, serviceName="a")], [pool(3, serviceName="b")])
     assert restart.replaced
-    assert str(restart) == "3 pods, ALL AT ONCE: the object is deleted and made anew, because of spec.serviceName"
+    assert str(restart) == "3 pods, ALL AT ONCE: the object is deleted and created again, because of spec.serviceName"
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
-"""Traffic in the logs of proxies and eviction policies, as `kubectl logs` or a collector of lines has written them."""
+"""Traffic in the logs of proxies and eviction policies, however a collector has wrapped their lines."""
 
+import csv
 import gzip
 import io
 import json
+import re
 import shlex
 import zlib
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from glob import glob
@@ -24,7 +27,12 @@ from .trace import Calls, Measured, Recording, no_calls
 
 _PIECE = 1 << 20  # Bytes of a file after which the progress bar moves.
 _CALL, _EVENT = "tidegate_proxy.calls", "tidegate_eviction.events"  # The loggers.
-_WRAPPED = "log", "message"  # Keys under which Docker, Fluent Bit and Vector put a line.
+_LOGGERS = re.compile(f"{re.escape(_CALL)}|{re.escape(_EVENT)}")
+_BEGIN = re.compile(r'[{\["]')
+_CRI = re.compile(r"^.*?\b(?:stdout|stderr) [PF] ")  # containerd, CRI-O: time, stream, P for a part of a line
+_WRAPPED = "log", "message", "line", "MESSAGE", "textPayload"  # Keys that collectors put a line under.
+_MOST_FAILURES = 64  # Beginnings of JSON tried in one line: a damaged line must not take long.
+_MOST_PARTS = 16  # Parts, of 16 KiB each, into which a container runtime splits a line.
 
 Record = dict[str, Any]
 
@@ -43,24 +51,21 @@ class _Logs:
     unreadable: str = ""  # Where the first line is that names a call or a load and cannot be read.
     _seen: set[int] = field(default_factory=set)
 
-    def take(self, text: str, where: str) -> None:
-        """Take in a line, unless it is a copy."""
-        if _CALL not in text and _EVENT not in text:
-            self.lines["of other programs"] += 1
-            return
-        try:
-            record = _record(text)
-            identity = hash((record["logger"], record["time"], *(str(record.get(key)) for key in FIELDS)))
-            if identity in self._seen:
-                self.lines["copies of other lines"] += 1
-                return
-            self._call(record) if record["logger"] == _CALL else self._event(record)
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-            self.unreadable = self.unreadable or where
-            self.lines["cut or damaged"] += 1
-            return
-        self._seen.add(identity)
-        self.lines["of calls" if record["logger"] == _CALL else "of eviction policies"] += 1
+    def take(self, records: list[Record]) -> int:
+        """Take in the records of a line, except copies; return how many could be read."""
+        kinds: Counter[str] = Counter()
+        for record in records:
+            if (identity := _identity(record)) in self._seen:
+                kinds["copies of other lines"] += 1
+                continue
+            try:
+                self._call(record) if record["logger"] == _CALL else self._event(record)
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+                continue
+            self._seen.add(identity)
+            kinds["of calls" if record["logger"] == _CALL else "of eviction policies"] += 1
+        self.lines += kinds
+        return kinds.total()
 
     def _call(self, record: Record) -> None:
         at = datetime.fromisoformat(record["time"]).timestamp()
@@ -86,13 +91,131 @@ class _Logs:
             self.sizes[model] = size
 
 
-def _record(text: str) -> Record:
-    """Return the record in a line, whatever stands before it; a collector may have put the line into one of its own."""
-    found: Record = json.loads(text[text.index("{") :])
-    while "logger" not in found:
-        inner = next(found[key] for key in _WRAPPED if isinstance(found.get(key), str))
-        found = json.loads(inner[inner.index("{") :])
+@dataclass
+class _File:
+    """Reads the lines of one file."""
+
+    path: Path
+    logs: _Logs
+    _readable: int = 0
+    _number: int = 0
+    _unreadable: str = ""
+    _cut: str = ""  # The beginning of a record that may go on in the next lines.
+    _cut_at: str = ""
+    _parts: int = 0
+
+    def read(self, text: str) -> None:
+        """Take in a line, or all of a file that is one JSON value."""
+        self._number += 1
+        named = len(_LOGGERS.findall(text))
+        if not named:
+            self._goes_on(text)
+            return
+        self._give_up()
+        found = records_in(text)
+        missing = self._take(found)
+        if named > len(found):
+            missing += named - sum(len(_LOGGERS.findall(json.dumps(each))) for each in found)
+        where = f"{escaped(str(self.path))}:{self._number}: {_form(text)}"
+        if named == 1 and not found:
+            self._cut, self._cut_at, self._parts = _payload(text), where, 1
+        elif missing > 0:
+            self._cannot_read(missing, where)
+
+    def _take(self, records: list[Record]) -> int:
+        """Take in the records of a line; return how many cannot be read. Fluent Bit can keep a line in two forms."""
+        unique = list({_identity(each): each for each in records}.values())
+        taken = self.logs.take(unique)
+        self._readable += taken
+        return len(unique) - taken
+
+    def _goes_on(self, text: str) -> None:
+        """Join a line to the one before it, if a container runtime has split one; else it is another program's."""
+        part = _payload(text)
+        if not self._cut or _object_in(part) is not None:
+            self.logs.lines["of other programs"] += 1
+            return
+        self._cut += part
+        self._parts += 1
+        self.logs.lines["parts of others"] += 1
+        if (found := records_in(self._cut)) and not self._take(found):
+            self._cut = ""
+        elif self._parts > _MOST_PARTS:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if self._cut:
+            self._cannot_read(1, self._cut_at)
+            self._cut = ""
+
+    def _cannot_read(self, records: int, where: str) -> None:
+        self._unreadable = self._unreadable or where
+        self.logs.unreadable = self.logs.unreadable or where.partition(": ")[0]
+        self.logs.lines["cut or damaged"] += records
+
+    def end(self) -> None:
+        """Finish the file. Raises CommandError if it has calls or loads, and none of them can be read."""
+        self._give_up()
+        if self._unreadable and not self._readable:
+            raise CommandError(
+                f"--logs: {self._unreadable} wraps calls or loads in a form that Tidegate cannot read. Export the "
+                "lines as text or JSON, for example with `kubectl logs`. Nothing was written.",
+                WRONG_INPUT,
+            )
+
+
+def records_in(text: str) -> list[Record]:
+    """Return the records of proxies and policies in a text: JSON, JSON in strings of JSON, cells of CSV."""
+    found = list(_records(text))
+    if not found and '""' in text:
+        with suppress(csv.Error):  # a cell that is too long, or has a NUL
+            found = [record for cell in next(csv.reader([text]), []) for record in _records(cell)]
     return found
+
+
+def _records(text: str) -> Iterator[Record]:
+    decoder, at, failures = json.JSONDecoder(), 0, 0
+    while failures < _MOST_FAILURES and (begin := _BEGIN.search(text, at)):
+        try:
+            value, at = decoder.raw_decode(text, begin.start())
+        except (ValueError, RecursionError):
+            at = begin.end()
+            failures += 1
+            continue
+        waiting = [value]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, dict) and each.get("logger") in (_CALL, _EVENT):
+                yield each
+            elif isinstance(each, dict | list):
+                waiting += reversed(each.values() if isinstance(each, dict) else each)
+            elif isinstance(each, str) and _LOGGERS.search(each):
+                yield from _records(each)
+
+
+def _identity(record: Record) -> int:
+    """Return a number that is the same for every copy of a record, whatever a collector has added to it."""
+    return hash((record["logger"], str(record.get("time")), *(str(record[key]) for key in FIELDS if key in record)))
+
+
+def _object_in(text: str) -> Record | None:
+    """Return the JSON object at the end of a line, or None if there is none."""
+    try:
+        return json.loads(text[text.index("{") :])  # type: ignore[no-any-return]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _payload(text: str) -> str:
+    """Return what a program wrote, without what a container runtime or a collector put around it."""
+    wrapper = _object_in(text) or {}
+    line = next((wrapper[key] for key in _WRAPPED if key in wrapper), None)
+    return (line if isinstance(line, str) else _CRI.sub("", text)).rstrip("\r\n")
+
+
+def _form(text: str) -> str:
+    """Return the beginning of a line, up to the first field of the record: it shows the form, and no caller."""
+    return f"`{shortened(escaped(re.split('time|logger', text, maxsplit=1)[0]), 60)}…`"
 
 
 def read_logs(words: str) -> Recording:
@@ -102,12 +225,6 @@ def read_logs(words: str) -> Recording:
     for _ in shown(_pieces(files, logs), "reading logs", number):
         pass
     read = ", ".join(f"{number:,} {kind}" for kind, number in logs.lines.most_common()) or "none"
-    if not logs.calls and logs.unreadable:
-        raise CommandError(
-            f"--logs: calls or loads are in a form that Tidegate cannot read, the first at {logs.unreadable}. Export "
-            "the lines as they were written, for example with `kubectl logs`. Nothing was written.",
-            WRONG_INPUT,
-        )
     if not logs.calls:
         raise no_calls(
             f"{counted(files, 'file')} hold (lines: {read}). Proxies log calls at the level info, with the "
@@ -154,20 +271,32 @@ def _files(words: str) -> list[Path]:
 def _pieces(files: list[Path], logs: _Logs) -> Iterator[None]:
     """Read the files line by line, zipped ones too; stop after every piece, so that the progress bar moves."""
     for path in files:
-        due = _PIECE
+        due, file = _PIECE, _File(path, logs)
         try:
             with path.open("rb") as raw:
                 zipped = raw.peek(2)[:2] == b"\x1f\x8b"
                 plain = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if zipped else raw
-                for number, line in enumerate(io.TextIOWrapper(plain, "utf-8-sig", "replace"), 1):
-                    logs.take(line, f"{escaped(str(path))}:{number}")
+                utf16 = plain.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # PowerShell's `>` writes it.
+                lines = io.TextIOWrapper(plain, "utf-16" if utf16 else "utf-8-sig", "replace")
+                first = next(lines, "")
+                if _is_open(first):
+                    first += lines.read()
+                while first:
+                    file.read(first)
                     while raw.tell() >= due:
                         due += _PIECE
                         yield
+                    first = next(lines, "")
         except (OSError, EOFError, zlib.error) as error:
             why = getattr(error, "strerror", None) or error
             raise CommandError(f"--logs: {escaped(str(path))} cannot be read: {why}.") from None
+        file.end()
         yield
+
+
+def _is_open(line: str) -> bool:
+    """Whether a first line begins a JSON value that goes on below it, as in an export of Grafana or gcloud."""
+    return line.rstrip() in ("[", "{", "[{")
 
 
 def _mean(values: list[float]) -> float:

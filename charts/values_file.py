@@ -1,6 +1,7 @@
 """Values as YAML that Helm, which reads YAML 1.1 in part, and readers of YAML 1.2 understand alike."""
 
 import re
+import textwrap
 from typing import Any
 
 import yaml
@@ -31,7 +32,8 @@ _Dumper.add_representer(str, _text)
 
 def values_text(values: Values, heading: str) -> str:
     """Return values as the text of a file, below a heading of comments."""
-    comment = "".join(f"# {line}".rstrip() + "\n" for line in heading.split("\n"))
+    lines = (line for paragraph in heading.split("\n") for line in textwrap.wrap(paragraph, 118) or [""])
+    comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     text = yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     return f"{comment}\n{text}"
 

@@ -3,15 +3,17 @@
 import pulumi
 import pulumi_kubernetes as k8s
 
+from stacks.definition.openai import DynamoSettings
 from stacks.definition.proxy import PROXY
 from stacks.definition.servers import GcpIdentity
 
-from .args import EnvironmentArgs, PoolArgs, PoolContext, ServerArgs, by_kind
+from .args import EnvironmentArgs, OpenaiServerArgs, PoolArgs, PoolContext, ServerArgs, by_kind
 from .dataset_volume import DatasetVolume
 from .exposure import exposed_to
 from .identity import account_annotations
 from .monitoring import Monitoring
 from .network_boundary import Mesh, NetworkBoundary, namespace_peer
+from .openai.frontends import OpenaiFrontends
 from .openai.pool import OpenaiPool
 from .place import RETAINED, Place, Texts, service_account
 from .proxy import Proxy
@@ -76,6 +78,18 @@ class Environment(pulumi.ComponentResource):
 
             return each(server.pools, pool)
 
+        def frontends(server: OpenaiServerArgs) -> object:
+            shared = f"{name}-shared-{server.name}"
+            return of_kind(
+                server.openai,
+                DynamoSettings,
+                lambda it: when(
+                    it.frontends,
+                    lambda found: OpenaiFrontends(shared, server, it, found, place, args.pods, args.mesh, ready),
+                ),
+            )
+
+        each(args.servers, lambda server: of_kind(server, OpenaiServerArgs, frontends))
         each(
             args.servers,
             lambda server: by_kind(

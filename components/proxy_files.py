@@ -16,6 +16,7 @@ from stacks.definition.proxy import HttpRouteExposure, IngressExposure
 
 from .args import OpenaiServerArgs, PoolArgs, ProxyArgs, ServerArgs, TritonServerArgs, by_kind, called
 from .openai.engines import by_engine
+from .openai.frontends import service_of
 from .place import PROXY_HEADLESS, Place, pool_headless_name
 from .values import (
     either,
@@ -67,7 +68,8 @@ def _same(name: str) -> str:
 
 def _triton_pool(place: Place, server: TritonServerArgs, pool: PoolArgs) -> Tree:
     return {
-        **_pool(place, server, pool),
+        **_pool(pool),
+        "host": f"{pool_headless_name(server.name, pool.name)}.{place.namespace}.svc",
         "httpPort": triton.HTTP_PORT,
         "grpcPort": triton.GRPC_PORT,
         "grpcTls": present(server.triton.grpc_tls),
@@ -76,17 +78,17 @@ def _triton_pool(place: Place, server: TritonServerArgs, pool: PoolArgs) -> Tree
 
 def _openai_pool(place: Place, server: OpenaiServerArgs, pool: PoolArgs) -> Tree:
     return {
-        **_pool(place, server, pool),
+        **_pool(pool),
+        "host": service_of(server, pool, lambda name: f"{name}.{place.namespace}.svc"),
         "httpPort": openai.HTTP_PORT,
         "grpcTls": False,
         "livePath": by_engine(server.openai, lambda engine, it: engine.paths(it)[0]),
     }
 
 
-def _pool(place: Place, server: ServerArgs, pool: PoolArgs) -> Tree:
+def _pool(pool: PoolArgs) -> Tree:
     return {
         "name": called(pool, _same),
-        "host": f"{pool_headless_name(server.name, pool.name)}.{place.namespace}.svc",
         "loading": pool.loading.mode,
         "empty": either(pool.autoscaling, lambda _: None, lambda: if_true(pool.replicas, lambda: None, lambda: True)),
         "wakeSeconds": of_kind(

@@ -13,7 +13,7 @@ from . import pods
 from .args import GRACE_SECONDS, PoolContext, ServerArgs, VolumeRepositoryArgs
 from .gpu_placement import GpuPlacement
 from .identity import pod_labels
-from .place import service_account
+from .place import Texts, service_account
 from .values import each, either, if_true, joined, merged, of_kind, total, when, whole
 
 
@@ -91,11 +91,13 @@ def declare(
     parent: pulumi.Resource,
     *,
     more_ports: list[k8s.core.v1.ServicePortArgs] | None = None,
+    headless_labels: Texts | None = None,
     needs: pulumi.Resource | None = None,
 ) -> None:
     """Declare the StatefulSet of a pool's pods with its Services, budget and CPU autoscaler.
 
-    `more_ports` are of the headless Service alone. Pulumi creates `needs` before the pods. Pods stay out of the mesh.
+    `more_ports` and `headless_labels` are of the headless Service alone, and `needs` is there before the pods. They
+    stay out of the mesh, where there is one.
     """
     args, place = pool.args, pool.place
     child = pulumi.ResourceOptions(parent=parent)
@@ -107,7 +109,7 @@ def declare(
     as_long = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(custom_timeouts=timeouts))
     # Each object has metadata of its own: what an engine is told of a Service is written there.
     pods.service(f"{name}-service", place.metadata(pool.name, pool.labels), pool.selector, ports, as_long)
-    headless = place.metadata(pool.headless_name, pool.labels)
+    headless = place.metadata(pool.headless_name, merged(pool.labels, headless_labels))
     pods.service(f"{name}-headless", headless, pool.selector, joined(ports, more_ports), child, cluster_ip="None")
     k8s.apps.v1.StatefulSet(
         f"{name}-servers",

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate_contracts import dynamo
+
 from stacks.problems import escaped
 
 from .changes.workloads import Tree, Workload, at, items, mapping, text, workloads
@@ -23,6 +25,7 @@ _REMEDIES: Mapping[str, str] = {
     "ClusterIssuer": "Make it with cert-manager, or name another (proxy.tls).",
     "DeviceClass": "Install NVIDIA's driver for Dynamic Resource Allocation, or name another class (placement).",
     "APIService": "Install a metrics server, or scale by the queue instead.",
+    "CustomResourceDefinition": "Install Dynamo's, of NVIDIA's chart, or leave openai.frontends out.",
 }
 """What to do where an object of this kind is missing."""
 
@@ -104,6 +107,9 @@ def _of_object(item: Tree) -> Iterator[Need]:
         for request in items(spec, "spec", "devices", "requests"):
             name = text(request, "exactly", "deviceClassName")
             yield Need(version, "DeviceClass", name, "", "pods that claim a device of it wait for ever")
+    elif kind == "Role" and dynamo.RULES[-1] in items(item, "rules"):
+        alone = f"workers end at once, for the objects that {named} lets them write are of no kind"
+        yield Need("apiextensions.k8s.io/v1", "CustomResourceDefinition", dynamo.CRD, "", alone)
     elif kind == "HorizontalPodAutoscaler":
         stays = "autoscalers see no CPU use, and change nothing"
         yield Need("apiregistration.k8s.io/v1", "APIService", "v1beta1.metrics.k8s.io", "", stays, hard=False)

@@ -23,6 +23,7 @@ from .. import pods
 from ..args import ObjectStoreRepositoryArgs, PoolArgs, PoolContext, ServerArgs, repository_root
 from ..server_pool import mounts
 from ..values import either, equals, flat, if_true, joined, none_if_empty, of_kind, of_kinds, when
+from .frontends import NAMESPACE, discovery
 from .relay import HOME, NO_GPU
 
 Made = TypeVar("Made")
@@ -36,7 +37,7 @@ _IN_THE_POD: Final = {
     "DYN_TCP_RESPONSE_STREAM_HOST": "lo",  # an interface
     **dynamo.MESSAGES,
 }
-"""A frontend and its worker find each other in a folder of their pod."""
+"""A frontend and its worker find each other in a folder of their pod, unless frontends are shared."""
 
 
 class Served:
@@ -237,6 +238,11 @@ class _Dynamo(Engine):
         # Workers on a GPU cut what is in flight once this time is over, and not before: Dynamo 1.4.2,
         # dynamo/common/utils/graceful_shutdown.py. The mocker by itself ends when nothing is.
         grace = if_true(equals(it.worker, "mocker"), lambda: "0", lambda: f"{it.exit_timeout_seconds}")
+        found = either(
+            it.frontends,
+            lambda _: discovery({"DYN_NAMESPACE": NAMESPACE}),
+            lambda: _variables(**_IN_THE_POD),
+        )
         more = pods.variables(
             {
                 "DYN_SYSTEM_PORT": f"{dynamo.SYSTEM_PORT}",
@@ -245,16 +251,19 @@ class _Dynamo(Engine):
                 "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT": f"{it.exit_timeout_seconds}",
             }
         )
-        return joined(_variables(**_IN_THE_POD), more)
+        return joined(found, more)
 
     def paths(self, it: DynamoSettings) -> tuple[str, str]:  # noqa: ARG002
         return "/live", "/health"
 
-    def metrics(self, it: DynamoSettings, make: Callable[[list[str]], Made]) -> Made | None:  # noqa: ARG002
+    def metrics(self, it: DynamoSettings, make: Callable[[list[str]], Made]) -> Made | None:
         of_engine = _address("/metrics", dynamo.SYSTEM_PORT)  # the worker has those of its engine
-        return make([_address("/metrics"), of_engine])
+        return either(it.frontends, lambda _: make([of_engine]), lambda: make([_address("/metrics"), of_engine]))
 
-    def frontends(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs]:
+    def frontends(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:
+        return either(it.frontends, lambda _: None, lambda: self._own_frontend(it, pool))
+
+    def _own_frontend(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs]:
         server = pool.server
         return of_model(
             pool.args,

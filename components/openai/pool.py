@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pulumi
 import pulumi_kubernetes as k8s
-from tidegate_contracts import openai
+from tidegate_contracts import dynamo, openai
 
 from stacks.definition.openai import CustomSettings
 from stacks.definition.pools import QueueScaling
@@ -14,6 +14,7 @@ from ..args import OpenaiServerArgs, PoolContext
 from ..gpu_placement import GpuPlacement
 from ..queue_scaling import queue_autoscaler, trigger
 from ..values import joined, none_if_empty, of_kind, quotient
+from . import frontends
 from .engines import Engine, Served, by_engine, of_model
 from .relay import HOME, relay
 from .series import RUNNING, WAITING, mean_of_all_pods, most_of_a_pod
@@ -35,7 +36,7 @@ class OpenaiPool(pulumi.ComponentResource):
             pool,
             placement,
             server.openai.exit_timeout_seconds,
-            None,
+            frontends.volumes(server),
             init_containers=by_engine(server.openai, lambda engine, it: _sidecars(pool, engine, it)),
             containers=by_engine(
                 server.openai,
@@ -44,9 +45,20 @@ class OpenaiPool(pulumi.ComponentResource):
                 ),
             ),
         )
-        # By number: a frontend's container has the port, and not the engine's.
-        ports = [pods.service_port("http", openai.HTTP_PORT, openai.HTTP_PORT)]
-        server_pool.declare(name, pool, spec, ports, self)
+        # By number: what the port is called, the container of a frontend may say.
+        ports = frontends.shared(
+            server,
+            lambda _: [pods.service_port("system", dynamo.SYSTEM_PORT, dynamo.SYSTEM_PORT)],
+            lambda: [pods.service_port("http", openai.HTTP_PORT, openai.HTTP_PORT)],
+        )
+        server_pool.declare(
+            name,
+            pool,
+            spec,
+            ports,
+            self,
+            headless_labels=frontends.shared(server, lambda _: dynamo.SERVICE_LABELS),
+        )
         metadata = pool.place.metadata(pool.name, pool.labels)
         of_kind(
             args.autoscaling,
@@ -105,7 +117,7 @@ def _engine(
         # Patient: a long prompt can hold up the answer.
         liveness_probe=pods.http_probe(live, port, 10, failures=6, timeout_seconds=10),
         lifecycle=pods.pre_stop(),
-        volume_mounts=server_pool.mounts(pool.server, openai.REPOSITORY_ROOT),
+        volume_mounts=joined(server_pool.mounts(pool.server, openai.REPOSITORY_ROOT), frontends.mounts(pool.server)),
     )
 
 

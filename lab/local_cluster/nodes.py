@@ -194,6 +194,8 @@ def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = (), *, most: int = 100)
     labels = _asked_for(pool for pool in pools if isinstance(pool.placement, CpuPlacement))
     for stack in stacks:
         labels = {**stack.platform.proxy.node_selector, **labels}
+        for server in stack.platform.servers:
+            labels = {**server.shared_node_selector, **labels}
     found += [cpu_node(f"{plane.made_as}-cpu-{number}", labels=labels) for number in (1, 2)]
     return [*(device_classes() if any(item["kind"] == "ResourceSlice" for item in found) else []), *found]
 

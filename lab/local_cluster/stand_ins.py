@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tidegate_contracts import dynamo
+
 from rollout.needs import needs_of
 from stacks.images_lock import FILE_NAME, PinnedImage, lock_text
 from stacks.validate import read_definition
@@ -19,6 +21,7 @@ _STAND_INS: Mapping[str, Mapping[str, Any]] = {
     "ClusterIssuer": {"spec": {"selfSigned": {}}},
     "Secret": {},
     "ConfigMap": {},
+    "CustomResourceDefinition": {"spec": dynamo.CRD_SPEC},
 }
 
 

@@ -1,7 +1,7 @@
 """What callers make the proxy hold: one bound in bytes for the whole process, a share of the memory that it may take.
 
 What passes through at once is not counted, only what stays while something is waited for: connections, heads of calls
-that are not decided, bodies that must be whole or wait for a replica, unpacked messages, answers that nobody takes.
+that are not decided, bodies that must be whole or wait for a replica, unpacked bodies, answers that nobody takes.
 
 A part is for strangers, of whom it is not known who they are, counted by connection. One has at most an eighth of it,
 and where it is full, the connection that has been a stranger's the longest is ended: the next one finds room, and who
@@ -27,7 +27,7 @@ OF_ONE_STRANGER = 8  # One connection of theirs has at most an eighth of their p
 OF_CALLERS_WITH_LITTLE = 8  # An eighth of the rest is for callers who have little, …
 LITTLE = 336  # … which is 292 KiB of 96 MiB: three connections over TLS, and a short call.
 TIMES_FREE = 6  # No other gets more while it has so many times what else is free: one alone has at most three quarters.
-UNPACKER_BYTES = 48 * 1024  # What takes a compressed message or body apart needs, beside what it makes.
+UNPACKER_BYTES = 48 * 1024  # What unpacking a compressed body needs, besides what it makes.
 CUTS_TOLD_SECONDS = 1.0  # Between two lines of the log about what was cut.
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 log = logging.getLogger(__name__)

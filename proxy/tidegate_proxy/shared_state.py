@@ -61,7 +61,7 @@ class SharedState:
         self.memory = Memory(settings.memory_bytes or process_memory())
         self.bulk_reads = TurnQueue(BULK_READS_AT_ONCE)  # Connections over which much comes at once are read here.
         self.reader = ThreadPoolExecutor(1, "reader")  # Long bodies that say what is asked are read here.
-        self.long_work = TurnQueue()  # What callers send compressed, or very many frames at once, is read here.
+        self.long_work = TurnQueue()  # Compressed bodies, and very many frames at once, are read here.
         copies = self.memory.callers
         self.mirror = Mirror(self.meter, copies, settings.request_timeout_seconds, settings.connect_timeout_seconds)
 

@@ -11,11 +11,14 @@ from .base import (
     ByteQuantity,
     DnsLabel,
     EnvironmentName,
+    Labels,
     Resources,
+    Section,
     Text,
     Without,
     form,
 )
+from .pods import Toleration
 from .servers import ContainerVariables, SecretVariable, Server
 
 # Argument of an engine → the key that sets it, where one does.
@@ -81,8 +84,8 @@ class EngineSettings(ContainerVariables):
     """How long streams in flight may take to end when a replica stops."""
 
 
-class KnownEngineSettings(EngineSettings):
-    """Settings of engines whose arguments Tidegate knows."""
+class ExtraArguments(Section):
+    """What has the settings of a process in common that has arguments from Tidegate, too."""
 
     extra_arguments: tuple[ExtraArgument, ...] = ()
     """Further arguments of its process; not those that Tidegate sets."""
@@ -103,6 +106,10 @@ class KnownEngineSettings(EngineSettings):
         return self
 
 
+class KnownEngineSettings(EngineSettings, ExtraArguments):
+    """What the settings of engines have in common whose arguments are known here."""
+
+
 class FrontendResources(Resources):
     """What a frontend asks of its node. The memory limit equals the request."""
 
@@ -110,14 +117,36 @@ class FrontendResources(Resources):
     """Memory asked for, and its limit."""
 
 
+FRONTENDS: Final = "frontends"
+"""What the objects of shared frontends are called, behind the name of their server."""
+
+
+class Frontends(ExtraArguments):
+    """Frontends of Dynamo that all pools of a server share. They find its workers through Kubernetes.
+
+    The cluster has NVIDIA's CustomResourceDefinition DynamoWorkerMetadata, workers and frontends have a token that may
+    list and write objects of that kind, and network.reach tells where the API server is.
+    """
+
+    replicas: Annotated[int, Field(ge=1, le=1000)] = 2
+    """How many."""
+    node_selector: Labels = Field(default_factory=dict)
+    """Labels that their nodes must carry; they need no GPU."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints to tolerate."""
+
+
 class DynamoSettings(KnownEngineSettings):
-    """NVIDIA Dynamo: in each replica a worker, and a frontend before it."""
+    """NVIDIA Dynamo: a worker in each replica, and a frontend before it, or frontends that all replicas share."""
 
     engine: Literal["dynamo"]
     worker: Literal["vllm", "sglang", "trtllm", "mocker"] = "vllm"
     """What computes; the mocker needs no GPU and answers nonsense, for trials."""
     frontend_resources: FrontendResources = FrontendResources()
     """CPU and memory of a frontend."""
+    frontends: Frontends | None = None
+    """Frontends that know every worker of the server. Without them each replica has one of its own beside its worker,
+    which it finds by files."""
 
     @property
     def tells_waiting(self) -> bool:
@@ -209,6 +238,16 @@ class OpenaiServer(Server):
     def scales_by_queue(self) -> bool:
         """Say whether its engine tells how many requests wait for it."""
         return self.openai.tells_waiting
+
+    @property
+    def frontends(self) -> Frontends | None:
+        """Frontends that its pools share, where they do."""
+        return self.openai.frontends if isinstance(self.openai, DynamoSettings) else None
+
+    @property
+    def shared_node_selector(self) -> Mapping[str, str]:
+        """Labels that the nodes of shared frontends must carry."""
+        return self.frontends.node_selector if self.frontends else {}
 
     @property
     def variables(self) -> Mapping[tuple[str, str | int], str]:

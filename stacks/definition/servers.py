@@ -123,3 +123,8 @@ class Server(Renamable):
     def words(self) -> Mapping[str, tuple[str, ...]]:
         """What the container's command consists of, where the definition says it, by the key in the kind's settings."""
         return {}
+
+    @property
+    def shared_node_selector(self) -> Mapping[str, str]:
+        """Labels that the nodes of those pods must carry which its pools share, where there are any."""
+        return {}

@@ -8,13 +8,13 @@ from tidegate_contracts.openai import served_as
 
 from .. import devices
 from ..definition.models import Model
-from ..definition.openai import COMMAND_VARIABLES, CustomSettings, DynamoSettings, NimSettings, OpenaiServer
+from ..definition.openai import COMMAND_VARIABLES, FRONTENDS, CustomSettings, DynamoSettings, NimSettings, OpenaiServer
 from ..definition.pools import OnDemand, Preload, QueueScaling
 from ..definition.servers import Server
 from ..load import PathInTree
 from ..problems import Problem, count_of, listed
 from ..stack import Stack
-from .references import models_name_servers_and_pools_that_exist, suggestion
+from .references import models_name_servers_and_pools_that_exist, servers_that_reach_something_exist, suggestion
 from .rule import stack_rule
 
 _PLACEHOLDER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")
@@ -239,6 +239,36 @@ def engines_that_download_have_a_way_out(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("servers", index, "openai", key), what, why, do)
 
 
+@stack_rule("Shared frontends have an egress rule for the Kubernetes API")
+def shared_frontends_reach_the_api_server(stack: Stack) -> Iterator[Problem]:
+    """Frontends and workers that find each other through Kubernetes ask its API, which no policy lets them reach."""
+    is_lost = any(servers_that_reach_something_exist(stack))  # a way may be meant for it
+    for index, server in () if is_lost else _with_frontends(stack):
+        if not _reaches_addresses(stack, server):
+            what = f"{server.name} has frontends, which find workers through Kubernetes' API, and may not reach that"
+            why = "Policies count behind the Service `kubernetes`: its own address, and its port 443, are not enough."
+            way = f"{{name: kubernetes, server: {server.name}, cidr: ADDRESS/32, ports: [6443]}}"
+            do = f"Add {way} to network.reach, both as `kubectl get endpointslices kubernetes -n default` has them."
+            yield stack.source.problem(("servers", index, "openai", "frontends"), what, why, do)
+
+
+@stack_rule("Shared frontends and pools have different names")
+def shared_frontends_have_names_of_their_own(stack: Stack) -> Iterator[Problem]:
+    """The frontends of server `a` are `a-frontends`, as its pool `frontends` would be."""
+    for _, server in _with_frontends(stack):
+        name = f"{server.made_as}-{FRONTENDS}"
+        for path, other, pool in stack.pools():
+            if name in ((made_as := f"{other.made_as}-{pool.made_as}"), f"{made_as}-headless"):
+                what = f"pool {other.name}/{pool.name} and the frontends of {server.name} would share the name {name}"
+                yield stack.source.problem((*path, "name"), what, do="Rename the pool.")
+
+
 def _reaches_addresses(stack: Stack, server: Server) -> bool:
     ways = (each for each in stack.platform.network.reach if each.server == server.name or "servers" in each.by)
     return any(each.cidr for each in ways)
+
+
+def _with_frontends(stack: Stack) -> Iterator[tuple[int, OpenaiServer]]:
+    for index, server in enumerate(stack.platform.servers):
+        if isinstance(server, OpenaiServer) and server.frontends:
+            yield index, server

@@ -1,14 +1,18 @@
 """Logs of proxies and eviction policies, as they are written, become a trace: every call, and no caller."""
 
+import csv
 import gzip
+import io
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tidegate_eviction.core.messages import Loaded
 from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.serving.metrics import Counts, tell
@@ -101,29 +105,124 @@ def test_a_long_log_is_read_with_its_progress_told_and_found_whole(tmp_path: Pat
     assert len(read_logs(str(tmp_path / "long.log")).calls["main", "fox"]) == 9000
 
 
+KUBERNETES = {"pod_name": "inference-proxy-0", "labels": {"app": "x"}, "annotations": {"a/b": "{}"}}
+
+
 def dumped(**fields: Any) -> str:
     return json.dumps(fields) + "\n"
 
 
-@pytest.mark.parametrize(
-    "wrapped",
-    [
-        pytest.param(lambda text: dumped(log=text, stream="stderr", time="2026-11-03T12:00:00.1Z"), id="Docker"),
-        pytest.param(lambda text: dumped(date=1.1, log=text.rstrip(), kubernetes={"labels": {}}), id="Fluent Bit"),
-        pytest.param(lambda text: dumped(message=text.rstrip(), source_type="kubernetes_logs"), id="Vector"),
-        pytest.param(lambda text: dumped(message=dumped(log=text)), id="both"),
-    ],
+def cri(text: str) -> str:
+    """containerd and CRI-O: a line of more than 16 KiB comes in parts. Here each has 120 bytes."""
+    parts = [text.rstrip("\n")[at : at + 120] for at in range(0, len(text), 120)]
+    return "".join(f"2026-11-03T12:00:00.1Z stderr {'F' if part is parts[-1] else 'P'} {part}\n" for part in parts)
+
+
+def docker(text: str) -> str:
+    parts = [text[at : at + 120] for at in range(0, len(text), 120)]
+    return "".join(dumped(log=part, stream="stderr", time="2026-11-03T12:00:00.1Z") for part in parts)
+
+
+def merged(text: str) -> str:
+    """Fluent Bit with Merge_Log and Keep_Log: the record is there twice."""
+    record = json.loads(text) if text.startswith("{") else {}
+    return dumped(date=1762171200.1, log=text, log_processed=record, kubernetes=KUBERNETES)
+
+
+def lifted(text: str) -> str:
+    """The same with Nest: the fields of the record stand beside the line."""
+    return dumped(**{"log": text} | (json.loads(text) if text.startswith("{") else {}))
+
+
+def csv_row(text: str) -> str:
+    rows = io.StringIO()
+    csv.writer(rows).writerow(["1762171200100000000", "2026-11-03 12:00:00.100", text.rstrip("\n")])
+    return rows.getvalue()
+
+
+LINEWISE: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "kubectl --prefix": lambda text: f"[pod/inference-proxy-0/proxy] {text}",
+    "kubectl --timestamps": lambda text: f"2026-11-03T12:00:00.1Z {text}",
+    "cri": cri,
+    "docker": docker,
+    "docker json in syslog": lambda text: f"<30>Nov  3 12:00:00 node dockerd[7]: {docker(text)}",
+    "fluent bit": lambda text: dumped(
+        date=1762171200.1, stream="stderr", _p="F", log=text.rstrip(), kubernetes=KUBERNETES
+    ),
+    "fluent bit, merged": merged,
+    "fluent bit, lifted": lifted,
+    "vector": lambda text: dumped(message=text.rstrip(), kubernetes=KUBERNETES, source_type="kubernetes_logs"),
+    "journald": lambda text: dumped(_HOSTNAME="node", MESSAGE=dumped(log=text).rstrip()),
+    "logcli": lambda text: f'2026-11-03T12:00:00Z {{app="proxy", pod="a"}} {text}',
+    "logcli -o jsonl": lambda text: dumped(
+        labels={"app": "proxy"}, line=text.rstrip(), timestamp="2026-11-03T12:00:00Z"
+    ),
+    "logfmt": lambda text: f"ts=2026-11-03T12:00:00Z level=info msg={json.dumps(text.rstrip())}\n",
+    "csv": csv_row,
+    "opentelemetry": lambda text: dumped(
+        resourceLogs=[{"scopeLogs": [{"logRecords": [{"body": {"stringValue": text}}]}]}]
+    ),
+}
+WHOLE: dict[str, Callable[[Sequence[str]], bytes]] = {
+    "lines": lambda lines: "".join(lines).encode(),
+    "gzip": lambda lines: gzip.compress("".join(lines).encode()),
+    "byte order mark": lambda lines: "".join(lines).encode("utf-8-sig"),
+    "PowerShell": lambda lines: "".join(lines).replace("\n", "\r\n").encode("utf-16"),
+}
+EXPORTS: dict[str, Callable[[Sequence[str]], str]] = {
+    "grafana": lambda lines: json.dumps([{"line": each, "timestamp": "1", "fields": {"app": "x"}} for each in lines]),
+    "gcloud": lambda lines: json.dumps([{"textPayload": each, "labels": {}} for each in lines], indent=2),
+    "elastic": lambda lines: json.dumps(
+        {"hits": {"hits": [{"_source": {"message": each}} for each in lines]}}, indent=1
+    ),
+    "loki": lambda lines: json.dumps({"data": {"result": [{"stream": {}, "values": [["1", each] for each in lines]}]}}),
+}
+
+
+def calls_in(folder: Path, content: bytes) -> dict[tuple[str, str], list[float]]:
+    (folder / "of.log").write_bytes(content)
+    found = read_logs(str(folder / "of.log"))
+    assert "cut or damaged" not in found.source
+    return {key: [round(at, 3) for at in times] for key, times in found.calls.items()}
+
+
+@given(
+    st.lists(st.sampled_from(list(LINEWISE)), min_size=len(LINES), max_size=len(LINES)), st.sampled_from(list(WHOLE))
 )
-def test_collectors_may_put_lines_into_records_of_their_own(tmp_path: Path, wrapped: Callable[[str], str]) -> None:
-    (tmp_path / "a.log").write_text("".join(LINES), "utf-8")
-    (tmp_path / "b.log").write_text("".join(map(wrapped, LINES)), "utf-8-sig")
-    plain, other = (read_logs(str(tmp_path / name)) for name in ("a.log", "b.log"))
-    assert (other.calls, other.measured, other.lost) == (plain.calls, plain.measured, [])
+def test_collectors_may_wrap_lines_as_they_like_even_each_in_another_way(
+    tmp_path_factory: pytest.TempPathFactory, wrappings: list[str], whole: str
+) -> None:
+    folder = tmp_path_factory.mktemp("logs")
+    wrapped = [LINEWISE[name](each) for name, each in zip(wrappings, LINES, strict=True)]
+    assert calls_in(folder, WHOLE[whole](wrapped)) == calls_in(folder, "".join(LINES).encode())
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+def test_exports_of_log_stores_give_the_same_trace(tmp_path: Path, export: str) -> None:
+    assert calls_in(tmp_path, EXPORTS[export](LINES).encode()) == calls_in(tmp_path, "".join(LINES).encode())
+
+
+@given(st.sampled_from(list(LINEWISE)), st.integers(0, len(LINES) - 1), st.floats(0.0, 1.0))
+def test_a_line_that_is_cut_is_counted_if_it_names_a_call_or_a_load(
+    tmp_path_factory: pytest.TempPathFactory, wrapping: str, place: int, share: float
+) -> None:
+    folder = tmp_path_factory.mktemp("logs")
+    wrapped = [LINEWISE[wrapping](each) for each in LINES]
+    cut = wrapped[place][: int(share * len(wrapped[place]))].rstrip("\n") + "\n"
+    (folder / "cut.log").write_text("".join([*wrapped[:place], cut, *wrapped[place + 1 :]]), "utf-8")
+    found = read_logs(str(folder / "cut.log"))
+    others = calls_in(folder, "".join(LINES[:place] + LINES[place + 1 :]).encode())
+    all_calls, less = (sum(map(len, each.values())) for each in (found.calls, others))
+    unreadable = [each for each in found.lost if "cut.log" in each]
+    assert all_calls >= less
+    if not unreadable and all_calls == less and "calls" in LINES[place]:
+        assert "tidegate_proxy.calls" not in cut
 
 
 def test_a_line_in_two_files_or_twice_in_one_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("".join(LINES), "utf-8")
-    (tmp_path / "b.log").write_text("".join([*LINES, *LINES]), "utf-8")
+    (tmp_path / "b.log").write_text("".join(map(docker, LINES)) + "".join(map(merged, LINES)), "utf-8")
     found = read_logs(str(tmp_path))
     assert {key: len(times) for key, times in found.calls.items()} == {
         ("main", "fox"): 3,
@@ -133,11 +232,12 @@ def test_a_line_in_two_files_or_twice_in_one_is_one_line(tmp_path: Path) -> None
     assert f"{2 * 7} copies of other lines" in found.source
 
 
-def test_a_form_that_cannot_be_read_is_named_without_the_caller(tmp_path: Path) -> None:
+def test_a_form_that_cannot_be_read_is_shown_without_the_caller(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("".join(LINES), "utf-8")
     (tmp_path / "b.log").write_text("".join(each.replace('"', "'") for each in LINES), "utf-8")
     ran = CliRunner().invoke(app, ["trace", str(tmp_path / "out.csv"), "--logs", str(tmp_path)])
     assert (ran.exit_code, ran.stderr.count("\n")) == (2, 1)
-    assert f"the first at {tmp_path}/b.log:1" in ran.stderr
+    assert f"{tmp_path}/b.log:1: `{{'" in ran.stderr
     assert CALLER not in ran.stderr
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from tidegate_contracts import openai, proxy_process
+from tidegate_contracts import dynamo, openai, proxy_process
 from tidegate_contracts.routing import RoutingTable
 
 from components.args import GRACE_SECONDS
@@ -111,7 +111,7 @@ def test_a_worker_of_dynamo_finds_the_frontend_of_its_own_pod_and_asks_no_cluste
     assert frontend["readinessProbe"]["httpGet"]["path"] == "/v1/models/llama-v3"
     assert "kube-api-access" not in json.dumps(template(named(objects, "StatefulSet", "chat-blue")))
     rights = of_kind(objects, "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
-    assert rights == []
+    assert {item["metadata"]["name"] for item in rights} == {"openai-agents"}, "whose frontends are shared"
 
 
 def test_only_the_engine_has_a_gpu(objects: list[KubernetesObject]) -> None:
@@ -230,3 +230,103 @@ def test_the_relay_hands_out_what_a_frontend_says_while_its_worker_says_nothing(
         assert told(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "0"}
     engine.shutdown()
     engine.server_close()
+
+
+def test_shared_frontends_and_the_workers_of_every_pool_find_each_other_through_the_cluster(
+    objects: list[KubernetesObject],
+) -> None:
+    (frontend,) = template(named(objects, "Deployment", "agents-frontends"))["spec"]["containers"]
+    workers = {pool: container(objects, f"agents-{pool}") for pool in ("planner", "critic")}
+    for one in (frontend, *workers.values()):
+        assert variables(one)["DYN_DISCOVERY_BACKEND"] == "kubernetes"
+        fields = {
+            each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in one["env"] if "value" not in each
+        }
+        assert fields == {
+            **{f"POD_{field.upper()}": f"metadata.{field}" for field in ("name", "namespace", "uid")},
+            **{f"POD_{label.upper()}": f"metadata.labels['tidegate.dev/{label}']" for label in ("server", "pool")},
+        }
+        assert {"name": "kube-api-access", "mountPath": dynamo.TOKEN_ROOT, "readOnly": True} in one["volumeMounts"]
+    assert variables(frontend)["DYN_NAMESPACE_PREFIX"] == "$(POD_SERVER)_"
+    own = {variables(one)["DYN_NAMESPACE"] for one in workers.values()}
+    assert own == {"$(POD_SERVER)_$(POD_POOL)"}, "workers of one namespace share their calls"
+    for pool in workers:
+        assert [one["name"] for one in containers(named(objects, "StatefulSet", f"agents-{pool}"))] == [
+            "metrics",
+            "engine",
+        ]
+        assert dynamo.SERVICE_LABELS.items() <= labels(named(objects, "Service", f"agents-{pool}-headless")).items()
+        assert not dynamo.SERVICE_LABELS.keys() & labels(named(objects, "Service", f"agents-{pool}")).keys()
+
+
+def test_no_other_pod_has_the_token_and_no_other_container(objects: list[KubernetesObject]) -> None:
+    mounting = {
+        (workload["metadata"]["name"], one["name"])
+        for workload in of_kind(objects, "Deployment", "StatefulSet")
+        for one in containers(workload)
+        if dynamo.TOKEN_ROOT in (mount["mountPath"] for mount in one.get("volumeMounts", []))
+    }
+    assert mounting == {("agents-frontends", "frontend"), ("agents-planner", "engine"), ("agents-critic", "engine")}
+
+
+def test_calls_of_every_pool_are_led_to_the_frontends_that_they_share(objects: list[KubernetesObject]) -> None:
+    text = named(objects, "ConfigMap", "inference-proxy-routing")["data"][proxy_process.ROUTING_FILE]
+    table = RoutingTable.model_validate_json(text)
+    pools = {pool.name: pool for server in table.servers if server.name == "agents" for pool in server.pools}
+    assert {pool.host for pool in pools.values()} == {"agents-frontends.tidegate-dev.svc"}
+    assert {pool.live_path for pool in pools.values()} == {"/live"}
+    assert {model.name: model.pool for model in table.models if model.server == "agents"} == {
+        "planner": "planner",
+        "critic": "critic",
+    }
+
+
+def test_shared_frontends_are_several_finish_streams_and_are_replaced_once_the_next_know_the_workers(
+    objects: list[KubernetesObject],
+) -> None:
+    deployment = named(objects, "Deployment", "agents-frontends")
+    pod = template(deployment)["spec"]
+    (frontend,) = pod["containers"]
+    assert deployment["spec"]["replicas"] == 3
+    assert deployment["spec"]["minReadySeconds"] > 0
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    drain = int(variables(frontend)["DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"])
+    assert pod["terminationGracePeriodSeconds"] == drain + GRACE_SECONDS
+    assert frontend["lifecycle"]["preStop"]
+    assert pod["nodeSelector"] == {"pool": "cpu"}
+    assert "volumes" in pod
+    assert "models" not in {volume["name"] for volume in pod["volumes"]}, "workers tell it of tokenizers"
+    assert named(objects, "PodDisruptionBudget", "agents-frontends")["spec"]["maxUnavailable"] == 1
+
+
+def test_workers_hand_their_own_metrics_out_where_frontends_are_shared(objects: list[KubernetesObject]) -> None:
+    relay = container(objects, "agents-planner", "metrics")
+    assert relay["args"] == [":8002", f"http://127.0.0.1:{dynamo.SYSTEM_PORT}/metrics"]
+    (of_frontends,) = template(named(objects, "Deployment", "agents-frontends"))["spec"]["initContainers"]
+    assert of_frontends["args"] == [":8002", "http://127.0.0.1:8000/metrics"]
+
+
+def test_only_frontends_come_to_workers_and_workers_to_one_port_of_frontends(objects: list[KubernetesObject]) -> None:
+    of_server = {"app.kubernetes.io/instance": "dev", "tidegate.dev/server": "agents"}
+    frontends = {**of_server, "app.kubernetes.io/name": "openai", "tidegate.dev/pool": "frontends"}
+    ways = {
+        name: (spec["podSelector"]["matchLabels"], spec["ingress"], spec["egress"])
+        for name in ("workers", "frontends")
+        for spec in [named(objects, "NetworkPolicy", f"agents-{name}")["spec"]]
+    }
+    every, answers = [{"protocol": "TCP"}], [{"protocol": "TCP", "port": dynamo.RESPONSE_PORT}]
+
+    def peer(labels: dict[str, str]) -> list[Any]:
+        return [{"podSelector": {"matchLabels": labels}}]
+
+    assert ways["workers"] == (
+        of_server,
+        [{"from": peer(frontends), "ports": every}],
+        [{"to": peer(frontends), "ports": answers}],
+    )
+    assert ways["frontends"] == (
+        frontends,
+        [{"from": peer(of_server), "ports": answers}],
+        [{"to": peer(of_server), "ports": every}],
+    )
+    assert named(objects, "NetworkPolicy", "reach-kubernetes")["spec"]["egress"]

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from tidegate_contracts import dynamo
+
 from lab.local_cluster.stand_ins import stand_ins
 from rollout.needs import needs_of
 from rollout.render import render
@@ -46,6 +48,20 @@ def test_a_certificate_brings_its_secret_and_needs_its_issuer() -> None:
     certificate = made("Certificate", "tls", spec={"secretName": "tls", "issuerRef": issuer})
     (need,) = needs_of([pods(volumes=[{"secret": {"secretName": "tls"}}]), certificate])
     assert (need.kind, need.namespace, need.name, need.hard) == ("ClusterIssuer", "", "ca", True)
+
+
+def test_shared_frontends_of_dynamo_need_its_kind_and_no_config_map_that_kubernetes_makes() -> None:
+    path = ROOT / "tests" / "definitions" / "two-kinds.yaml"
+    definition = read_definition(path)
+    objects = render(definition.stacks[0], definition).objects
+    (need,) = (need for need in needs_of(objects) if need.kind == "CustomResourceDefinition")
+    assert (need.name, need.hard) == (dynamo.CRD, True)
+    assert need.without == "workers end at once, for the objects that Role openai-agents lets them write are of no kind"
+    (stand_in,) = (item for item in stand_ins(objects) if item["kind"] == "CustomResourceDefinition")
+    assert stand_in["metadata"]["name"] == dynamo.CRD
+    assert "kube-root-ca.crt" not in {need.name for need in needs_of(objects)}
+    others = [item for item in objects if item["kind"] != "Role"]
+    assert "CustomResourceDefinition" not in {need.kind for need in needs_of(others)}
 
 
 def test_what_stands_in_is_what_would_stop_an_up() -> None:

@@ -187,6 +187,15 @@ IN_PROD = [{"name": "chat", "pools": [{"name": "a", "replicas": 2}]}]
         # What is lacking may be what another name means
         ({"servers/chat": CHAT, "models/llama": {"server": "chta"}}, "unknown server", ""),
         ({"servers/chat": CHAT, "models/llama": {"server": "chat", "pool": "b"}}, "unknown pool", ""),
+        (
+            {
+                "servers/chat": {**CHAT, "openai": {"engine": "dynamo", "worker": "mocker", "frontends": {}}},
+                "models/llama": {"server": "chat"},
+                "network/reach/api": {"server": "chta", "cidr": "192.0.2.1/32"},
+            },
+            "is reached by an unknown server",
+            "",
+        ),
         # What overlays lie over is not found by a name or key that is mistyped
         ({"datasets": [{"nmae": "models", "kind": "nfs", "server": "n", "path": "/a"}]}, 'unknown key "nmae"', ""),
         ({"datasetz": [], "datasets": GONE}, 'unknown key "datasetz"', ""),

@@ -76,7 +76,11 @@ def definition_trees(draw: st.DrawFn) -> Tree:
         "servers": platform_servers,
         "proxy": draw(proxies()),
         "models": draw(models(platform_servers)),
-        "network": _reached_by_one(draw(networks()), draw(st.sampled_from([None, *server_names]))),
+        "network": _reached_by_one(
+            draw(networks()),
+            draw(st.sampled_from([None, *server_names])),
+            [server["name"] for server in platform_servers if "frontends" in server.get("openai", {})],
+        ),
         **draw(sometimes(optional)),
     }
     if "domino" in tree and draw(st.booleans()):
@@ -100,10 +104,11 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     return tree
 
 
-def _reached_by_one(network: Tree, server: str | None) -> Tree:
-    """Let the named server, if any, reach something that no other server reaches."""
+def _reached_by_one(network: Tree, server: str | None, with_frontends: list[str]) -> Tree:
+    """Let one server reach something that no other does, where one is named, and those with frontends the API."""
     one: Tree = {"name": "one", "server": server, "cidr": "10.0.0.0/7", "ports": [443]}
-    return {**network, "reach": [*network["reach"], *([one] if server else [])]}
+    api = [{"name": f"api-{name}", "server": name, "cidr": "192.0.2.10/32", "ports": [6443]} for name in with_frontends]
+    return {**network, "reach": [*network["reach"], *([one] if server else []), *api]}
 
 
 def guardrails() -> st.SearchStrategy[Tree]:

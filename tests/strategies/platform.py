@@ -197,8 +197,8 @@ _OF_TRITON = ("queueMilliseconds", "busyPercent")
 ENGINES: list[Tree] = [
     {"engine": "dynamo", "worker": "sglang", "frontendResources": {"cpu": "500m"}},
     {"engine": "dynamo", "worker": "mocker"},
-    {"engine": "dynamo"},
-    {"engine": "dynamo", "worker": "trtllm", "extraArguments": ["--migration-limit=0"]},
+    {"engine": "dynamo", "frontends": {}},
+    {"engine": "dynamo", "worker": "trtllm", "frontends": {"replicas": 3, "extraArguments": ["--router-mode=kv"]}},
     {"engine": "vllm", "extraArguments": ["--enforce-eager"]},
     {"engine": "sglang", "source": "org/a model"},
     {"engine": "nim", "ownModel": True, "extraArguments": ["--enforce-eager"]},

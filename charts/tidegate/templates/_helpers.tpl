@@ -221,7 +221,15 @@
           "empty": true,
           {{- end }}
           "grpcTls": false,
+          {{- if eq $server.openai.engine "dynamo" }}
+          {{- if ne $server.openai.frontends nil }}
+          "host": {{ printf "%s-frontends.%s.svc" $server.name $.Values.namespace.name | quote }},
+          {{- else }}
           "host": {{ printf "%s-%s-headless.%s.svc" $server.name $pool.name $.Values.namespace.name | quote }},
+          {{- end }}
+          {{- else }}
+          "host": {{ printf "%s-%s-headless.%s.svc" $server.name $pool.name $.Values.namespace.name | quote }},
+          {{- end }}
           "httpPort": 8000,
           {{- if eq $pool.loading.mode "on-demand" }}
           "leasePort": 8090,

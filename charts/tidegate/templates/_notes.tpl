@@ -5,7 +5,7 @@ exist, for which they would wait for ever.
 {{- define "tidegate.checks" -}}
 {{- $objects := list -}}
 {{- $seen := dict -}}
-{{- range $file := list "dataset-volume.yaml" "environment.yaml" "gpu-placement.yaml" "mesh.yaml" "monitoring.yaml" "network-boundary.yaml" "openai-pool.yaml" "proxy.yaml" "triton-pool.yaml" -}}
+{{- range $file := list "dataset-volume.yaml" "environment.yaml" "gpu-placement.yaml" "mesh.yaml" "monitoring.yaml" "network-boundary.yaml" "openai-frontends.yaml" "openai-pool.yaml" "proxy.yaml" "triton-pool.yaml" -}}
   {{- range $document := regexSplit "(?m)^---\\s*$" (include (print $.Template.BasePath "/" $file) $) -1 -}}
     {{- $object := fromYaml $document -}}
     {{- if $object.kind -}}

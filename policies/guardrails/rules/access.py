@@ -7,6 +7,7 @@ from typing import Any
 
 from tidegate_contracts import proxy_process
 
+from ..dynamo import is_discovery, others_bound
 from ..objects import Environment, at, items, mapping, mappings, name_of, text
 from ..rule import Breach, guardrail
 
@@ -62,21 +63,31 @@ def issuers_name_their_audiences(environment: Environment) -> Iterator[Breach]:
     local="advisory",
 )
 def roles_let_only_read(environment: Environment) -> Iterator[Breach]:
-    """Whoever creates a pod, or gets into one, can act as every account of the namespace.
+    """No part of Tidegate asks the cluster's API but Dynamo, where its frontends are shared.
 
-    A wildcard also grants what is added later. The guardrail does not see what a role from elsewhere grants.
+    Its pods, and no others, may have the one Role by which they tell each other what workers serve. To create pods, or
+    to get into one, is to be every account of the namespace; a wildcard holds what is added later; what a role from
+    elsewhere grants is not seen.
     """
     roles = environment.of_kind("Role", "ClusterRole")
     for role in roles:
         if role.get("aggregationRule"):
             yield Breach(role, "it is made of other roles, which are not seen here")
+        if is_discovery(role):
+            continue
         for what in dict.fromkeys(what for rule in mappings(role.get("rules")) for what in _more_than_read(rule)):
             yield Breach(role, f"it grants {what}")
     ours = {(role.get("kind"), name_of(role)) for role in roles} | {("ClusterRole", "view")}
+    discovery = {("Role", name_of(role)) for role in roles if is_discovery(role)}
     for binding in environment.of_kind("RoleBinding", "ClusterRoleBinding"):
         kind, name = (at(binding, "roleRef", key) for key in ("kind", "name"))
         if (kind, name) not in ours:
             yield Breach(binding, f"it grants {kind} {name}, which the stack does not hold")
+        for other in others_bound(environment, binding) if (kind, name) in discovery else ():
+            yield Breach(
+                binding,
+                f"it lets {other or 'an unnamed account'}, which is no worker, write what Dynamo's workers serve",
+            )
         for subject in mappings(binding.get("subjects")):
             if _EVERYBODY.match(text(subject.get("name"))):
                 yield Breach(binding, f"it is for a group of all accounts: {subject['name']}")

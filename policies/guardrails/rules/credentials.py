@@ -8,6 +8,7 @@ from typing import Any
 from tidegate_contracts import eviction_process
 from tidegate_contracts.credentials import KNOWN, has_userinfo
 
+from ..dynamo import mounted, needs_token
 from ..objects import Environment, Pod, at, items, mapping, mappings, name_of, text, texts
 from ..rule import Breach, guardrail
 
@@ -47,9 +48,10 @@ def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
     local="advisory",
 )
 def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Breach]:
-    """Only an eviction policy may mount such a token: it reads the public keys of tokens.
+    """Only an eviction policy and Dynamo, where its frontends are shared, may mount such a token.
 
-    No role is bound to its account. Models are code, and could use the token of their own container.
+    An eviction policy reads the public keys of tokens, with an account that no role is bound to. Dynamo has a Role by
+    which its pods find each other. Models are code, and could use the token of their own container.
     """
     accounts = {
         name_of(item): item.get("automountServiceAccountToken") for item in environment.of_kind("ServiceAccount")
@@ -67,7 +69,9 @@ def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Brea
             yield Breach(pod.maker, "the token of its service account is mounted")
         for volume in mappings(pod.spec.get("volumes")):
             for source in mappings(at(volume, "projected", "sources")):
-                if "serviceAccountToken" not in source or _reads_keys(environment, pod, volume):
+                if "serviceAccountToken" not in source or needs_token(environment, pod, volume):
+                    continue
+                if _reads_keys(environment, pod, volume):
                     continue
                 if _is_the_clusters(at(source, "serviceAccountToken", "audience")):
                     yield Breach(pod.maker, f"volume {volume.get('name')} holds a token of the cluster's API")
@@ -77,18 +81,13 @@ def _reads_keys(environment: Environment, pod: Pod, volume: Mapping[str, Any]) -
     """Say whether only an eviction policy mounts a volume, whose token no role makes good for anything."""
     command = ["python", "-m", eviction_process.MODULE, "serve"]
     account, is_policy = text(pod.spec.get("serviceAccountName")), volume == eviction_process.CLUSTER
-    mounting = [one for one in pod.containers if text(volume.get("name")) in _mounted(one)]
+    mounting = [one for one in pod.containers if text(volume.get("name")) in mounted(one)]
     bound = any(
         text(subject.get("name")) == account
         for binding in environment.of_kind("RoleBinding", "ClusterRoleBinding")
         for subject in mappings(binding.get("subjects"))
     )
     return is_policy and not bound and all(items(one.get("command")) == command for one in mounting)
-
-
-def _mounted(container: Mapping[str, Any]) -> set[str]:
-    """Return the names of the volumes that a container mounts."""
-    return {text(mapping(one).get("name")) for one in items(container.get("volumeMounts"))}
 
 
 def _is_the_clusters(audience: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tidegate_contracts import eviction_process, proxy_process, triton
 
+from ..dynamo import lets_in_its_own
 from ..objects import Environment, Pod, at, items, mapping, mappings, matches, name_of, namespace_of, text, texts
 from ..rule import Breach, guardrail
 from .network import is_wide
@@ -26,7 +27,11 @@ _DOORS = ("Ingress", "Route", "VirtualService", "IngressRoute", "Gateway")
     local="advisory",
 )
 def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
-    """The proxy authenticates, authorises and counts. Nothing checks a client that reaches a server another way."""
+    """The proxy authenticates, authorises and counts.
+
+    A client that reaches a server by another way is asked for nothing. Shared frontends of Dynamo come to the workers
+    of their own server, and these back with answers, at one port.
+    """
     servers = {name_of(item): item for item in environment.of_kind("Service") if _servers(environment, item)}
     for service in servers.values():
         if (kind := at(service, "spec", "type") or "ClusterIP") != "ClusterIP":
@@ -116,7 +121,9 @@ def _network(environment: Environment) -> Iterator[Breach]:
             yield Breach(pod.maker, "no NetworkPolicy closes its pods to callers that are not named")
         for policy in ours:
             for rule in mappings(at(policy, "spec", "ingress")):
-                if _opens_inference(rule) and not _lets_in_proxies_only(environment, rule):
+                if _opens_inference(rule) and not (
+                    _lets_in_proxies_only(environment, rule) or lets_in_its_own(environment, pod, rule)
+                ):
                     what = f"it lets others than the proxy come to {pod.maker.get('kind')}/{name_of(pod.maker)}"
                     yield Breach(policy, what)
 

@@ -77,6 +77,23 @@ def test_what_is_not_in_the_pod_template_restarts_nothing(change: Object) -> Non
     assert restarts([pool()], [after]) == []
 
 
+def test_an_amount_in_another_unit_restarts_nothing() -> None:
+    def limited(cpu: str, memory: str) -> Object:
+        return pool(inside={"containers": [container(resources={"limits": {"cpu": cpu, "memory": memory}})]})
+
+    assert restarts([limited("8", "48Gi")], [limited("8000m", "49152Mi")]) == []
+    assert restarts([limited("8", "48Gi")], [limited("8", "47Gi")])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_table_that_cannot_be_read_is_shown(when: str) -> None:
+    broken, whole = (made("ConfigMap", "routing", data={"routing.json": text}) for text in ("{", "{}"))
+    pair = ([broken], [whole]) if when == "before" else ([whole], [broken])
+    [notice] = notices(*pair)
+    assert notice.grave
+    assert f"routing.json of {when} the change" in notice.what
+
+
 def test_a_workload_that_comes_or_goes_does_not_restart() -> None:
     assert restarts([pool()], [proxy()]) == []
 
@@ -84,7 +101,7 @@ def test_a_workload_that_comes_or_goes_does_not_restart() -> None:
 def test_a_replaced_workload_loses_all_pods_at_once() -> None:
     restart = only([pool(3, serviceName="a")], [pool(3, serviceName="b")])
     assert restart.replaced
-    assert str(restart) == "3 pods, ALL AT ONCE: the object is deleted and made anew, because of spec.serviceName"
+    assert str(restart) == "3 pods, ALL AT ONCE: the object is deleted and created again, because of spec.serviceName"
 
 
 @pytest.mark.parametrize(
@@ -118,6 +135,18 @@ def test_models_that_move_or_go_are_told() -> None:
         "a": "moves from big/main to big/large: cold until its first request there",
         "b": "IS NO LONGER SERVED",
     }
+
+
+def test_models_behind_what_several_pools_share_are_those_of_their_pools() -> None:
+    table = json.loads(routing("preload", {"name": "a"})["data"]["routing.json"])
+    table["servers"][0]["pools"][0]["host"] = "big-frontends.ns.svc"
+    labels = {"tidegate.dev/server": "big", "tidegate.dev/pool": "frontends"}
+    shared = [
+        made("ConfigMap", "routing", data={"routing.json": json.dumps(table)}),
+        made("Service", "big-frontends") | {"metadata": {"name": "big-frontends", "namespace": "ns", "labels": labels}},
+    ]
+    restart = only([pool(), *shared], [new_image(pool()), *shared])
+    assert restart.models == ("a",)
 
 
 def test_a_model_moves_once_none_of_its_pools_is_one_that_it_had() -> None:

@@ -120,7 +120,7 @@ bench-proxy: .test ## Measure the proxy against nginx, HAProxy, Envoy and a plai
 	@$(TEST) -m lab.bench.proxy $(BENCH)
 
 .PHONY: bench-eviction
-bench-eviction: .test ## Measure how well the eviction policy chooses, how fast, and live what it costs (BENCH="--only cold --trace <file>")
+bench-eviction: .test ## Measure how well the eviction policy chooses, how fast, and live what it costs (BENCH="--only simulated --trace <file>")
 	@$(TEST) -m lab.bench.eviction $(BENCH)
 
 # The commands of `tidegate`, as Typer describes them.

@@ -22,7 +22,7 @@ class Prices(Section):
     """A file of prices."""
 
     prices: dict[str, Price]
-    """Of one whole GPU, by its name as GPU= takes it, or its node label."""
+    """Of one whole GPU, by its name as --gpu takes it, or its node label."""
 
     def of(self, gpu: Gpu) -> Price | None:
         """Return the price of a GPU, that of its very label first; None where there is none."""

@@ -181,8 +181,10 @@ class _Cluster:
                 wanted = Counter[str]()
                 for name, amount in limits:
                     wanted.update({name: _count(amount)} if name.startswith(VENDOR) else {})
-                has = {name: sum(_count(mapping(node, *_OFFERED).get(name)) for node in chosen) for name in wanted}
-                room = min((has[name] // count for name, count in wanted.items() if count), default=workload.most)
+                wanted = +wanted
+                room = workload.most if not wanted else 0
+                for offered in (mapping(node, *_OFFERED) for node in chosen) if wanted else ():
+                    room += min(_count(offered.get(name)) // count for name, count in wanted.items())
                 what = f"nodes have {listed(wanted)} for {room} of {workload.pods}"
                 show = ("describe", "nodes", *(("-l", labels) if labels else ()))
                 do = "NVIDIA's GPU operator labels nodes, and its MIG manager cuts them; or change the placement."

@@ -14,7 +14,8 @@ from ipaddress import ip_network
 from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
-from tidegate_contracts import proxy_process
+from tidegate_contracts import eviction_process, proxy_process
+from tidegate_contracts.proxy_settings import variable
 
 from policies import guardrails
 from policies.guardrails.settings import settings_of
@@ -24,7 +25,7 @@ from stacks.resolve import settings
 from stacks.resolve.settings import ENVIRONMENT
 
 from .compare import json_tree
-from .workloads import Tree, at, items, mapping, number, text
+from .workloads import Tree, at, items, mapping, number, pool_of, text
 
 MOST_MODELS = 12
 _PROTECTS = re.compile(r"/.*(internal|scheme|range|cidr|security-group|whitelist|allowlist|auth|waf|ssl|tls|protocol)")
@@ -93,9 +94,12 @@ def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> Permissi
         f"no longer lets {who} {action}: {_listed(models)}"
         for who, action, models in _by_caller(now.rights, was.rights, now.models)
     )
+    old = definition_in(before)
+    unknown = "was brought up by a version that did not record network and exposure: compare the objects themselves"
     return PermissionChange(
-        weaker=tuple(
-            map(str, (*(one for one in allowed if one.is_more), *(one for one in demanded if not one.is_more)))
+        weaker=(
+            *map(str, (*(one for one in allowed if one.is_more), *(one for one in demanded if not one.is_more))),
+            *([unknown] if old and "proxy" not in old and "proxy" in definition_in(after) else ()),
         ),
         lost=(*(str(one) for one in (*allowed, *offered) if not one.is_more), *gone),
         stricter=tuple(str(one) for one in (*offered, *demanded) if one.is_more),
@@ -139,12 +143,13 @@ class _State:
     tree: Tree  # The part of the definition that the Namespace carries.
     past: Mapping[str, str]  # Servers' names of before → those of after.
     servers: set[str]  # Those that are there before and after: what comes or goes with a server is shown elsewhere.
+    routing: Tree = field(init=False)
     models: set[tuple[str, str]] = field(init=False)
     rights: list["_Right"] = field(init=False)
 
     def __post_init__(self) -> None:
         """Read the tables once."""
-        routing = _file(self.objects, proxy_process.ROUTING_FILE)
+        self.routing = routing = _file(self.objects, proxy_process.ROUTING_FILE)
         self.access = _file(self.objects, proxy_process.ACCESS_FILE)
         self.settings = settings_of(_annotation(self.objects, guardrails.ANNOTATION))
         self.models = {(self._server(text(model, "server")), text(model, "name")) for model in items(routing, "models")}
@@ -203,6 +208,8 @@ class _State:
         for name, server in mapping(self.tree, "servers").items():
             for writer in at(server, "repository", "writers") or ():
                 yield f"lets {writer} write the repository of {name}", True
+            if at(server, "openai", "frontends"):
+                yield f"lets the pods of server {name} write DynamoWorkerMetadata through Kubernetes' API", True
             for key, value in mapping(server, "identity").items():
                 if key != "cloud":
                     yield f"lets the pods of server {name} be {value} ({key})", True
@@ -232,6 +239,34 @@ class _State:
             yield "takes request bodies of bytes", byte_count(text(proxy, "bodyLimit"))
         yield "waits seconds for a response", number(proxy, "timeouts", "requestSeconds", default=0)
         yield from ((words, True) for key, words in self._annotations() if not _PROTECTS.search(key))
+        yield from self._offered_of_models()
+
+    def _offered_of_models(self) -> Facts:
+        for name, image in mapping(self.tree, "images").items():
+            for backend in at(image, "backends") or ():
+                yield f"loads models of the backend {backend} by the image {name}", True
+        for name in sorted(self.servers):
+            if isinstance(length := at(self.tree, "servers", name, "openai", "contextLength"), int):
+                yield f"takes tokens of context at the server {name}", length
+        for model in items(self.routing, "models"):
+            name = text(model, "name")
+            if model.get("pinned") is True:
+                yield f"keeps the model {name} loaded", True
+            yield from (
+                (f"answers to the name {called} with the model {name}", True)
+                for called in model.get("servedNames") or ()
+            )
+        for item in self.objects:
+            if item.get("kind") != "ConfigMap":
+                continue
+            if (value := text(item, "data", variable("concurrency"))).isdecimal():
+                yield "works on requests at the same time in each replica of the proxy", int(value)
+            eviction, pool = json_tree(at(item, "data", eviction_process.SETTINGS_FILE)), "/".join(pool_of(item) or ())
+            if isinstance(wait := at(eviction, "waitSeconds"), int):
+                yield f"lets callers wait seconds for a load in pool {pool}", wait
+            for window in items(eviction, "warmWindows"):
+                for name in at(window, "models") or ():
+                    yield f"keeps the model {name} loaded by the window {text(window, 'name')}", True
 
     def demanded(self) -> Facts:
         """Yield what callers, teams and changes are held to."""

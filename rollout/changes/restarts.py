@@ -2,13 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from tidegate_contracts.eviction_process import SETTINGS_FILE
+from tidegate_contracts.proxy_process import ACCESS_FILE, ROUTING_FILE
 
 from policies.guardrails.devices import Requested, requested
 from policies.guardrails.objects import Environment, name_of
 from policies.guardrails.settings import Settings
+from stacks.definition.base import quantity_value
 from stacks.problems import listed
 
 from .compare import Identity, compare, field_changes, json_tree
@@ -32,7 +36,7 @@ class Restart:
 
     def __str__(self) -> str:
         """Return how many pods restart, because of which fields, and which models they serve."""
-        pods = f"{self.workload.pods}, ALL AT ONCE: the object is deleted and made anew" if self.replaced else ""
+        pods = f"{self.workload.pods}, ALL AT ONCE: the object is deleted and created again" if self.replaced else ""
         models = f"; models: {listed(self.models, MOST_MODELS)}" if self.models else ""
         return f"{pods or self.workload.pods}, because of {listed(self.causes, MOST_CAUSES)}{models}"
 
@@ -55,8 +59,23 @@ def restarts(before: Sequence[Tree], after: Sequence[Tree]) -> list[Restart]:
 
 def template_changes(old: Workload, new: Workload) -> tuple[str, ...]:
     """Return the fields of the pod template whose change makes new pods."""
-    fields = field_changes({"template": old.template}, {"template": new.template})
+    fields = field_changes({"template": _in_one_form(old.template)}, {"template": _in_one_form(new.template)})
     return tuple(dict.fromkeys(field.place.removeprefix("template.").removeprefix("spec.") for field in fields))
+
+
+def _in_one_form(tree: Any, key: str = "") -> Any:
+    """Return a template whose quantities are numbers: the API server keeps `1000m` and `1` alike."""
+    if isinstance(tree, Mapping):
+        return {
+            name: _in_one_form(item, "sizeLimit" if key in ("limits", "requests") else name)
+            for name, item in tree.items()
+        }
+    if isinstance(tree, list):
+        return [_in_one_form(item) for item in tree]
+    if key == "sizeLimit":
+        with suppress(ValueError, ArithmeticError):
+            return str(quantity_value(str(tree)).normalize())
+    return tree
 
 
 def restarting(restarts: Iterable[Restart]) -> str:
@@ -84,6 +103,7 @@ def notices(before: Sequence[Tree], after: Sequence[Tree]) -> list[Notice]:
     """Return the effects besides the restarts."""
     was, will = serving(before), serving(after)
     return [
+        *_unread(before, after),
         *_cuts(before, after),
         *_pods(workloads(before), workloads(after), will),
         *_called(was, will),
@@ -92,6 +112,16 @@ def notices(before: Sequence[Tree], after: Sequence[Tree]) -> list[Notice]:
         *_oversubscribed(before, after),
         *_renamed(before, after),
     ]
+
+
+def _unread(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
+    """Yield the tables that cannot be read, so that nothing is known about what they allow."""
+    for when, objects in (("before", before), ("after", after)):
+        for item in objects:
+            for file in (ROUTING_FILE, ACCESS_FILE):
+                if (content := text(item, "data", file)) and json_tree(content) is None:
+                    what = f"{file} of {when} the change CANNOT BE READ: what callers gain or lose is not known"
+                    yield Notice("ConfigMap", name_of(item), what, grave=True)
 
 
 def _repositories(was: Tree, now: Tree, will: Serving) -> Iterator[Notice]:

@@ -235,8 +235,7 @@ def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> b
 
 
 def _values(stack: Stack, lock: ImagesLock) -> dict[str, Any]:
-    # Nobody sees the notes here, so nothing is looked up for them, and no rights are needed for that.
-    return {**values_of(resolve(stack, lock)), "global": {"lookup": False}}
+    return values_of(resolve(stack, lock))
 
 
 def _not_of_release(live: LiveState, stack: Stack) -> list[KubernetesObject]:

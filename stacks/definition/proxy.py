@@ -320,7 +320,7 @@ class Proxy(Section):
     rate_limit: RateLimit = RateLimit()
     """How much one principal may ask."""
     body_limit: ByteQuantity = "64Mi"
-    """Largest request body. One that must be whole first (/predict, compressed over gRPC, of a sequence model) has at
+    """Largest request body. One that must be whole first (/predict, of a sequence model) has at
     most 9/64 of the proxy's memory.
     """
     concurrency: Annotated[int, Field(ge=1, le=100_000)] = 1024

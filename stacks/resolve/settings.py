@@ -53,7 +53,7 @@ def annotation(stack: Stack) -> str:
                     include={
                         "repository": True,
                         "identity": True,
-                        "openai": {"context_length"},
+                        "openai": {"context_length", "frontends"},
                         "triton": {"grpc_tls"},
                     },
                 ),

@@ -29,6 +29,8 @@ from ..stack import Definition, Stack
 from .references import suggestion, unknown
 from .rule import definition_rule, stack_rule
 
+_MOST_INTERVAL = 30  # Seconds between two readings, of which a figure of one minute surely has one.
+
 
 @stack_rule("A MIG profile exists on the product that the pool names")
 def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
@@ -384,6 +386,7 @@ def waiting_for_a_load_ends_before_the_proxys_time_out(stack: Stack) -> Iterator
 @stack_rule("A pool that scales to zero can be started by a request")
 def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
     """Only a call brings the first replica, so no model may be needed before, and the caller must get an answer."""
+    most = stack.platform.proxy.timeouts.request_seconds
     for path, server, pool in stack.pools():
         scaling = pool.autoscaling
         if not isinstance(scaling, QueueScaling) or scaling.min or not server.scales_by_queue:
@@ -406,6 +409,14 @@ def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(
                 where, f"{what}, which has warm windows", why, f"{do}, or take warmWindows away."
             )
+        if scaling.wake_seconds >= most:
+            what = f"wakeSeconds {scaling.wake_seconds} of {server.name}/{pool.name}"
+            what = f"{what} is not less than {most}, the proxy's timeouts.requestSeconds"
+            why = "Only callers who name a longer deadline wait so long, or hear that the server is busy."
+            do = "Lower wakeSeconds, or raise proxy.timeouts.requestSeconds."
+            said = "wake_seconds" in scaling.model_fields_set
+            where = (*path, "autoscaling", "wakeSeconds") if said else (*path, "autoscaling")
+            yield stack.source.problem(where, what, why, do, severity="advisory")
 
 
 @stack_rule("Prometheus scrapes the metrics that a pool scales by", "advisory")
@@ -422,6 +433,13 @@ def what_scales_by_queue_is_read_by_prometheus(stack: Stack) -> Iterator[Problem
                 why = "Unless yours reads them anyway, no caller ever wakes the pool from min 0."
             do = "Say monitoring: {operator: true}, or see to it yourself (docs/scaling.md)."
             yield stack.source.problem((*path, "autoscaling"), what, why, do)
+        elif scaling and is_asked and (seconds := stack.platform.monitoring.interval_seconds) > _MOST_INTERVAL:
+            what = f"{server.name}/{pool.name} scales by what Prometheus reads every {seconds} s"
+            why = (
+                "Figures are of the last minute or two: read so seldom they are missing at times, and no replica goes."
+            )
+            do = f"Say at most {_MOST_INTERVAL}."
+            yield stack.source.problem(("monitoring", "intervalSeconds"), what, why, do)
 
 
 @definition_rule("One node has all GPUs of a replica")

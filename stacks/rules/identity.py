@@ -26,9 +26,31 @@ _UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _ENDPOINT = re.compile(
     r"/\.well-known(/|$)|/protocol/openid-connect(/|$)|/(jwks|certs|keys|jwks\.json|authorize|token|userinfo)/?$"
 )
+_ISSUERS: tuple[tuple[str, str], ...] = (
+    (
+        r"https://login\.microsoftonline\.com/(common|organizations|consumers)(/|$)",
+        "Entra ID's tokens name the tenant: https://login.microsoftonline.com/TENANT-ID/v2.0",
+    ),
+    (
+        r"https://login\.microsoftonline\.com/[^/]+/?$|https://login\.microsoftonline\.com/[^/]+/v2\.0/$",
+        "Entra ID's tokens name https://login.microsoftonline.com/TENANT-ID/v2.0, or https://sts.windows.net/TENANT-ID/",
+    ),
+    (r"https://sts\.windows\.net/[^/]+$", "Entra ID's version 1 tokens name it with a slash at its end"),
+    (r"https://[^/]+\.auth0\.com$", "Auth0's tokens name it with a slash at its end"),
+    (r"https://[^/]+-admin\.okta(preview)?\.com", "Okta's tokens name its host without -admin"),
+    (r"https://[^/]+\.okta(preview)?\.com(/oauth2/[^/]+)?/$", "Okta's tokens name it without a slash at its end"),
+    (r"https?://[^?#]+/realms/[^/]+/.*$", "Keycloak's tokens name it as …/realms/REALM, without anything after it"),
+    (
+        r"https://(accounts\.google\.com|token\.actions\.githubusercontent\.com|gitlab\.com)/$",
+        "Its tokens name it without a slash at its end",
+    ),
+    (r"https://[^/]+:443(/|$)", "Tokens seldom name the default port"),
+)
+"""Addresses that are in no token of a known provider, and what is."""
+_WITHOUT_GROUPS = ("https://accounts.google.com", "https://token.actions.githubusercontent.com")
 
 
-@stack_rule("No issuer is one of its own endpoints", "advisory")
+@stack_rule("Each issuer is written as its tokens name it", "advisory")
 def issuers_can_match(stack: Stack) -> Iterator[Problem]:
     """The proxy compares an issuer with a token's `iss` character by character."""
     for index, issuer in enumerate(stack.platform.proxy.auth.oidc):
@@ -39,10 +61,34 @@ def issuers_can_match(stack: Stack) -> Iterator[Problem]:
             base = issuer.issuer[: issuer.issuer.index(found[0])]
             do = f"Write the issuer as its tokens have it in iss, such as {base}; an address of keys is jwksUrl."
             yield stack.source.problem(path, what, "The proxy would refuse every token.", do)
-        elif issuer.jwks_url and "/.well-known/openid-configuration" in issuer.jwks_url:
+            continue
+        for pattern, right in _ISSUERS:
+            if re.match(pattern, issuer.issuer):
+                what = f"no token of its provider names {issuer.issuer} as its issuer"
+                why = "The proxy compares it with a token's iss character by character, and would refuse every token."
+                yield stack.source.problem(path, what, why, f"{right}. Write it so.")
+                break
+        if issuer.jwks_url and "/.well-known/openid-configuration" in issuer.jwks_url:
             what = "jwksUrl is the discovery document, which has no keys"
             do = "Remove jwksUrl: the proxy finds the keys by discovery. Or write the document's jwks_uri."
             yield stack.source.problem((*path[:-1], "jwksUrl"), what, do=do)
+
+
+@stack_rule("Groups come from an issuer whose tokens can have groups", "advisory")
+def groups_come_from_issuers_that_have_them(stack: Stack) -> Iterator[Problem]:
+    """Tokens of some providers list no groups at all, so a rule for groups matches none of their callers."""
+    issuers = stack.platform.proxy.auth.issuers
+    for index, rule in enumerate(stack.platform.proxy.access):
+        trusted = [issuer for issuer in issuers if rule.source in (None, issuer)]
+        if (
+            rule.groups
+            and not rule.principals
+            and trusted
+            and all(each.rstrip("/") in _WITHOUT_GROUPS for each in trusted)
+        ):
+            what = f'access rule "{rule.name}" names groups, and tokens of {listed(trusted)} have none'
+            do = "Name principals, or use an issuer whose tokens list groups."
+            yield stack.source.problem(("proxy", "access", index, "groups"), what, do=do)
 
 
 @stack_rule("No principal or group is a credential")

@@ -249,3 +249,14 @@ def dashboards_have_what_they_show(stack: Stack) -> Iterator[Problem]:
     what = f"nothing would be on the dashboards, or they would not be made: {lacking}"
     do = "Say operator: true and no rules: false, or leave dashboards out; `tidegate dashboards` writes them as files."
     yield stack.source.problem(("monitoring", "dashboards"), what, do=do)
+
+
+@stack_rule("Registry mirrors are for registries that images come from", "advisory")
+def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
+    """A mirror of another registry is never asked; a mistyped one is missed when the cluster cannot reach out."""
+    hosts = {image.registry for image in stack.platform.images}
+    for host in stack.data_plane.registries:
+        if host not in hosts:
+            what = f'data plane "{stack.data_plane.name}" has a mirror of {host}, and no image comes from there'
+            do = suggestion(host, hosts)
+            yield stack.source.problem(("images",), what, do=do)

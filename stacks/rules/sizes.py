@@ -16,11 +16,12 @@ from ..problems import Problem, did_you_mean, nearest
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 
-_MOST_CORES = 1024
-"""More than any node with GPUs has, twice; the largest machines of clouds have 1,920 threads."""
+_MOST_CORES, _MOST_MEMORY = 1024, 32 * 2**40
+"""More than any node has; the largest machines of clouds have 1,920 threads and 32 TiB, without a GPU."""
 _BYTES_A_SECOND = 500 * 10**6  # At which a preload pool is assumed to read models, at the most.
 _START = {"cpu": 20, "gpu": 50, "engine": 100}  # Seconds that a server takes to start, without its models.
 _LEAST_SHARED = 2 * 2**30  # Of /dev/shm, for engines that spread a model over several GPUs.
+_LEAST_SHARED_OF_PYTHON = 64 * 2**20  # Of /dev/shm, for the Python backend.
 
 
 def _asks(stack: Stack, server: Server, pool: Pool) -> dict[str, float]:
@@ -112,6 +113,30 @@ def _too_much(stack: Stack, path: tuple[str | int, ...], what: str, meant: str) 
     return stack.source.problem(path, what, why, f"Set what one replica needs, such as {meant}.", severity="advisory")
 
 
+@stack_rule("A pod's memory is not more than any machine has", "advisory")
+def memory_asked_for_is_in_a_machine(stack: Stack) -> Iterator[Problem]:
+    """A pod that asks for more memory than any node has stays Pending."""
+    known = [_has(group, "memory") for group in stack.data_plane.gpus]
+    asks = [
+        ((*path, "resources", "memory"), f"{server.name}/{pool.name}", pool, _asks(stack, server, pool)["memory"])
+        for path, server, pool in stack.pools()
+    ]
+    for path, name, pool, asked in asks:
+        is_larger = known and all(known) and isinstance(pool.placement, CpuPlacement) and asked > max(known)
+        if is_larger and asked <= _MOST_MEMORY:
+            what = (
+                f"{name} asks for {gb(int(asked))} of memory, and the largest node under gpus has {gb(int(max(known)))}"
+            )
+            do = "Set a smaller resources.memory, unless there are larger nodes without a GPU."
+            yield stack.source.problem(path, what, do=do)
+        elif asked > _MOST_MEMORY:
+            yield _too_much(stack, path, f"{name} asks for {gb(int(asked))} of memory", "16Gi")
+    memory = byte_count(stack.platform.proxy.resources.memory)
+    if memory > _MOST_MEMORY / 8:
+        what = f"the proxy asks for {gb(memory)} of memory"
+        yield _too_much(stack, ("proxy", "resources", "memory"), what, "2Gi")
+
+
 @stack_rule("A replica's own memory can hold its largest model", "advisory")
 def host_memory_holds_the_largest_model(stack: Stack) -> Iterator[Problem]:
     """A server reads a model into its own memory before, or while, it copies it to the GPU."""
@@ -134,16 +159,24 @@ def host_memory_holds_the_largest_model(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Processes of a replica have enough shared memory", "advisory")
 def shared_memory_is_enough(stack: Stack) -> Iterator[Problem]:
-    """The processes of an engine that spreads a model over several GPUs exchange data in /dev/shm."""
+    """The GPUs of one engine, and the processes of Triton's Python backend, exchange data in /dev/shm."""
+    backends = {image.name: image.backends for image in stack.platform.images}
     for path, server, pool in stack.pools():
         shared = byte_count(pool.shared_memory)
         size = server.openai.tensor_parallel_size if isinstance(server, OpenaiServer) else 1
+        has_python = "python" in backends.get(server.image, ())
         if size > 1 and shared < _LEAST_SHARED:
             what = f"{server.name}/{pool.name} spreads a model over {size} GPUs with sharedMemory {pool.shared_memory}"
             why = "Its processes exchange data in /dev/shm (NCCL), and end with a bus error if that is full."
             do = "Set sharedMemory to 2Gi or more, such as 16Gi; it counts against resources.memory."
-            where = (*path, "sharedMemory") if "shared_memory" in pool.model_fields_set else path
-            yield stack.source.problem(where, what, why, do)
+        elif isinstance(server, TritonServer) and has_python and shared < _LEAST_SHARED_OF_PYTHON:
+            what = f"{server.name}/{pool.name} has sharedMemory {pool.shared_memory}"
+            why = "Triton's Python backend exchanges tensors with its models there, at least 1 MB with each."
+            do = "Set sharedMemory to 64Mi or more, unless no model uses the Python backend."
+        else:
+            continue
+        where = (*path, "sharedMemory") if "shared_memory" in pool.model_fields_set else path
+        yield stack.source.problem(where, what, why, do)
 
 
 @stack_rule("A replica has the time that its preloaded models need", "advisory")
@@ -192,6 +225,19 @@ def tritons_are_supported(stack: Stack) -> Iterator[Problem]:
         elif re.search(r"-(py3-)?(sdk|min|build)(-|$)", image.tag):
             what = f"image {image.name} is {image.tag}, which has no Triton server or no backends"
             yield stack.source.problem(path, what, do=f"Set tag to {found['release']}-py3, and run `tidegate pin`.")
+
+
+@stack_rule("Proxy and eviction policy are of one release", "advisory")
+def proxy_and_policy_are_of_one_release(stack: Stack) -> Iterator[Problem]:
+    """Both speak one lease protocol; another release of one of them was not tested with the other."""
+    tags = {image.name: image.tag for image in stack.platform.images}
+    proxy, policy = (
+        re.match(r"v?([0-9]+\.[0-9]+)\.[0-9]+", tags.get(name, "")) for name in ("proxy", "eviction-policy")
+    )
+    if proxy and policy and proxy[1] != policy[1]:
+        index = next(n for n, image in enumerate(stack.platform.images) if image.name == "eviction-policy")
+        what = f"the eviction policy is {tags['eviction-policy']}, and the proxy is {tags['proxy']}"
+        yield stack.source.problem(("images", index, "tag"), what, do="Set both tags to one release.")
 
 
 _KNOWN_LABELS = {

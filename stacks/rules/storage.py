@@ -159,3 +159,17 @@ def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[
                 why = "A file system of EFS is in one region, and clusters of other regions do not find its name."
                 do = "Name a file system of that region in the data plane, and replicate the files into it."
                 yield stack.source.problem(("datasets", index, key), what, why, do)
+
+
+@definition_rule("`storageClasses` names kinds of datasets that exist", "advisory")
+def storage_classes_are_of_datasets_that_are_there(definition: Definition) -> Iterator[Problem]:
+    """A class for a kind of dataset that a data plane has not is without effect: another kind was meant, perhaps."""
+    for index, plane in enumerate(definition.header.data_planes):
+        stacks = [stack for stack in definition.stacks if stack.data_plane == plane]
+        kinds = {dataset.kind for stack in stacks for dataset in stack.platform.datasets}
+        for kind, name in plane.storage_classes.model_dump(by_alias=True).items():
+            if name is not None and kind not in kinds:
+                what = f'data plane "{plane.name}" has a storage class for {kind}, {name}, and no dataset of that kind'
+                do = f"Take it away, or say it for one of: {', '.join(sorted(kinds)) or '(no dataset)'}."
+                where = ("dataPlanes", index, "storageClasses", kind)
+                yield definition.document.problem(where, what, do=do)

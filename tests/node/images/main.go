@@ -27,7 +27,7 @@ func main() {
 		triton(arguments)
 	case "python":
 		switch {
-		case len(arguments) > 0 && arguments[0] == "-c": // what `helm test` runs in the proxy's image
+		case len(arguments) > 0 && arguments[0] == "-c": // what tests run in the proxy's image
 			fail("no Python: %v", syscall.Exec(python, append([]string{python}, arguments...), os.Environ()))
 		case slices.Equal(arguments, []string{"-m", "tidegate_proxy"}):
 			proxy()

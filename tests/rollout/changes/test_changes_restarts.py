@@ -77,6 +77,23 @@ def test_what_is_not_in_the_pod_template_restarts_nothing(change: Object) -> Non
     assert restarts([pool()], [after]) == []
 
 
+def test_an_amount_in_another_unit_restarts_nothing() -> None:
+    def limited(cpu: str, memory: str) -> Object:
+        return pool(inside={"containers": [container(resources={"limits": {"cpu": cpu, "memory": memory}})]})
+
+    assert restarts([limited("8", "48Gi")], [limited("8000m", "49152Mi")]) == []
+    assert restarts([limited("8", "48Gi")], [limited("8", "47Gi")])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_table_that_cannot_be_read_is_shown(when: str) -> None:
+    broken, whole = (made("ConfigMap", "routing", data={"routing.json": text}) for text in ("{", "{}"))
+    pair = ([broken], [whole]) if when == "before" else ([whole], [broken])
+    [notice] = notices(*pair)
+    assert notice.grave
+    assert f"routing.json of {when} the change" in notice.what
+
+
 def test_a_workload_that_comes_or_goes_does_not_restart() -> None:
     assert restarts([pool()], [proxy()]) == []
 
@@ -84,7 +101,7 @@ def test_a_workload_that_comes_or_goes_does_not_restart() -> None:
 def test_a_replaced_workload_loses_all_pods_at_once() -> None:
     restart = only([pool(3, serviceName="a")], [pool(3, serviceName="b")])
     assert restart.replaced
-    assert str(restart) == "3 pods, ALL AT ONCE: the object is deleted and made anew, because of spec.serviceName"
+    assert str(restart) == "3 pods, ALL AT ONCE: the object is deleted and created again, because of spec.serviceName"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,15 @@ from lab.local_cluster.nodes import (
     DISCOVERY,
     DRA_DRIVER,
     LABELS,
+    MIG_MANAGER,
     PLUGIN,
+    by_dra,
+    mig_mixed,
+    mig_single,
     nodes_of,
     published,
     relies_on,
+    time_sliced,
 )
 from lab.local_cluster.stand_ins import prepare
 from rollout.kubectl import Kubectl
@@ -23,7 +28,7 @@ from stacks.stack import Definition
 from stacks.validate import read_definition
 
 from .conftest import MakeCluster
-from .world import pod_spec, settled
+from .world import EVERYTHING, pod_spec, read, settled
 
 A100, H100, L4 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-L4"
 POOL = "{{name: p{number}, loading: {{mode: on-demand, capacity: 1Gi}}, placement: {placement}, replicas: {replicas}}}"
@@ -67,6 +72,22 @@ def defined(
     )
     (into / "gpus.yaml").write_text(text, "utf-8")
     return read_definition(into / "gpus.yaml")
+
+
+def test_every_label_and_resource_of_a_simulated_node_has_a_program_that_publishes_it() -> None:
+    everything = read(EVERYTHING)
+    nodes = [
+        mig_mixed("n", A100, 1, {"1g.10gb": 1}),
+        mig_single("n", A100, 1, "1g.10gb", 7),
+        time_sliced("n", L4, 1, 2),
+        *by_dra("n", A100, 1),
+        *nodes_of(everything.header.data_planes[0], everything.stacks),
+    ]
+    assert [*published(nodes, {PLUGIN, DISCOVERY, MIG_MANAGER, DRA_DRIVER})] == nodes
+    for node in published(nodes, ()):
+        assert node["kind"] == "Node"
+        names = {*node["metadata"]["labels"], *node["status"]["allocatable"], *node["status"]["capacity"]}
+        assert not [name for name in names if name.startswith("nvidia.com/")]
 
 
 MIXED = "mig: {slices: {1g.10gb: 7}}"

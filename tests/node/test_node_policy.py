@@ -1,10 +1,11 @@
 """The eviction policy's own image on a real kubelet, beside a stand-in for Triton, as the components declare it."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 
-from tidegate_contracts import eviction_process, triton
+from tidegate_contracts import eviction_process, lease, proxy_process, triton
 
 from .environment import PATIENCE, Environment, container_status, until
 from .images import OWN_POLICY
@@ -86,6 +87,33 @@ def test_its_secret_is_for_its_own_user_and_group_and_opens_the_model_control_of
     for wrong in ((), (f"{triton.RESTRICTED_KEY}: {text[:-1]}",)):
         assert ask(environment, INDEX, *wrong, method="POST")[0] == HTTPStatus.FORBIDDEN
     assert text not in environment.kubectl("logs", POD, "--all-containers")
+
+
+def test_the_lease_port_accepts_the_tokens_of_the_proxies_of_its_environment_only(
+    environment: Environment, environments: Mapping[str, Environment]
+) -> None:
+    """No program enforces network policies here, so every pod reaches the port."""
+    listing = f"http://127.0.0.1:{eviction_process.LEASE_PORT}{lease.MODELS_PATH}"
+
+    def status(token: str, url: str = listing, method: str = "GET") -> int:
+        return ask(environment, url, *([f"authorization: Bearer {token}"] if token else []), method=method)[0]
+
+    def proxy_token(one: Environment) -> str:
+        file = f"{proxy_process.LEASE_TOKEN_ROOT}/{proxy_process.LEASE_TOKEN_FILE}"
+        return one.run(one.proxy(), "proxy", "cat", file)
+
+    own = proxy_token(environment)
+    assert status(own) == HTTPStatus.OK
+    environments["trial"].wait_until_ready()
+    policy_token = environment.run(POD, CONTAINER, "cat", f"{eviction_process.CLUSTER_ROOT}/token")
+    for other in ("", proxy_token(environments["trial"]), policy_token, own[:-6] + "AAAAAA"):
+        assert status(other) == HTTPStatus.UNAUTHORIZED
+        for path in (lease.ACQUIRE_PATH, lease.RENEW_PATH, lease.RELEASE_PATH, f"{lease.MODELS_PATH}/digits/retry"):
+            url = listing.replace(lease.MODELS_PATH, path)
+            assert status(other, url, "POST") == HTTPStatus.UNAUTHORIZED, path
+    assert status(own, f"{listing}/digits/retry", "POST") == HTTPStatus.FORBIDDEN
+    environment.run(POD, CONTAINER, "python", "-m", eviction_process.MODULE, "retry", "digits")
+    assert ask(environment, admin(lease.MODELS_PATH))[0] == HTTPStatus.NOT_FOUND
 
 
 def test_a_policy_of_ones_own_starts_in_an_image_built_from_ours_and_chooses(

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from rollout.engines.pulumi import Pulumi
 from rollout.engines.pulumi_cli import PulumiCli
 from rollout.engines.pulumi_state import Plan, State, plan
 from rollout.engines.pulumi_transforms import SKIP_AWAIT, without_service_waits
-from rollout.live import clean, of_stack, require_there
+from rollout.live import as_declared, clean, of_stack, require_there
 from rollout.render import Rendered, render
 from stacks.command import CommandError
 from stacks.resolve import resolve
@@ -195,6 +196,23 @@ def planned(stack: Stack, state: State, cluster: Cluster) -> Plan:
     return plan(state, stack, kube, declared, of_stack(kube, declared))
 
 
+def test_a_state_of_this_cluster_stays_and_gets_the_current_context(stack: Stack, monkeypatch: Patch) -> None:
+    cluster = Cluster([HERE, made("ConfigMap", "a")])
+    state = lists(monkeypatch, HERE, made("ConfigMap", "a"))
+    assert planned(stack, state, cluster) == Plan(state)
+    old = lists(monkeypatch, HERE, made("ConfigMap", "a"), context="old-name")
+    assert planned(stack, old, cluster) == Plan(state)
+
+
+def test_a_state_of_another_cluster_is_dropped_and_the_objects_there_stay(stack: Stack, monkeypatch: Patch) -> None:
+    state = lists(monkeypatch, made("Namespace", "tidegate-dev", uid="2"), made("ConfigMap", "a"), context="another")
+    for cluster in (Cluster(), Cluster([HERE, made("ConfigMap", "a")])):
+        found = planned(stack, state, cluster)
+        assert (found.state.objects(), found.adopts) == ([], True)
+        assert "tidegate down --cluster another --stack dev-lab" in found.notes[0]
+        assert cluster.deleted == []
+
+
 def test_a_stack_that_runs_cannot_get_another_namespace(stack: Stack, monkeypatch: Patch) -> None:
     state = lists(monkeypatch, THERE, made("Service", "b", "tidegate-old"))
     runs = Cluster([THERE, made("Service", "b", "tidegate-old")])
@@ -317,6 +335,13 @@ def test_a_revision_counts_as_the_same_only_with_the_same_chart_and_the_same_val
         assert not is_of(record(chart, values), CHART, values), name
     for nonsense in ("", "e30=", base64.b64encode(b"e30=").decode()):
         assert not is_of({**record(CHART, values), "data": {"release": nonsense}}, CHART, values)
+
+
+def test_a_stack_with_a_missing_or_leftover_object_is_not_as_declared(rendered: Rendered) -> None:
+    objects = [item for item in rendered.objects if item["kind"] in ("ConfigMap", "Namespace")]
+    for live in (objects[:-1], [*objects, made("ConfigMap", "forgotten")]):
+        cluster: Any = Cluster(live)
+        assert not as_declared(cluster, partial(of_stack, cluster, objects), objects)
 
 
 # ---- what Pulumi alone is told ----

@@ -55,6 +55,10 @@ _LENGTH = re.compile(rb"[0-9]{1,19}")
 _STATUS = re.compile(rb"[0-9]{1,3}")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+MOST_MESSAGE_BYTES = 4096
+"""Bytes of a replica's `grpc-message`: clients replace the status of a call whose trailers exceed 8 KiB by default."""
+# The last character beyond ASCII, and an escape that the cut leaves incomplete.
+_CUT_END = re.compile(rb"(?:%[C-Fc-f][0-9A-Fa-f](?:%[89ABab][0-9A-Fa-f])*)?(?:%[0-9A-Fa-f]?)?\Z")
 _CONNECTION = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 _OWN = frozenset({b"host", b"cookie", b"proxy-authorization", triton.RESTRICTED_KEY.encode()})
 # Triton's restricted protocols are opened by metadata of this name: no caller's ever reaches it.
@@ -187,9 +191,17 @@ class ResponseHeaders:
             if name == b"grpc-status":
                 self.grpc_status = int(value) if _STATUS.fullmatch(value) else 2
             if name == b"grpc-message":
+                value = _shortened(value)
                 self.message = unquote_to_bytes(value).decode("utf-8", "replace")
             passed.append(literal(name, value))
         self.block = b"".join(passed)  # The headers for the caller, as they are sent, without HTTP's status.
+
+
+def _shortened(message: bytes) -> bytes:
+    """Return a percent-encoded message, cut after a whole character if it is too long."""
+    if len(message) <= MOST_MESSAGE_BYTES:
+        return message
+    return _CUT_END.sub(b"", message[:MOST_MESSAGE_BYTES]) + _encoded(" …")
 
 
 DOMAIN = b"tidegate.dev"

@@ -63,7 +63,7 @@ def unpadded(payload: bytes) -> bytes:
 
 
 MOST_HEAD_BYTES = 32 * 1024  # Bytes of a header block that a caller sends.
-MOST_ANSWER_HEAD_BYTES = 256 * 1024  # The same of a replica, which may explain at length why a call failed.
+MOST_ANSWER_HEAD_BYTES = 4 * 1024 * 1024  # The same of a replica, which may explain at length why a call failed.
 _MOST_RESIZES = 2  # Changes of the table's size that a block may begin with (RFC 7541, 4.2).
 _MOST_KEPT = 8192  # Bytes of blocks that are kept, and of what they say.
 _LONGEST_KEPT = 4096  # The same of one.

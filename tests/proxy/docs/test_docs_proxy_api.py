@@ -18,6 +18,7 @@ from tidegate_contracts import routing
 from tidegate_contracts.lease import BusyReason
 from tidegate_contracts.openai import is_served_name
 from tidegate_proxy import concurrency, pools, problems, serve
+from tidegate_proxy.grpc.metadata import MOST_MESSAGE_BYTES
 from tidegate_proxy.grpc.response import IDLE_STREAM_SECONDS
 from tidegate_proxy.headers import is_request_id
 from tidegate_proxy.http import body as body_of_http
@@ -158,6 +159,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert limits["what the proxy holds for all at once"] == f"{shares}{most} of those"
     assert limits["an answer's headers, or trailers, from a server"].startswith(f"{connection.MOST_HEADERS} bytes;")
     assert limits["the same over gRPC"].startswith(f"{MOST_ANSWER_HEAD_BYTES} bytes;")
+    assert limits["a server's `grpc-message`"].startswith(f"{MOST_MESSAGE_BYTES} bytes,")
     assert limits["the list of an engine's models (OpenAI's API)"].startswith(f"{pools.MOST_LISTED} bytes;")
     assert limits["the head of a request comes within"] == f"{serve.HEAD_SECONDS:g} s"
     assert limits["a connection without requests stays open"] == f"{serve.KEEP_ALIVE_SECONDS:g} s"

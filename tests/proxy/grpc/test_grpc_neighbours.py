@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import Mock
+from urllib.parse import quote
 
 import grpc
 import pytest
+from tidegate_proxy.grpc.metadata import MOST_MESSAGE_BYTES, ResponseHeaders
 from tidegate_proxy.grpc.upstreams import UpstreamConnection
 from tidegate_proxy.http2 import frames as h2
+from tidegate_proxy.http2.frames import literal
 from tidegate_proxy.http2.sending import Stream
 
 from .harness import Rig, infer_request, method, refused, rig, until
@@ -91,13 +94,25 @@ def waiting(patient: Rig) -> Iterator[None]:
     assert made.result().model_name == "hang"
 
 
-@pytest.mark.parametrize("size", [7_000, 100_000, h2.MOST_ANSWER_HEAD_BYTES - 1000])
+@pytest.mark.parametrize("size", [7_000, 100_000, h2.MOST_ANSWER_HEAD_BYTES - 1000, 4_000_000])
 @pytest.mark.usefixtures("waiting")
-def test_a_long_error_comes_whole_and_ends_no_call_of_another(patient: Rig, size: int) -> None:
-    channel = patient.channel(*((f"grpc.{name}max_metadata_size", 1 << 20) for name in ("", "absolute_")))
-    error = refused(method(channel, "ModelInfer"), infer_request("wordy", id=str(size)), patient.metadata())
+def test_a_long_error_keeps_its_code_and_ends_no_call_of_another(patient: Rig, size: int) -> None:
+    """The client has gRPC's default limits, 8 KiB of trailers among them."""
+    error = refused(method(patient.channel(), "ModelInfer"), infer_request("wordy", id=str(size)), patient.metadata())
     assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert error.details() == "x" * size
+    assert error.details() == f"{'x' * MOST_MESSAGE_BYTES} …"
+
+
+@pytest.mark.parametrize("start", ["", "x", "xx", "x" * 8, "x" * 9])
+@pytest.mark.parametrize("character", ["x", "%", "ü", "€", "😀"])
+def test_a_long_error_ends_after_a_whole_character(start: str, character: str) -> None:
+    message = start + character * 5000
+    headers = ResponseHeaders([(b"grpc-message", quote(message, safe=" ").encode())])
+    kept = headers.message.removesuffix(" …")
+    assert kept != headers.message
+    assert message.startswith(kept)
+    assert MOST_MESSAGE_BYTES - 24 <= len(quote(kept, safe=" ")) <= MOST_MESSAGE_BYTES
+    assert headers.block == literal(b"grpc-message", quote(headers.message, safe=" ").encode())
 
 
 @pytest.mark.usefixtures("waiting")

@@ -20,7 +20,7 @@ from lab.local_plane.repository import Model
 from lab.local_plane.triton import Triton, triton
 
 from ..docs.test_docs_health import ASKED, CELLS, COULD_NOT_LOAD, Plane
-from ..http.running_proxy import RunningProxy, request, routing_table, running_proxy, until
+from ..http.running_proxy import KEY, RunningProxy, request, routing_table, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import SOURCES, write
 from ..upstream.test_upstream_health_check import admin
@@ -189,3 +189,36 @@ async def test_what_a_model_raises_comes_as_triton_tells_it_over_http_predict_an
         events = [json.loads(line[5:]) for line in reply.body.decode().splitlines() if line.startswith("data:")]
         assert events[0]["OUTPUT"] == 7
         assert "model.py is wrong" in events[1]["error"]
+
+
+async def test_the_error_of_a_model_comes_over_grpc_with_tritons_code_and_text(polling: Triton, tmp_path: Path) -> None:
+    import grpc
+    from tritonclient.grpc import service_pb2 as pb
+    from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
+
+    ports = {"http_port": polling.http_port, "grpc_port": polling.grpc_port}
+    pool = routing.Pool.model_validate({"name": "main", "host": "pool.test", "loading": "preload", **ports})
+    server = routing.Server(name="vision", kind="triton", pools=(pool,))
+    table = routing.RoutingTable(environment="test", servers=(server,), models=tuple(models()))
+    async with (
+        running_proxy(tmp_path, polling.http_port, table=table) as here,
+        grpc.aio.insecure_channel(f"127.0.0.1:{here.proxy.ports['grpc']}") as channel,
+    ):
+        stub, credential = GRPCInferenceServiceStub(channel), (("x-api-key", KEY),)
+
+        def message(model: str) -> Any:
+            request = pb.ModelInferRequest(model_name=model)
+            request.inputs.add(name="INPUT", datatype="INT32").shape.append(1)
+            request.raw_input_contents.append((7).to_bytes(4, "little"))
+            return request
+
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await stub.ModelInfer(message("raises"), metadata=credential, timeout=20)
+        assert error.value.code() == grpc.StatusCode.INTERNAL
+        assert "model.py is wrong" in (error.value.details() or "")
+        stream = stub.ModelStreamInfer(metadata=credential, timeout=20)
+        await stream.write(message("decoupled"))
+        answers = [await stream.read() for _ in range(2)]
+        assert answers[0].infer_response.raw_output_contents == [(7).to_bytes(4, "little")]
+        assert "model.py is wrong" in answers[1].error_message
+        await stream.done_writing()

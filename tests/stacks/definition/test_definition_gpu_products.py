@@ -1,11 +1,15 @@
 """What node labels say about GPUs, and what MIG makes of them."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from policies.guardrails.devices import Device
 from stacks.definition.gpu_products import PRODUCTS, gpu_bytes, gpu_product, slice_bytes
 from stacks.definition.mig_cuts import filled, part_of_gpu
+from stacks.definition.placement import GpuNodes
+from stacks.devices import inventory
 from tests import mig_parted
 
 GB = 10**9
@@ -57,6 +61,20 @@ def test_the_slices_of_every_public_layout_are_one_gpu_at_the_most(label: str, c
     assert product is not None
     assert sum(part_of_gpu(product, profile, cut) * count for profile, count in cut.items()) <= 1 + 1e-9
     assert sum(product.slice_bytes(profile) * count for profile, count in cut.items()) <= product.bytes
+
+
+@pytest.mark.parametrize(
+    ("label", "layouts"), [(label, each) for label, several in mig_parted.SEVERAL.items() for each in several], ids=str
+)
+def test_a_definition_may_cut_the_gpus_of_a_node_as_every_public_list_of_layouts_does(
+    label: str, layouts: Sequence[tuple[int, mig_parted.Cut]]
+) -> None:
+    mig = tuple({"gpus": gpus, "slices": cut} for gpus, cut in layouts)
+    nodes = GpuNodes.model_validate({"product": label, "nodes": 1, "perNode": 8, "mig": mig})
+    expected = Counter({(Device("gpu"), label): 8 - sum(gpus for gpus, _ in layouts)})
+    for gpus, cut in layouts:
+        expected.update({(Device("mig", profile, "mixed"), label): gpus * count for profile, count in cut.items()})
+    assert inventory([nodes]) == expected
 
 
 @pytest.mark.parametrize("label", mig_parted.MOST)

@@ -1,20 +1,23 @@
-"""The scenes: publishing, loading, evicting, waiting; and parts that are killed with `kill -9`."""
+"""The scenes: publishing, loading, evicting, waiting, failing to load; and parts that are killed with `kill -9`."""
 
+import statistics
 import threading
 import time
 from contextlib import suppress
 from typing import Any
 
 import urllib3
+from tidegate_eviction.units import bytes_text
 
-from lab.local_plane.environment import PRELOAD
+from lab.local_plane.environment import ON_DEMAND, PRELOAD
 
 from . import zoo
 from .playing import NotSoError, Outcome, Scene, claim, scene, until
-from .stage import IDLE_SECONDS, LEASE_SECONDS, POLL_SECONDS, WAIT_SECONDS, Stage
+from .stage import IDLE_SECONDS, LEASE_SECONDS, POLL_SECONDS, TUNING, WAIT_SECONDS, Stage
 
 SCENES: list[Scene[Stage]] = []
 CALLERS = 20
+WARM_CALLS = 200
 NOTES, NOTE_MS = 48, 250
 PRESSING = ("ibex", "lynx", "cat")
 _NOT_THERE = (400, 404)
@@ -67,6 +70,59 @@ def cold(stage: Stage) -> Outcome:
         f"{CALLERS} callers over both proxies, {loads} load, {right} right answers after {slowest:.1f} s; "
         f"the next call took {again * 1000:.0f} ms",
         f"{CALLERS} callers, {loads} load",
+    )
+
+
+@scene(
+    SCENES,
+    "A proxy with a lease on a model sends calls straight to Triton. The policy learns of them from renewals only.",
+)
+def warm(stage: Stage) -> Outcome:
+    """Warm models cost nothing more."""
+    stage.wanted("fox")
+    mark, before = stage.mark(), stage.acquires()
+    medians = {}
+    for model in ("fox", zoo.RESIDENT.name):
+        replies = [stage.visitor.call(model) for _ in range(WARM_CALLS)]
+        right = sum(reply.is_right(model) for reply in replies)
+        claim(right == WARM_CALLS, f"{model} answered {right} of {WARM_CALLS} calls correctly")
+        medians[model] = statistics.median(reply.seconds for reply in replies) * 1000
+    requests = int(stage.acquires() - before)
+    claim(requests == 0, f"the proxies requested {requests} leases, although they held one")
+    claim(not stage.events("loaded", mark), "the policy loaded a model")
+    return Outcome(
+        f"{WARM_CALLS} calls, no request to the policy: {medians['fox']:.1f} ms each (median), and "
+        f"{medians[zoo.RESIDENT.name]:.1f} ms for a model of the preload server",
+        f"{WARM_CALLS} calls, {requests} requests to the policy",
+    )
+
+
+@scene(
+    SCENES,
+    "The policy loads the composing models of an ensemble with it. It measures a model without a declared size while "
+    "it loads.",
+)
+def sizes(stage: Stage) -> Outcome:
+    """Ensembles and unknown sizes."""
+    stage.wanted(zoo.HERD, "goat")
+    models = {each.model: each for each in stage.listing().models}
+    herd, goat = models[zoo.HERD], models["goat"]
+    parts = sum(zoo.SIZES[name] for name in zoo.HERD_OF)
+    claim(
+        herd.footprint_bytes is not None and herd.footprint_bytes >= parts,
+        f"{zoo.HERD} counts {bytes_text(herd.footprint_bytes)}, and its parts take {bytes_text(parts)}",
+    )
+    stage.slice("now")
+    true, found = zoo.SIZES["goat"], goat.footprint_bytes or 0
+    claim(goat.footprint_from == "measured", f"the size of goat is {goat.footprint_from}")
+    claim(
+        abs(found - true) < true / 5,
+        f"the policy measured {bytes_text(found)} for goat, which takes {bytes_text(true)}",
+    )
+    return Outcome(
+        f"{zoo.HERD} came with {' and '.join(zoo.HERD_OF)} ({bytes_text(herd.footprint_bytes)}). The policy measured "
+        f"goat while it loaded: {bytes_text(found)}",
+        f"the policy measured goat: {bytes_text(found)}",
     )
 
 
@@ -169,6 +225,34 @@ def busy(stage: Stage) -> Outcome:
         f"503 after {first.seconds * 1000:.0f} ms, Retry-After {after:.0f} s; after that orca answered at the "
         f"{_ordinal(reply.tries)} try",
         f"Retry-After {after:.0f} s, then right at the {_ordinal(reply.tries)} try",
+    )
+
+
+@scene(
+    SCENES,
+    f"{zoo.BROKEN.name} was published without its weights. The policy tries to load it {TUNING.failures_most} times, "
+    "then no more.",
+)
+def quarantine(stage: Stage) -> Outcome:
+    """The policy puts aside a model that fails to load."""
+    name, mark = zoo.BROKEN.name, stage.mark()
+    refused = stage.visitor.want(name)
+    claim(refused.status == 424, f"{name} was answered {refused.status} at the {_ordinal(refused.tries)} try")
+    claim("horn.npy" in refused.why, f"the answer does not state what is wrong with {name}: {refused.why}")
+    again = sum(stage.visitor.call(name).status == 424 for _ in range(CALLERS))
+    failures = len(stage.events("load-failed", mark))
+    claim(again == CALLERS, f"{again} of {CALLERS} more calls were answered 424")
+    claim(failures == TUNING.failures_most, f"the policy tried to load {name} {failures} times")
+    reason = " ".join(refused.why.partition("\n\nAt:")[0].split())  # without the trace below it
+    stage.show.note(f"the reason, as a caller reads it: {reason}")
+    stage.platform.publish(ON_DEMAND, zoo.BROKEN.model((2,)))
+    begun = time.monotonic()
+    until(f"{name} leaves quarantine", lambda: stage.visitor.want(name).is_right(name), 30)
+    seconds = time.monotonic() - begun
+    return Outcome(
+        f"tried {failures} times, then answered 424 with the reason, {again} calls at once and without a load. "
+        f"{seconds:.1f} s after a version 2 was published, it answers",
+        f"{failures} tries, then 424 with the reason, until version 2 came",
     )
 
 

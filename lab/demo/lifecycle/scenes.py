@@ -1,16 +1,22 @@
-"""The scenes of a model's life, from a notebook to production and back."""
+"""The scenes of a model's life: from a notebook to production and back, and with interference."""
 
 import json
+import os
+import shlex
+import signal
 from concurrent.futures import ThreadPoolExecutor
+
+from tidegate.errors import ExitCode
 
 from ..playing import Outcome, Scene, claim, scene, until
 from . import notebook
 from .stage import SHOWN_LINES, LifeStage, call_times
-from .world import CHURN, DEPLOYER, DEV, DEVELOPER, ENDPOINT, OCR, PROD
+from .world import CHURN, COMMAND_SECONDS, DEPLOYER, DEV, DEVELOPER, ENDPOINT, OCR, PROD
 
 SCENES: list[Scene[LifeStage]] = []
 CALLS = 1000
 REFUSED = 3
+KILLED_VERSION, TAMPERED_VERSION = 4, 5
 ENDPOINT_PROGRAM = f"""
 import json, mlflow, numpy
 model = mlflow.pyfunc.load_model("models:/{CHURN}-client/1")
@@ -138,7 +144,6 @@ def rollback(stage: LifeStage) -> Outcome:
         then = call_times(client, CHURN, 20)
     claim(set(then.versions) == {"2"}, f"after it: {then.last}")
     stage.run(DEPLOYER, "history", CHURN, "--in", PROD)
-    stage.verified()
     return Outcome(f"Meanwhile: {calls.last}; then version 2 alone", "version 2 again, no call failed")
 
 
@@ -153,3 +158,78 @@ def on_demand(stage: LifeStage) -> Outcome:
     found, right = float(answer.outputs["SCORE"].reshape(-1)[0]), notebook.score(notebook.weights(1))
     claim(abs(found - right) < 1e-4, f"it answers {found}, and {right} would be right")
     return Outcome(f"{OCR} answers in prod, loaded by the eviction policy", "loaded on its first call")
+
+
+@scene(SCENES, "The deployer's command is killed twice. The old version serves on, and a third run finishes the work.")
+def killed(stage: LifeStage) -> Outcome:
+    """Killed half way."""
+    new_version(stage, KILLED_VERSION)
+    stage.run(DEVELOPER, "deploy", CHURN)
+    words = ("promote", CHURN, "--to", PROD)
+    kills = 0
+    with stage.calling(stage.world.prod) as calls:
+        for moment in ("publishing", "waiting"):
+            stage.show.command(DEPLOYER, f"{shlex.join(['tidegate', *words])}  # kill -9 when it prints {moment!r}")
+            kills += _killed_at(moment, stage, *words)
+        stage.run(DEPLOYER, *words)
+        until(f"version {KILLED_VERSION} answers", lambda: calls.versions[str(KILLED_VERSION)])
+    claim(kills == 2, f"the command was killed {kills} times only")
+    claim(not calls.failures, f"{calls.last}: {calls.failures[:1]}")
+    stage.verified()
+    return Outcome(
+        f"Killed {kills} times, then finished. Meanwhile: {calls.last}",
+        f"killed {kills} times, no call failed",
+    )
+
+
+def _killed_at(moment: str, stage: LifeStage, *words: str) -> bool:
+    """Run the deployer's command, kill it when it prints a word, and return True; False where it ends before."""
+    with stage.world.running(DEPLOYER, *words) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith(moment):
+                os.killpg(process.pid, signal.SIGKILL)
+                return True
+    return False
+
+
+@scene(SCENES, "One deployer rolls back while another one promotes.")
+def raced(stage: LifeStage) -> Outcome:
+    """Two at once."""
+    commands = [("rollback", CHURN, "--in", PROD), ("promote", f"{CHURN}@{KILLED_VERSION}", "--to", PROD)]
+    for words in commands:
+        stage.show.command(DEPLOYER, f"{shlex.join(['tidegate', *words])} &")
+    with stage.world.running(DEPLOYER, *commands[0]) as one, stage.world.running(DEPLOYER, *commands[1]) as other:
+        printed = [process.communicate(timeout=COMMAND_SECONDS) for process in (one, other)]
+        statuses = [one.returncode, other.returncode]
+    refusals = [errors.strip().splitlines()[0] for status, (_, errors) in zip(statuses, printed, strict=True) if status]
+    for line in refusals:
+        stage.show.output(line)
+    claim(set(statuses) <= {ExitCode.OK, ExitCode.BUSY}, f"they ended with {statuses}: {printed}")
+    claim(ExitCode.OK in statuses, f"they ended with {statuses}: {printed}")
+    with stage.client(stage.world.prod) as client:
+        answer = client.infer(CHURN, notebook.request())
+    loser = "was refused as busy" if refusals else "came after"
+    return Outcome(f"One won, the other {loser}. Version {answer.version} answers", f"one won, the other {loser}")
+
+
+@scene(SCENES, "A file changes in the registry's bucket, and another one in production's volume.")
+def tampered(stage: LifeStage) -> Outcome:
+    """Content that differs from the registry's."""
+    new_version(stage, TAMPERED_VERSION)
+    store = stage.world.store.client()
+    objects = store.list_objects_v2(Bucket="mlflow", Prefix="artifacts/")["Contents"]
+    newest = max(
+        (each for each in objects if each["Key"].endswith("weights.json")), key=lambda each: each["LastModified"]
+    )
+    store.put_object(Bucket="mlflow", Key=newest["Key"], Body=b'{"weights": [9, 9, 9, 9], "bias": 0}')
+    refused = stage.run(DEVELOPER, "deploy", CHURN, expect=ExitCode.INTEGRITY)
+    claim("weights.json" in refused.err, f"that does not name the file: {refused.err}")
+    file = stage.world.prod.repository("preload") / CHURN / "1" / "weights.json"
+    file.write_bytes(file.read_bytes().replace(b"0", b"1", 1))
+    found = stage.run(DEPLOYER, "verify", PROD, expect=ExitCode.INTEGRITY)
+    claim("weights.json" in found.out + found.err, f"that does not name the file: {found.out}")
+    with stage.client(stage.world.dev) as client:
+        answer = client.infer(CHURN, notebook.request())
+    claim(answer.version == str(KILLED_VERSION), f"in {DEV} version {answer.version} answers")
+    return Outcome("`tidegate` found and named both, and no server served either", "both found")

@@ -109,18 +109,20 @@ def test_all_that_the_walk_claims_holds(tmp_path: Path) -> None:
         status = running.wait(WALK_SECONDS)
     text = out.read_text()
     assert status == 0, text
-    assert all(f"{number}/8  {scene.title}" in text for number, scene in enumerate(SCENES, 1))
+    assert all(f"{number}/11  {scene.title}" in text for number, scene in enumerate(SCENES, 1))
     said = " ".join(text.split())
     for part in (
         rf"{scenes.CALLERS} callers over both proxies, 1 load, {scenes.CALLERS} right answers",
+        rf"{scenes.WARM_CALLS} calls, no request to the policy",
         r"called in this order: goat, fox, herd, hare. For emu, goat had to go",
         r"called in this order: cat, dog, moose. For ibex, moose had to go, the largest, though it was used last",
         rf"{zoo.SINGER} streamed {scenes.NOTES} answers over 12 s; \w+",
         r"503 after \d+ ms, Retry-After ([1-9]|1[0-3]) s; after that orca answered",
+        rf"tried 2 times, then answered 424 with the reason, {scenes.CALLERS} calls at once",
         r"\b(?:[2-9]\d|[1-9]\d\d+) of them in 4 s without a policy: none failed",
         r"of \d+ calls of sparrow, none failed",
         r"Room was never overrun .* at most \d+ MiB of 384 MiB",
-        r"All 9 hold",
+        r"All 12 hold",
     ):
         assert re.search(part, said), f"{part}\n{text}"
     assert not list(tmp_path.glob("tidegate-demo-*"))

@@ -22,6 +22,13 @@ for file in sys.argv[1:]:
     found[file] = [about.st_mode & 0o7777, about.st_uid, open(file).read()]
 print(json.dumps(found))
 """
+LIST = f"""
+import urllib.request
+token = open({f"{eviction_process.STATE_ROOT}/{eviction_process.ADMIN_TOKEN_FILE}"!r}).read()
+address = "http://127.0.0.1:{eviction_process.LEASE_PORT}{lease.MODELS_PATH}"
+request = urllib.request.Request(address, headers={{"Authorization": "Bearer " + token}})
+print(urllib.request.urlopen(request).read().decode())
+"""
 OWN_POD = "ondemand-own-0"
 CHOOSE = """
 from tidegate_eviction.policies import Candidate, registry
@@ -65,7 +72,7 @@ def test_it_starts_before_triton_and_says_so_and_lists_the_models_of_the_compone
     said = [json.loads(line) for line in environment.log(pod, CONTAINER).lines()]
     (serving,) = [line for line in said if line["message"] == "serving"]
     assert datetime.fromisoformat(serving["time"]) < environment.log(pod, "triton").wait("started").at
-    listed = json.loads(environment.run(POD, CONTAINER, "python", "-m", eviction_process.MODULE, "list", "--json"))
+    listed = json.loads(python(environment, LIST))
     assert listed["capacityBytes"] == 100 << 20
     (digits,) = [model for model in listed["models"] if model["model"] == "digits"]
     assert (digits["footprintBytes"], digits["footprintFrom"]) == (50 << 20, "declared")
@@ -123,7 +130,7 @@ def test_a_policy_of_ones_own_starts_in_an_image_built_from_ours_and_chooses(
     (policy,) = pod["spec"]["initContainers"]
     assert policy["image"] == OWN_POLICY.image
     assert container_status(pod, CONTAINER)["started"]
-    listed = json.loads(environment.run(OWN_POD, CONTAINER, "python", "-m", eviction_process.MODULE, "list", "--json"))
+    listed = json.loads(python(environment, LIST, pod=OWN_POD))
     assert listed["policy"] == "largest-first"
     assert python(environment, CHOOSE, pod=OWN_POD).split() == ["large", "small"], "what was used lately is spared"
 

@@ -73,7 +73,7 @@ def add_commands(app: typer.Typer) -> None:
 app = application("The life of a model: make, register, deploy, promote, roll back, call.")
 add_commands(app)
 PLATFORM = (
-    "advise", "chart", "check", "dashboards", "down", "environments", "guardrails", "init", "package", "pin", "plan",
+    "advise", "chart", "check", "dashboards", "down", "environments", "guardrails", "init", "pin", "plan",
     "preflight", "preview", "render", "rollout", "schema", "trace", "up", "values",
 )  # fmt: skip
 """Commands of the whole of Tidegate, which this package is a part of."""

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from tidegate.triton.publishing import open_repository, published_path, read_pub
 from tests.client.tiers import first_only
 
 from .entries import changing, config, entry, publish, tree
-from .killing import events, expire, killed
+from .killing import expire, killed
 
 ONE, TWO = entry(1), entry(2)
 ENTRIES = {1: ONE, 2: TWO}
@@ -110,25 +111,27 @@ def test_whoever_is_killed_or_whose_volume_fails_at_any_step_leaves_the_old_or_t
 ) -> None:
     before = tree(begun / "models")
     expected = copy(begun)
-    happens = events(lambda: work(expected))
+    work(expected)
     after = tree(expected)
-    assert len(happens) > 3
-    for place, event in enumerate(happens):
+    for place in count():  # Files come in parallel, so that runs differ in their order, and a little in their number.
         root = copy(begun)
-        if number:
-            fails_at(place, number, kind, partial(work, root))
-        else:
-            assert killed(partial(work, root), place), event
+        if not (fails_at(place, number, kind, partial(work, root)) if number else killed(partial(work, root), place)):
+            break
         assert_whole(root, before, after)
         expire(root.parent)
         work(root)
-        assert tree(root) == after, event
+        assert tree(root) == after, place
         left = [path for path in tree(root.parent / ".tidegate") if "/lease/" not in path]
-        assert left == [], event
+        assert left == [], place
+    assert place > 3
+    assert tree(root) == after
 
 
-def fails_at(place: int, number: int, kind: type[TidegateError], work: Callable[[], None]) -> None:
-    """Have the n-th event fail, and see that it is reported, unless it is only of giving the lease back."""
+def fails_at(place: int, number: int, kind: type[TidegateError], work: Callable[[], None]) -> bool:
+    """Have the n-th event fail, and see that it is reported, unless it is only of giving the lease back.
+
+    Return False if the work has fewer events.
+    """
     left = iter(range(place, -1, -1))
     failed: list[str] = []
 
@@ -145,7 +148,8 @@ def fails_at(place: int, number: int, kind: type[TidegateError], work: Callable[
         reported = str(error)
     finally:
         steps.watch()
-    assert os.strerror(number) in reported or "free-" in failed[0], failed
+    assert not failed or os.strerror(number) in reported or "free-" in failed[0], failed
+    return bool(failed)
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """The URL of a repository in an object store, as Triton writes it."""
 
+import os
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 FORMS: Final = (
@@ -33,3 +34,17 @@ def parsed(url: str) -> ObjectUrl:
     if scheme not in ("s3", "gs", "as") or not parts or "@" in rest or urlsplit(f"//{rest}").query:
         raise ValueError(f"that is no URL of a repository in an object store: write {FORMS}")
     return ObjectUrl(scheme, parts[0], tuple(parts[1:]), endpoint, account)
+
+
+def open_store(place: ObjectUrl, folders: tuple[str, ...], **options: Any) -> Any:
+    """Return obstore's client for some folders of a repository; `options` are obstore's own. It sends no request."""
+    from obstore.store import AzureStore, GCSStore, S3Store  # some MB, of no use for those who only read URLs
+
+    options["prefix"] = "/".join(folders) or None
+    if place.scheme == "gs":
+        return GCSStore(place.bucket, **options)
+    if place.scheme == "as":
+        return AzureStore(place.bucket, account_name=place.account, **options)
+    plain = (place.endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://")
+    options |= {"endpoint": place.endpoint} if place.endpoint else {}
+    return S3Store(place.bucket, client_options={"allow_http": True} if plain else None, **options)

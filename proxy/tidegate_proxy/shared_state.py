@@ -48,7 +48,7 @@ class SharedState:
     meter: Meter
     call_log: CallLog = field(default_factory=CallLog)
     open_calls: set[OpenCall] = field(default_factory=set)
-    draining: bool = False  # Whether the proxy is about to end: callers are told to connect anew.
+    draining: bool = False  # Whether the proxy is about to end: callers are asked to open a new connection.
 
     def __post_init__(self) -> None:
         settings = self.settings

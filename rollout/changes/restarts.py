@@ -1,4 +1,4 @@
-"""Which pods a change starts anew and why, and what happens without a restart."""
+"""Which pods a change restarts and why, and what happens without a restart."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

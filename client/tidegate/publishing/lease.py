@@ -1,7 +1,7 @@
 """One publisher at a time for a model: a lease that names its holder, and that the holder renews.
 
-A lease is a file with a number, which only one of several can create. Whoever finds the latest one given back, or not
-renewed for a while by the store's own clock, creates the next.
+A lease is a file with a number, which only one of several can create. A publisher that finds the latest one given
+back, or not renewed for a while by the store's own clock, creates the next.
 A holder that could not renew its own in time has lost it.
 """
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Protocol
 
-from tidegate_contracts.object_url import FORMS, parsed
+from tidegate_contracts.object_url import FORMS, open_store, parsed
 
 from ..errors import IntegrityError, NotFoundError, UsageError
 from ..failures import explained, of_store
@@ -253,8 +253,6 @@ class ObjectStore:
 
     def __init__(self, url: str) -> None:
         """Open it; raises UsageError for what is no URL of a repository."""
-        from obstore.store import AzureStore, GCSStore, S3Store  # some MB, of no use for a folder
-
         self.where = url
         try:
             place = parsed(url)
@@ -264,15 +262,7 @@ class ObjectStore:
             why = "locks lie next to it, and every folder in it is taken for a model"
             raise UsageError("the repository is a whole bucket", where=url, why=why, do=f"give it a folder: {FORMS}")
         *above, self.root = place.folders
-        options: dict[str, Any] = {"prefix": "/".join(above) or None, "retry_config": _RETRY}
-        if place.scheme == "gs":
-            self._store: Any = GCSStore(place.bucket, **options)
-        elif place.scheme == "as":
-            self._store = AzureStore(place.bucket, account_name=place.account, **options)
-        else:
-            plain = (place.endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://")
-            options |= {"endpoint": place.endpoint} if place.endpoint else {}
-            self._store = S3Store(place.bucket, client_options={"allow_http": True} if plain else None, **options)
+        self._store = open_store(place, tuple(above), retry_config=_RETRY)
 
     def folders(self, path: str) -> list[str]:
         """See `Store`."""

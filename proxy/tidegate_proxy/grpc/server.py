@@ -239,7 +239,7 @@ class GrpcServer:
             connection.look(now)
 
     def leave(self) -> None:
-        """Tell callers to connect anew. Calls still come and go."""
+        """Ask callers to open a new connection. Calls still come and go."""
         for connection in list(self.connections):
             connection.goaway(h2.LARGEST_WINDOW)
 

@@ -1,6 +1,6 @@
 """The body of a request to OpenAI's API: which model it names, and how it streams.
 
-Only the outermost keys are decoded. The proxy writes the body anew from them: the server reads the same model as the
+Only the outermost keys are decoded. The proxy writes a new body from them: the server reads the same model as the
 one that access was decided for, also where a key stood twice or was escaped. Values go on as they came.
 """
 

@@ -142,7 +142,7 @@ def test_promises_that_shrink_and_alerts_that_go_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "shown"),
     [
         (
             {"domino": {"principalUrl": "https://here/p"}, "auth": {"dominoPrincipal": True}},
@@ -156,12 +156,12 @@ def test_promises_that_shrink_and_alerts_that_go_are_told() -> None:
         ),
     ],
 )
-def test_whoever_newly_vouches_for_callers_is_told(before: Object, after: Object, told: list[str]) -> None:
+def test_a_new_source_of_identities_is_shown(before: Object, after: Object, shown: list[str]) -> None:
     old, new = (
         [namespace({**PROD, "domino": tree.get("domino", {}), "proxy": {"bodyLimit": "1Mi", "auth": tree["auth"]}})]
         for tree in (before, after)
     )
-    assert weaker(old, new) == told
+    assert weaker(old, new) == shown
 
 
 def tables(rules: list[Object], *models: str) -> list[Object]:

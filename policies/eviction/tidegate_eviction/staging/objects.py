@@ -4,7 +4,6 @@ Credentials are those of the environment, as each cloud's own tools find them (f
 """
 
 import errno
-import os
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -16,8 +15,7 @@ from typing import Any, Final
 
 import obstore
 from obstore.exceptions import BaseError
-from obstore.store import AzureStore, GCSStore, S3Store
-from tidegate_contracts.object_url import parsed
+from tidegate_contracts.object_url import open_store, parsed
 
 from .sources import CHUNK_BYTES, Listing, SourceFile
 
@@ -32,15 +30,7 @@ class ObjectStore:
         """Open it, without a request; raises ValueError for what is no URL of one."""
         self.url = url
         place = parsed(url)
-        options: dict[str, Any] = {"prefix": "/".join(place.folders) or None, "retry_config": _RETRY}
-        if place.scheme == "gs":
-            self._store: Any = GCSStore(place.bucket, **options)
-        elif place.scheme == "as":
-            self._store = AzureStore(place.bucket, account_name=place.account, **options)
-        else:
-            plain = (place.endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://")
-            options |= {"endpoint": place.endpoint} if place.endpoint else {}
-            self._store = S3Store(place.bucket, client_options={"allow_http": True} if plain else None, **options)
+        self._store = open_store(place, place.folders, retry_config=_RETRY)
         self._listed: dict[str, list[SourceFile]] = {}
         self._listed_at = float("-inf")
         self._read: dict[tuple[str, str], bytes] = {}

@@ -2,13 +2,13 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import Field
 from tidegate_contracts.environments import ModelFacts, Plane
@@ -188,6 +188,28 @@ class AskedPlane(Message):
     exit_code: int = 0  # with which `tidegate` ends for that
 
 
+Found = TypeVar("Found", bound=AskedPlane)
+Question = Callable[[KnownProxy, ProxyClient], dict[str, Any]]
+
+
+def ask_each(asked: Sequence[KnownProxy], seconds: float, kind: type[Found], question: Question) -> list[Found]:
+    """Ask all proxies at the same time; one that gives no answer in so many seconds says why, and hides no other.
+
+    `question` returns the fields of `kind`, with the environment that the proxy says.
+    """
+
+    def one(proxy: KnownProxy) -> Found:
+        about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
+        try:
+            with proxy.client(seconds, waits=False) as client:
+                found = question(proxy, client)
+            return kind(**{**about, **found, "environment": proxy.environment or found["environment"]})
+        except TidegateError as error:
+            return kind(**about, error=str(error), exit_code=error.exit_code)
+
+    return in_parallel(one, asked)
+
+
 class PlaneStatus(AskedPlane):
     """How much its models are used."""
 
@@ -204,33 +226,28 @@ def collect(asked: Sequence[KnownProxy], model: str | None = None, *, watch_seco
     `watch_seconds`: count twice, so long apart, to tell rates. Raises NotFoundError where a model is named that none of
     those that answered has.
     """
-    found = in_parallel(lambda proxy: _plane(proxy, model, watch_seconds), asked)
+    found = ask_each(asked, ANSWER_SECONDS, PlaneStatus, lambda *each: _status(*each, model, watch_seconds))
     if model is not None and not any(each.models or each.error for each in found):
         raise NotFoundError(f"there is no model {model!r}", do="`tidegate models` shows all that you may see")
     return found
 
 
-def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float) -> PlaneStatus:
-    about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
-    try:
-        with proxy.client(ANSWER_SECONDS, waits=False) as client:
-            caller = client.whoami()
-            about["environment"] = proxy.environment or caller.environment
-            collector = _Collector(client, proxy, model and proxy.own_name(model))
-            before, began = collector.count(), time.monotonic()
-            now = before
-            if watch_seconds:
-                time.sleep(watch_seconds)
-                now, collector.seconds = collector.count(), time.monotonic() - began
-            models = in_parallel(lambda key: collector.model(key, before.get(key, {}), now[key]), sorted(now, key=str))
-            said = [ModelStatus(environment=about["environment"], plane=proxy.plane, **each) for each in models]
-            hottest = sorted(sorted(said, key=lambda each: each.model), key=lambda each: each.heat, reverse=True)
-            lacking = tuple(sorted(collector.unavailable))
-            return PlaneStatus(
-                **about, caller=caller.principal, unavailable=lacking, away=collector.away(), models=tuple(hottest)
-            )
-    except TidegateError as error:
-        return PlaneStatus(**about, error=str(error), exit_code=error.exit_code)
+def _status(proxy: KnownProxy, client: ProxyClient, model: str | None, watch_seconds: float) -> dict[str, Any]:
+    caller = client.whoami()
+    environment = proxy.environment or caller.environment
+    collector = _Collector(client, proxy, model and proxy.own_name(model))
+    before, began = collector.count(), time.monotonic()
+    now = before
+    if watch_seconds:
+        time.sleep(watch_seconds)
+        now, collector.seconds = collector.count(), time.monotonic() - began
+    found = in_parallel(lambda key: collector.model(key, before.get(key, {}), now[key]), sorted(now, key=str))
+    models = [ModelStatus(environment=environment, plane=proxy.plane, **each) for each in found]
+    hottest = sorted(sorted(models, key=lambda each: each.model), key=lambda each: each.heat, reverse=True)
+    return {
+        "environment": environment, "caller": caller.principal, "unavailable": tuple(sorted(collector.unavailable)),
+        "away": collector.away(), "models": tuple(hottest),
+    }  # fmt: skip
 
 
 @dataclass

@@ -51,7 +51,7 @@ def add_commands(app: typer.Typer) -> None:
     for group, command, words in (
         (model, new, "Make an entry for Triton from a model's files."),
         (model, check, "Say what servers would refuse or ignore."),
-        (model, show, "Show tensors, settings, an ensemble's graph."),
+        (model, show, "Show tensors, settings, an ensemble's steps."),
         (app, export, "Make an entry of a trained model."),
         (app, life.register, "Register an entry in MLflow."),
         (app, life.deploy, "Bring a version into an environment such as dev."),

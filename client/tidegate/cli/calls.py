@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
@@ -15,7 +15,7 @@ from .output import File, Json, Text, Texts, answering, moment, note, print_json
 if TYPE_CHECKING:
     from ..calling.model import Model
     from ..calling.tensors import Answer
-    from ..status import AskedPlane, KnownProxy, ModelStatus, PlaneStatus, VersionStatus
+    from ..status import AskedPlane, ModelStatus, PlaneStatus, VersionStatus
     from ..whereabouts import FoundModel
 
 _SHOWN = 8  # values of an output that a table has
@@ -43,7 +43,6 @@ def predict(
     plane: Plane = None,
     proxy: Proxy = None,
     server: Annotated[Text, Option(help="Inference server, where several have a model of that name.")] = None,
-    route: Annotated[Literal["v2", "predict"], Option(help="Binary tensors; or JSON, as Domino's reference.")] = "v2",
     sticky: Annotated[Text, Option(help="Calls with the same word get the same version.")] = None,
     timeout: Annotated[float, Option(min=0.01, max=999999, help="Seconds to wait, all tries together.")] = 60.0,
     out: Annotated[File, Option("--out", "-o", help="Write the outputs to a .npz or .json file.")] = None,
@@ -57,10 +56,8 @@ def predict(
         name, _, version = model.partition("@")
         found = proxy_of(name, environment, plane, proxy)
         name = found.own_name(name)
-        if route == "predict" and server is None:
-            server = _server(name, found)
         with found.client(timeout) as client:
-            called = Model(client, name, server=server, version=version or None, route=route)
+            called = Model(client, name, server=server, version=version or None)
             given = _given(called, data, inputs or [], zeros)
             kind = found.kind_of(server) if server is not None else found.kind_of_model(name)
             if not kind.speaks_v2:
@@ -81,15 +78,6 @@ def predict(
             began = time.monotonic()
             answer = called.ask(given, params)
             _show_answer(answer, time.monotonic() - began, out, json)
-
-
-def _server(model: str, proxy: "KnownProxy") -> str:
-    """Return the only server that has the model, for the route whose requests must name it."""
-    having = [] if proxy.facts is None else [each.server for each in proxy.facts.models if each.name == model]
-    if len(having) != 1:
-        known = f"; it is on {', '.join(having)}" if having else ""
-        raise UsageError("--route predict needs --server: its requests name the inference server", do=f"name it{known}")
-    return having[0]
 
 
 def _given(model: "Model", data: str | None, words: list[str], zeros: bool) -> Any:

@@ -58,7 +58,7 @@ def check(
 
 
 def show(entry: Annotated[Path, Argument(help="The entry's folder.")], json: Json = False) -> None:
-    """Show an entry: its tensors, how Triton runs it, and an ensemble's steps as a drawing; or a language model."""
+    """Show an entry: its tensors, how Triton runs it, and an ensemble's steps; or a language model."""
     with answering():
         from ..kinds import kind_of_entry
 

@@ -43,7 +43,7 @@ class OpenaiKind:
 
     def version_folder(self, entry: Path) -> str:
         """Return the entry's own folder. Raises UsageError where it has no configuration."""
-        from .decoder import CONFIG
+        from .entry import CONFIG
 
         if not (entry / CONFIG).is_file():
             raise UsageError(f"it has no {CONFIG}", where=entry, do="name a whole folder, as the hub has it")
@@ -97,7 +97,7 @@ class OpenaiKind:
         return {"outputs": [{"name": name, "data": data} for name, data in outputs.items()]}
 
     def show(self, folder: Path) -> "ShownHubEntry":
-        """Describe an entry by its configuration and the headers of its weights."""
+        """Describe an entry by its configuration and its files."""
         from .entry import HubEntry, show_entry
 
         return show_entry(HubEntry(folder), folder.resolve().name)
@@ -108,7 +108,7 @@ class OpenaiKind:
 
         print(f"{shown.name}: {', '.join(shown.architectures) or 'unknown'}, {shown.files} files, {size(shown.size)}")
         length = "" if shown.context_length is None else f", {counted(shown.context_length, 'token')} at most"
-        print(f"{shown.parameters:,} parameters{length}, {'with' if shown.chats else 'without'} a chat template")
+        print(f"{'with' if shown.chats else 'without'} a chat template{length}")
 
     def open_repository(self, where: Path | str) -> "Repository":
         """Open a repository in a folder or in object storage."""

@@ -95,7 +95,7 @@ class TritonKind:
         return show_entry(folder)
 
     def print_entry(self, shown: "Shown") -> None:
-        """Print the tensors, or an ensemble's steps as a drawing, and the settings."""
+        """Print the tensors, an ensemble's steps, and the settings."""
         from .cli.entries import print_entry
 
         print_entry(shown)

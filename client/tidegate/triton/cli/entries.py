@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from ...cli.output import File, Json, Texts, answering, console, note, print_json, print_table, size
+from ...cli.output import File, Json, Texts, answering, note, print_json, print_table, size
 from ...errors import UsageError, hints_once
 
 if TYPE_CHECKING:
@@ -106,22 +106,28 @@ def _print_new(made: "NewEntry", json: bool) -> None:
 
 
 def print_entry(shown: "Shown") -> None:
-    """Print an entry for people: its tensors, or an ensemble's steps as a drawing, and its settings."""
-    from ..entries.show import draw
+    """Print an entry for people: its tensors, an ensemble's steps, and its settings."""
+    from ..entries.ensemble import NEWEST
 
     versions = ", ".join(map(str, shown.versions)) or "none"
     print(f"{shown.name}: {shown.backend}, version {versions}, {shown.files} files, {size(shown.size)}")
-    if shown.steps:
-        console().print(draw(shown))
+    rows = [
+        (side, tensor.name, str(tensor), ", ".join(tensor.notes))
+        for side, tensors in (("input", shown.inputs), ("output", shown.outputs))
+        for tensor in tensors
+    ]
+    if rows:
+        print_table(("", "tensor", "type and shape", ""), rows)
     else:
-        rows = [
-            (side, tensor.name, str(tensor), ", ".join(tensor.notes))
-            for side, tensors in (("input", shown.inputs), ("output", shown.outputs))
-            for tensor in tensors
-        ]
-        if rows:
-            print_table(("", "tensor", "type and shape", ""), rows)
-        else:
-            print("its tensors are known once Triton has loaded it")
+        print("its tensors are known once Triton has loaded it")
+    if shown.steps:
+        print_table(("#step", "model", "version", "inputs", "outputs"), [
+            (
+                number, step.model, "newest" if step.version == NEWEST else step.version,
+                "\n".join(f"{own} ← {tensor}" for own, tensor in step.inputs.items()),
+                "\n".join(f"{own} → {tensor}" for own, tensor in step.outputs.items()),
+            )
+            for number, step in enumerate(shown.steps)
+        ])  # fmt: skip
     if shown.settings:
         print(shown.settings)

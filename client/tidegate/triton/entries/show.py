@@ -1,24 +1,19 @@
-"""What an entry is, told and drawn from its files: tensors, versions, settings, an ensemble's steps."""
+"""What an entry is, by its files: tensors, versions, settings, an ensemble's steps."""
 
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToDict
 from pydantic import BaseModel
-from rich.columns import Columns
-from rich.console import Group, RenderableType
-from rich.panel import Panel
-from rich.text import Text
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
 from ...errors import UsageError
 from ...findings import errors
-from .ensemble import Graph, Step, graph
+from .ensemble import graph
 from .entry import read_entry
 from .frameworks.reading import ANY
 from .text import CONFIG, config_text
 
-_ARROW = "  │\n  ▼"
 _TOLD_APART = ("name", "backend", "platform", "input", "output", "ensemble_scheduling")
 
 
@@ -85,19 +80,6 @@ def show_entry(folder: Path) -> Shown:
     )
 
 
-def draw(shown: Shown) -> RenderableType:
-    """Draw an ensemble: its inputs, a row of boxes for the steps that can run at once, its outputs."""
-    drawn = graph(ParseDict(shown.config, ModelConfig()))
-    parts: list[RenderableType] = [_outside("input", shown.inputs)]
-    for wave in drawn.order:
-        parts += [Text(_ARROW), Columns([_box(drawn, drawn.steps[index]) for index in wave], padding=(0, 2))]
-    parts += [Text(_ARROW), _outside("output", shown.outputs)]
-    ready = {index for wave in drawn.order for index in wave}
-    if stuck := [_box(drawn, step) for step in drawn.steps if step.index not in ready]:
-        parts += [Text("never run, for they wait for tensors that nobody makes, or for themselves:"), Columns(stuck)]
-    return Group(*parts)
-
-
 def _tensor(tensor: Any, batch: int) -> ShownTensor:
     labels = getattr(tensor, "label_filename", "")
     notes = {
@@ -121,17 +103,3 @@ def _settings(config: Any) -> str:
     for field in _TOLD_APART:
         rest.ClearField(field)
     return config_text(rest).rstrip()
-
-
-def _outside(side: str, tensors: tuple[ShownTensor, ...]) -> Text:
-    return Text("\n".join(f"{side}  {tensor.name}  {tensor}" for tensor in tensors))
-
-
-def _box(drawn: Graph, step: Step) -> Panel:
-    lines = []
-    for of_model, of_ensemble in step.inputs:
-        producer = drawn.producers.get(of_ensemble)
-        lines.append(f"{of_model} ← {of_ensemble}{f' (of {producer.model})' if producer else ''}")
-    lines += [f"{of_model} → {of_ensemble}" for of_model, of_ensemble in step.outputs]
-    version = "" if step.version == ANY else f" version {step.version}"
-    return Panel(Text("\n".join(lines)), title=Text(f"{step.index + 1} {step.model}{version}"), expand=False)

@@ -1,13 +1,11 @@
-"""What an entry is, told and drawn from its files."""
+"""What an entry is, by its files."""
 
 from pathlib import Path
 
 import pytest
-from google.protobuf import text_format
-from rich.console import Console
 from tidegate.errors import UsageError
-from tidegate.triton.entries.show import Shown, draw, show_entry
-from tritonclient.grpc.model_config_pb2 import ModelConfig
+from tidegate.triton.cli.entries import print_entry
+from tidegate.triton.entries.show import Shown, show_entry
 
 from .corpus_entries import entry
 
@@ -30,14 +28,6 @@ ensemble_scheduling {
 
 def shown(folder: Path, text: str) -> Shown:
     return show_entry(entry(folder, text, {"1/model.py": "12345"}))
-
-
-def drawn(folder: Path, text: str) -> str:
-    told = shown(folder, text)
-    console = Console(width=120, markup=False, highlight=False, emoji=False)
-    with console.capture() as capture:
-        console.print(draw(told))
-    return capture.get()
 
 
 def test_tensors_are_told_as_requests_have_them(tmp_path: Path) -> None:
@@ -68,24 +58,8 @@ def test_what_cannot_be_read_is_refused_with_the_line(tmp_path: Path) -> None:
         show_entry(tmp_path / "gone")
 
 
-def test_steps_that_can_run_at_once_stand_side_by_side(tmp_path: Path) -> None:
-    lines = drawn(tmp_path, CHAIN).splitlines()
-    assert lines[0] == "input  a  FP32[3]"
-    row = next(line for line in lines if "1 left" in line)
-    assert "2 right version 3" in row
-    assert "3 both" not in row
-    assert any("l ← b (of left)" in line for line in lines)
-    assert any("x ← a" in line and "of" not in line for line in lines)
-    assert lines[-1] == "output  d  INT64[?]"
+def test_steps_of_an_ensemble_are_told_with_their_tensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_entry(shown(tmp_path, CHAIN.replace('"left"', '"[bold]left:smile:"')))  # names are no markup
+    told = capsys.readouterr().out
     assert [step.model for step in shown(tmp_path, CHAIN).steps] == ["left", "right", "both"]
-    # Names are no markup.
-    assert "[bold]left:smile:" in drawn(tmp_path, CHAIN.replace('"left"', '"[bold]left:smile:"'))
-
-
-def test_steps_that_never_run_are_drawn_apart(tmp_path: Path) -> None:
-    config = text_format.Parse(CHAIN, ModelConfig())
-    config.ensemble_scheduling.step[1].input_map["x"] = "nowhere"
-    lines = drawn(tmp_path, text_format.MessageToString(config)).splitlines()
-    apart = next(number for number, line in enumerate(lines) if line.startswith("never run"))
-    assert any("2 right" in line and "3 both" in line for line in lines[apart:])
-    assert not any("2 right" in line for line in lines[:apart])
+    assert all(each in told for each in ("[bold]left:smile:", "FP32[3]", "x ← a", "l ← b", "y → d", "newest", "│ 3 "))

@@ -26,25 +26,18 @@ from tests.client.triton.entries.files import FILES
 DOUBLE = FILES / "double.py"
 SERVED = "class TritonPythonModel:\n    def execute(self, requests): return []\n"
 COMPLETING = SERVED + "    @staticmethod\n    def auto_complete_config(config): return config\n"
-MODULE = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x): return x\n"
 PIPE = "from nvidia.dali.plugin.triton import autoserialize\n@autoserialize\ndef pipe(): pass\n"
 TENSORS = Options(inputs=["x:FP32:3"], outputs=["y:FP32:3"])
 SCRIPT = Options(inputs=["image:FP32:-1,3", "mask:FP32:-1,2"], outputs=["OUTPUT__0:FP32:-1,2", "OUTPUT__1:FP32:-1,2"])
 MADE: tuple[tuple[str, Framework, Options], ...] = (
-    ("savedmodel", Framework.SAVED_MODEL, Options()),
-    ("graph.pb", Framework.GRAPH_DEF, Options(outputs=["answer:FP32:-1,1"])),
-    ("graph_shapes.pb", Framework.GRAPH_DEF, Options(max_batch_size=8)),
     ("net.onnx", Framework.ONNX, Options(max_batch_size=8)),
     ("script.pt", Framework.TORCHSCRIPT, SCRIPT),
     ("net.pt2", Framework.TORCH_PACKAGE, Options(inputs=["INPUT__0:FP32:3"], outputs=["OUTPUT__0:FP32:3"])),
-    ("module", Framework.TORCH_MODULE, Options(inputs=["x:FP32:3"], outputs=["OUTPUT__0:FP32:3"])),
     ("net.plan", Framework.TENSORRT, Options()),
     ("double.py", Framework.PYTHON, TENSORS),
     ("completing.py", Framework.PYTHON, Options()),
-    ("jaxed.py", Framework.JAX, TENSORS),
     ("openvino.xml", Framework.OPENVINO, Options(max_batch_size=8)),
     ("xgboost_multi.json", Framework.XGBOOST_JSON, Options()),
-    ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON, Options()),
     ("lightgbm_multi.txt", Framework.LIGHTGBM, Options()),
     ("treelite_forest.tl", Framework.TREELITE, Options()),
     ("pipe.py", Framework.DALI, Options()),
@@ -60,8 +53,7 @@ def sources(tmp_path: Path) -> Path:
     """Return a folder with models of those frameworks that have no file among ours."""
     folder = tmp_path / "sources"
     for path, content in (
-        ("module/model.py", MODULE), ("module/model.pt", ""), ("net.plan", "ptrt"), ("completing.py", COMPLETING),
-        ("jaxed.py", "import jax\n" + SERVED), ("pipe.py", PIPE), ("libtriton_mine.so", ""),
+        ("net.plan", "ptrt"), ("completing.py", COMPLETING), ("pipe.py", PIPE), ("libtriton_mine.so", ""),
         ("engine/config.json", '{"build_config": {"max_batch_size": 8}}'), ("engine/rank0.engine", ""),
         ("model.json", '{"model": "facebook/opt-125m"}'), ("net.pt2", ""),
     ):  # fmt: skip
@@ -95,10 +87,8 @@ def test_an_entry_of_every_framework_is_accepted(
 
 
 def test_files_arrive_byte_for_byte_and_can_be_read_by_a_server(tmp_path: Path) -> None:
-    made = make("made", FILES / "savedmodel", tmp_path, Options())
-    for below in ("saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"):
-        copied = made.folder / "1" / "model.savedmodel" / below
-        assert copied.read_bytes() == (FILES / "savedmodel" / below).read_bytes()
+    made = make("made", FILES / "script.pt", tmp_path, SCRIPT)
+    assert (made.folder / "1" / "model.pt").read_bytes() == (FILES / "script.pt").read_bytes()
     assert made.folder.stat().st_mode & 0o777 == 0o755
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "model.py").symlink_to(DOUBLE)

@@ -6,7 +6,6 @@ import tracemalloc
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import UsageError
 from tidegate.triton.entries.detect import READERS, Framework, detect
-from tidegate.triton.entries.frameworks.fil import read_ubjson
 from tidegate.triton.entries.frameworks.reading import Reading
 from tidegate.triton.entries.write import new_entry
 
@@ -22,15 +20,12 @@ from tests.client.triton.entries.files import FILES
 from tests.counts import examples
 
 SINGLE = {
-    Framework.GRAPH_DEF: "graph_shapes.pb",
     Framework.TORCHSCRIPT: "script.pt",
     Framework.OPENVINO: "openvino.xml",
     Framework.XGBOOST_JSON: "xgboost_multi.json",
-    Framework.XGBOOST_UBJSON: "xgboost_multi.ubj",
     Framework.LIGHTGBM: "lightgbm_multi.txt",
     Framework.TREELITE: "treelite_forest.tl",
     Framework.PYTHON: "double.py",
-    Framework.DALI: "model.dali",
 }
 DAMAGE = st.lists(st.tuples(st.integers(0, 6000), st.binary(min_size=0, max_size=8)), min_size=1, max_size=6)
 
@@ -129,15 +124,7 @@ def test_programs_that_are_nested_without_end_are_told_or_refused(tmp_path: Path
     with suppress(UsageError):
         detect(tmp_path / "model.py")
     with suppress(UsageError):
-        READERS[Framework.TORCH_MODULE](tmp_path / "model.py")
-
-
-def test_ubjson_takes_no_memory_for_what_is_not_asked() -> None:
-    long, doubles = b"Sl" + (2 << 20).to_bytes(4) + bytes(2 << 20), b"[$D#l" + (2 << 20).to_bytes(4) + bytes(16 << 20)
-    many = b"{" + b"".join(b"U\x06%06dZ" % number for number in range(100_000)) + b"}"
-    for junk in (many, b"[" + b"[]" * 200_000 + b"]", b"[#l" + (200_000).to_bytes(4) + b"Z" * 200_000, long, doubles):
-        said, peak = traced(partial(read_ubjson, b"{U\x01a" + junk + b"U\x01bT}", {"a": None, "b": None}))
-        assert (said, peak < 2 << 20) == ({"a": None if junk is long else {}, "b": True}, True)
+        READERS[Framework.PYTHON](tmp_path / "model.py")
 
 
 def test_a_huge_program_is_not_parsed(tmp_path: Path) -> None:

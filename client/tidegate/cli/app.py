@@ -52,7 +52,7 @@ def add_commands(app: typer.Typer) -> None:
         (model, new, "Make an entry for Triton from a model's files."),
         (model, check, "Say what servers would refuse or ignore."),
         (model, show, "Show tensors, settings, an ensemble's steps."),
-        (app, export, "Make an entry of a trained model."),
+        (app, export, "Make an entry of a trained scikit-learn model."),
         (app, life.register, "Register an entry in MLflow."),
         (app, life.deploy, "Bring a version into an environment such as dev."),
         (app, life.promote, "Bring a version into the next, such as prod."),

@@ -9,7 +9,7 @@ from tidegate_contracts.environments import DatasetLocation, Environment, Enviro
 from ..calling.proxy import ProxyClient
 from ..environments import Mounts, environment, folder_of, mounts
 from ..errors import UsageError
-from ..publishing import Repository
+from ..publishing import Repository, open_repository
 from ..registry import Registry, Trust
 from ..registry.version import Record, Records
 from . import WAIT_SECONDS, Progress, silent
@@ -49,9 +49,9 @@ class Context:
         """Return the repository of a server. Raises UsageError where its dataset is not mounted here."""
         location = home.server.location
         if not isinstance(location, DatasetLocation):
-            return home.kind.open_repository(location.url)
+            return open_repository(location.url, home.kind.configs)
         folder = folder_of(location, home.environment.name, home.plane.name, self.known, self.said)
-        return home.kind.open_repository(folder)
+        return open_repository(folder, home.kind.configs)
 
     def records(self, model: str, *, aloud: bool = True) -> Records:
         """Return what was done with a model's versions, in the names of now; `aloud` tells what cannot be read."""

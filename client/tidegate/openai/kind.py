@@ -1,20 +1,21 @@
 # ruff: noqa: ARG002 - engines need little of what Triton is told
-"""Servers of OpenAI's API as one kind of inference server: see `tidegate.kinds.ServerKind`, which this fulfils."""
+"""Servers of OpenAI's API as one kind of inference server."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from tidegate_contracts.openai import served_as
 
 from ..errors import UnreachableError, UsageError
+from ..server_kind import ServerKind
 
 if TYPE_CHECKING:
     from ..calling.proxy import ProxyClient
     from ..findings import Finding, ServerHas
     from ..publishing import Repository
     from ..registry.golden import Golden
-    from ..repository import Configs, StoredFile
+    from ..repository import Configs
     from .entry import ShownHubEntry
 
 _VERBS: Final = {"messages": "chat/completions", "prompt": "completions", "input": "embeddings"}
@@ -22,7 +23,7 @@ _VERBS: Final = {"messages": "chat/completions", "prompt": "completions", "input
 _OUTPUTS: Final = {"messages": ("text", "tokens"), "prompt": ("text", "tokens"), "input": ("embedding",)}
 
 
-class OpenaiKind:
+class OpenaiKind(ServerKind):
     """Entries are folders as Hugging Face's hub has them, which are one version each."""
 
     entry = "a language model's, with config.json, a tokenizer and *.safetensors"
@@ -110,12 +111,6 @@ class OpenaiKind:
         length = "" if shown.context_length is None else f", {counted(shown.context_length, 'token')} at most"
         print(f"{'with' if shown.chats else 'without'} a chat template{length}")
 
-    def open_repository(self, where: Path | str) -> "Repository":
-        """Open a repository in a folder or in object storage."""
-        from ..publishing import open_repository
-
-        return open_repository(where, self.configs)
-
     @property
     def configs(self) -> "Configs":
         """What is written down beside the versions, which engines do not read."""
@@ -136,32 +131,6 @@ class OpenaiKind:
         from tidegate_contracts.manifest import ENTRY_VERSION
 
         return self.check(staged / ENTRY_VERSION, trusted=True)
-
-    def check_backend(
-        self, model: str, entry_config: str, files: "Collection[StoredFile]", backends: Collection[str] | None
-    ) -> "list[Finding]":
-        """Return nothing: which architectures an engine knows is told nowhere."""
-        return []
-
-    def needs_gpu(self, _entry_config: str) -> str | None:
-        """Return None: that is the engine's own business, and the definition's."""
-        return None
-
-    def code_backend(self, _entry_config: str, _files: "Iterable[StoredFile]") -> str | None:
-        """Return None: an entry holds its weights."""
-        return None
-
-    def alias_of(self, _config: Mapping[str, Any], _alias: str) -> str | None:
-        """Return None: engines keep no aliases of versions."""
-        return None
-
-    def counts(self, _statistics: Mapping[str, Any]) -> dict[str, float]:
-        """Return zeros: through the proxy engines tell no statistics."""
-        return dict.fromkeys(("requests", "failures", "rows", "seconds", "queued", "computed", "last_used"), 0.0)
-
-    def check_beside(self, _old_config: str, _new_config: str, _old: int, _new: int) -> "list[Finding]":
-        """Return nothing: versions share no process."""
-        return []
 
 
 def _outputs(verb: str, answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from tidegate.cli.model import check, show
 from tidegate.errors import ExitCode, TidegateError, UnreachableError, UsageError
 from tidegate.findings import Severity
 from tidegate.kinds import KINDS, kind_of_entry
+from tidegate.publishing import open_repository
 from tidegate.registry.golden import Golden
 from tidegate.registry.manifest import manifest_of
 from tidegate.registry.registration import checked
@@ -205,7 +206,7 @@ def test_code_that_is_trusted_is_told_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "staged").mkdir()
     entry.rename(tmp_path / "staged" / ENTRY_VERSION)  # as it is fetched to be deployed
     found = KIND.check_staged(
-        tmp_path / "staged", "chat", KIND.open_repository(tmp_path), backends=None, gpu=None, bring=str
+        tmp_path / "staged", "chat", open_repository(tmp_path, KIND.configs), backends=None, gpu=None, bring=str
     )
     assert [each.severity for each in found] == [Severity.WARNING]
 

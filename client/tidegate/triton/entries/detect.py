@@ -22,9 +22,7 @@ class Framework(StrEnum):
     XGBOOST_JSON = "xgboost-json"
     LIGHTGBM = "lightgbm"
     TREELITE = "treelite"
-    ENSEMBLE = "ensemble"
     DALI = "dali"
-    TENSORRT_LLM = "tensorrt-llm"
     VLLM = "vllm"
     CUSTOM = "custom"
 
@@ -40,11 +38,10 @@ READERS: dict[Framework, Callable[[Path], Reading]] = {
     Framework.LIGHTGBM: fil.read_lightgbm,
     Framework.TREELITE: fil.read_treelite,
     Framework.DALI: dali.read,
-    Framework.TENSORRT_LLM: llm.read_tensorrt_llm,
     Framework.VLLM: llm.read_vllm,
     Framework.CUSTOM: opaque.read_library,
 }
-"""What reads the files of each; an ensemble is read of several entries (`ensemble.chain`)."""
+"""What reads the files of each."""
 
 _PICKLES = frozenset({".pkl", ".pickle", ".joblib", ".sav", ".dill"})
 _NO_PICKLE = (
@@ -163,12 +160,10 @@ def _json(file: Path, begin: bytes) -> Framework:
 
 def _folder(folder: Path) -> tuple[Framework, Path]:
     if (folder / "config.pbtxt").is_file():
-        do = "`tidegate model check` and `tidegate model show` take it; several entries make an ensemble"
+        do = "`tidegate model check` and `tidegate model show` take it"
         raise UsageError("it is an entry already", where=folder, do=do)
     if (folder / "saved_model.pb").is_file():
         raise UsageError("Triton cannot serve a SavedModel", where=folder, do=_NO_TENSORFLOW)
-    if (folder / llm.ENGINE).is_file() and (folder / llm.CONFIG).is_file():
-        return Framework.TENSORRT_LLM, folder
     if opaque.library(folder):
         return Framework.CUSTOM, folder
     for name in _PROGRAMS:

@@ -88,7 +88,7 @@ def test_what_is_no_model_to_make_an_entry_of_is_refused(tmp_path: Path) -> None
             detect(source)
 
 
-def test_a_folder_is_what_the_one_model_in_it_is_and_programs_and_engines_take_it_whole(tmp_path: Path) -> None:
+def test_a_folder_is_what_the_one_model_in_it_is_and_programs_take_it_whole(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("…")
     with pytest.raises(UsageError, match="nothing tells"):
         detect(tmp_path)
@@ -97,10 +97,6 @@ def test_a_folder_is_what_the_one_model_in_it_is_and_programs_and_engines_take_i
     (tmp_path / "net.plan").write_bytes(b"ptrt")
     with pytest.raises(UsageError, match=r"several models.*\n.*net.onnx, .*net.plan"):
         detect(tmp_path)
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "rank0.engine").write_bytes(b"\x00")
-    assert detect(tmp_path) == (Framework.TENSORRT_LLM, tmp_path)
-    (tmp_path / "config.json").unlink()
     (tmp_path / "model.py").write_text(SERVED)
     assert detect(tmp_path) == (Framework.PYTHON, tmp_path)
 

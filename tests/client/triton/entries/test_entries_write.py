@@ -42,7 +42,6 @@ MADE: tuple[tuple[str, Framework, Options], ...] = (
     ("treelite_forest.tl", Framework.TREELITE, Options()),
     ("pipe.py", Framework.DALI, Options()),
     ("model.dali", Framework.DALI, Options()),
-    ("engine", Framework.TENSORRT_LLM, Options()),
     ("model.json", Framework.VLLM, Options()),
     ("libtriton_mine.so", Framework.CUSTOM, TENSORS),
 )
@@ -54,7 +53,6 @@ def sources(tmp_path: Path) -> Path:
     folder = tmp_path / "sources"
     for path, content in (
         ("net.plan", "ptrt"), ("completing.py", COMPLETING), ("pipe.py", PIPE), ("libtriton_mine.so", ""),
-        ("engine/config.json", '{"build_config": {"max_batch_size": 8}}'), ("engine/rank0.engine", ""),
         ("model.json", '{"model": "facebook/opt-125m"}'), ("net.pt2", ""),
     ):  # fmt: skip
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +66,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 def make(name: str, source: Path, parent: Path, options: Options = TENSORS, **more: Any) -> NewEntry:
-    return new_entry(name, [source], parent, settings=options.config(), **more)
+    return new_entry(name, source, parent, settings=options.config(), **more)
 
 
 @pytest.mark.parametrize(("source", "framework", "options"), MADE, ids=[case[0] for case in MADE])
@@ -134,11 +132,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_triton_would_refuse_or_makes_no_sense_is_not_made(tmp_path: Path) -> None:
     settings = overlaid(TENSORS.config(), parse_config("dynamic_batching { preferred_batch_size: 4 }"))
     with pytest.raises(UsageError, match=r"Triton would refuse this entry[^$]*config.pbtxt:\d+: error: "):
-        new_entry("made", [DOUBLE], tmp_path, settings=settings)
-    with pytest.raises(UsageError, match="only an ensemble"):
-        new_entry("made", [DOUBLE, DOUBLE], tmp_path, framework=Framework.PYTHON)
-    with pytest.raises(UsageError, match="only an ensemble"):
-        new_entry("made", [DOUBLE], tmp_path, settings=TENSORS.config(), links={"a.b": "c"})
+        new_entry("made", DOUBLE, tmp_path, settings=settings)
     for name in ("", "..", "a/b", "x" * 201):
         with pytest.raises(UsageError, match="no name for a model"):
             make(name, DOUBLE, tmp_path)
@@ -153,28 +147,6 @@ def test_a_framework_can_be_said_and_batches_are_offered_where_they_seem_possibl
     for name, options, offered in (("a", Options(), True), ("b", Options(max_batch_size=2), False)):
         notes = make(name, FILES / "openvino.xml", tmp_path, options).notes
         assert any("--max-batch-size" in note for note in notes) is offered
-
-
-def test_labels_lie_beside_the_configuration(tmp_path: Path) -> None:
-    (tmp_path / "animals.txt").write_text("cat\ndog\nbird\n")
-    made = make("made", DOUBLE, tmp_path, labels={"y": tmp_path / "animals.txt"})
-    assert (made.folder / "animals.txt").read_text() == "cat\ndog\nbird\n"
-    assert made.config.output[0].label_filename == "animals.txt"
-    for output, file, words in (("z", "animals.txt", "no output 'z'"), ("y", "gone.txt", "no such file with labels")):
-        with pytest.raises(UsageError, match=words):
-            make("other", DOUBLE, tmp_path, labels={output: tmp_path / file})
-
-
-def test_labels_never_take_the_place_of_another_file(tmp_path: Path) -> None:
-    two = Options(inputs=["x:FP32:3"], outputs=["y:FP32:3", "z:FP32:3"])
-    for name in ("a/names.txt", "b/names.txt", "config.pbtxt", "1"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("cat\n")
-    shared = {"y": tmp_path / "a" / "names.txt", "z": tmp_path / "a" / "names.txt"}
-    assert make("made", DOUBLE, tmp_path, two, labels=shared).config.output[1].label_filename == "names.txt"
-    for second in ("b/names.txt", "config.pbtxt", "1"):
-        with pytest.raises(UsageError, match="another file of the entry has this name"):
-            make("other", DOUBLE, tmp_path, two, labels={"y": shared["y"], "z": tmp_path / second})
 
 
 BATCHED = """
@@ -209,7 +181,7 @@ RAGGED = """
 
 
 class Served:
-    """A Triton with everything that `new` can choose for the Python backend, and an ensemble."""
+    """A Triton with everything that `new` can choose for the Python backend."""
 
     def __init__(self, client: Any, made: dict[str, NewEntry]) -> None:
         self.client, self.made = client, made
@@ -232,21 +204,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
     def add(name: str, options: Options, settings: str = "", **more: Any) -> None:
         config = overlaid(parse_config(settings), options.config())
-        made[name] = new_entry(name, [DOUBLE], repository, settings=config, **more)
+        made[name] = new_entry(name, DOUBLE, repository, settings=config, **more)
 
-    (folder / "labels.txt").write_text("one\ntwo\nthree\n")
     tensors = Options(["raw:FP32:3"], ["doubled:FP32:3"], 8)
-    everything = Options(
-        tensors.inputs, tensors.outputs, 8, dynamic_batching=True, instances=["2:cpu"], parameters=["hello=you"]
-    )
-    add("batched", everything, BATCHED, labels={"doubled": folder / "labels.txt"})
+    everything = Options(tensors.inputs, tensors.outputs, 8, dynamic_batching=True, parameters=["hello=you"])
+    add("batched", everything, BATCHED)
     for strategy in ("direct", "oldest"):
         add(f"sequences-{strategy}", tensors, SEQUENCES.format(strategy))
     add("ragged", Options(["raw:FP32:-1", "more:INT32:1"], ["doubled:FP32:-1"], 4), RAGGED)
     add("streaming", tensors, "model_transaction_policy { decoupled: true }")
-    add("last", Options(["doubled:FP32:3"], ["answer:FP32:3"], 4))
-    sources = [made[name].folder for name in ("batched", "last")]
-    made["chain"] = new_entry("chain", sources, repository)
     with triton(folder / "triton", repository) as server, grpc.InferenceServerClient(server.grpc) as client:
         yield Served(client, made)
 
@@ -271,7 +237,6 @@ def test_triton_understands_every_field_as_it_was_written(served: Served) -> Non
             assert said == getattr(theirs, field.name), (name, field.name)
 
 
-def test_a_model_and_an_ensemble_that_were_made_answer(served: Served) -> None:
+def test_a_model_that_was_made_answers(served: Served) -> None:
     given = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
     assert (served.call("batched", given, "raw", "doubled") == given * 2).all()
-    assert (served.call("chain", given, "raw", "answer") == given * 4).all()

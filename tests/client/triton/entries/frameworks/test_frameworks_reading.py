@@ -47,7 +47,6 @@ def test_tensors_are_told_and_files_come_along(read: Reader, name: str, files: l
         (onnx.read, "m.onnx", "no ONNX model", [b"", b"not a protobuf at all", b"\xff" * 64]),
         (torch.read_script, "m.pt", "no TorchScript archive", [(FILES / "script.pt").read_bytes()[:-40]]),
         (llm.read_vllm, "model.json", "model", [b"", b"[]", b"{}", b'{"model": 1}', b"{"]),
-        (llm.read_tensorrt_llm, "config.json", "no configuration of a TensorRT-LLM engine", [b"{}"]),
         (opaque.read_library, "other.so", "name the library so", [b"\x7fELF"]),
     ],
 )
@@ -97,7 +96,6 @@ def test_torchscript_whose_text_is_gone_only_lacks_the_names_and_weights_are_non
 COMPLETING = SERVED + "    @staticmethod\n    def auto_complete_config(config): return config\n"
 HUB, OWN = {"model.json": '{"model": "facebook/opt-125m"}'}, {"model.json": '{"model": "/weights/opt"}'}
 SCRIPTED = ("forward takes image, mask, and returns Tuple[Tensor, Tensor]", "pytorch_libtorch")
-ENGINE = {"rank0.engine": "", "config.json": '{"build_config": {"max_batch_size": 16, "max_beam_width": 2}}'}
 
 
 @pytest.mark.parametrize(
@@ -124,13 +122,6 @@ ENGINE = {"rank0.engine": "", "config.json": '{"build_config": {"max_batch_size"
         ),
         (llm.read_vllm, "", OWN, ["model.json"], ["where Triton runs"]),
         (llm.read_vllm, "", {"model.json": '{"model": "./opt"}'}, ["model.json"], ["where Triton runs"]),
-        (
-            llm.read_tensorrt_llm,
-            "",
-            ENGINE,
-            ["config.json", "rank0.engine"],
-            ["max_batch_size: 16", 'key: "max_beam_width"\n  value {\n    string_value: "2"'],
-        ),
     ],
 )
 def test_the_files_of_a_framework_tell_this(
@@ -140,17 +131,8 @@ def test_the_files_of_a_framework_tell_this(
     text = f"{config_text(reading.config)}\n{reading.missing}\n{reading.notes}"
     assert [below for below, _ in reading.files] == names
     assert [each for each in told if each not in text] == [], text
-    tells = read in (llm.read_vllm, llm.read_tensorrt_llm) or COMPLETING in files.values()
+    tells = read is llm.read_vllm or COMPLETING in files.values()
     assert bool(reading.missing) is not tells
-
-
-def test_the_inputs_that_tensorrt_llm_needs_are_told(tmp_path: Path) -> None:
-    reading = llm.read_tensorrt_llm(write_files(tmp_path, ENGINE))
-    assert {each.name for each in reading.inputs if not each.optional} == {
-        "input_ids",
-        "input_lengths",
-        "request_output_len",
-    }
 
 
 def test_everything_beside_a_program_comes_along_but_leavings(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def add_commands(app: typer.Typer) -> None:
         (app, life.prune, "Remove versions that nobody serves."),
         (app, predict, "Call a model."),
         (app, models, "Show which models there are, and where."),
-        (app, status, "Show what is in memory, used, and hot."),
+        (app, status, "Show what is in memory, and used."),
         (app, top, "Show what sits in every slice, live."),
         (app, why, "Say where a model is, and why it does not answer."),
     ):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from tidegate_contracts.environments import DatasetLocation, Environment, Environments, Plane, WhoAmI
 
@@ -10,7 +11,7 @@ from ..calling.proxy import ProxyClient
 from ..environments import Mounts, environment, folder_of, mounts
 from ..errors import UsageError
 from ..publishing import Repository, open_repository
-from ..registry import Registry, Trust
+from ..registry import Registry
 from ..registry.version import Record, Records
 from . import WAIT_SECONDS, Progress, silent
 from .target import Home
@@ -23,7 +24,7 @@ class Context:
     known: Environments
     registry: Registry
     said: Mounts = field(default_factory=mounts)
-    trust: Trust | None = None  # whose signatures are wanted; None where none is
+    public_key: Path | None = None  # Versions must be signed with its other half; None: they need no signature.
     tell: Callable[[str], None] = lambda _text: None  # is told of each step, in words
     progress: Progress = silent
     wait_seconds: float = WAIT_SECONDS

@@ -67,16 +67,6 @@ def test_a_stream_is_a_line_for_each_answer(cli: Cli) -> None:
     assert "-5 is less than 0" in cli.run(*words, code=6)
 
 
-def test_outputs_are_written_to_files(cli: Cli, tmp_path: Path) -> None:
-    rows = json.dumps(ROWS)
-    cli.run("predict", "batched", "-i", f"INPUT={rows}", "-o", str(tmp_path / "out.npz"))
-    with numpy.load(tmp_path / "out.npz", allow_pickle=False) as found:
-        assert found["OUTPUT"].tolist() == ROWS
-    cli.run("predict", "batched", "-i", f"INPUT={rows}", "-o", str(tmp_path / "out.json"))
-    assert json.loads((tmp_path / "out.json").read_text())["OUTPUT"]["shape"] == [2, 3]
-    assert "written as" in cli.run("predict", "batched", "--zeros", "-o", str(tmp_path / "out.txt"), code=2)
-
-
 def test_the_variable_of_endpoints_says_where_if_nobody_else_does(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", "http://127.0.0.1:9")
     assert "cannot be reached" in cli.run("predict", "batched", "--zeros", code=6)
@@ -116,5 +106,5 @@ def test_what_is_wrong_is_told_and_nothing_is_called(cli: Cli, words: tuple[str,
 
 def test_a_wrong_key_ends_every_command_alike(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_wrong")
-    for words in (("status", "--watch", "0"), ("models",), ("predict", "versions", "-i", "INPUT=[7]")):
+    for words in (("status"), ("models",), ("predict", "versions", "-i", "INPUT=[7]")):
         assert "does not believe the credential" in cli.run(*words, code=3)

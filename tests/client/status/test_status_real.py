@@ -73,7 +73,7 @@ def test_models_tell_what_they_take_and_give(cli: Cli) -> None:
 def test_who_is_called_is_counted_and_stands_first(cli: Cli) -> None:
     with ProxyClient(cli.environment.url) as client:
         for _ in range(20):
-            client.infer("batched", FOUR_ROWS)
+            client.infer_json("batched", FOUR_ROWS)
     first = cli.json("status")[0]["models"][0]
     [version] = first["versions"]
     assert first["model"] == "batched"

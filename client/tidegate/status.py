@@ -18,9 +18,10 @@ from .calling.credentials import Credential, find_credential
 from .calling.proxy import VARIABLE, ProxyClient, proxy_url
 from .environments import ENVIRONMENTS, environment, load
 from .errors import BusyError, NotFoundError, TidegateError, UnreachableError, UsageError
-from .kinds import KINDS, TRITON, ServerKind
+from .kinds import KINDS, TRITON
 from .names import nearest_of
 from .parallel import in_parallel
+from .server_kind import ServerKind
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ def collect(asked: Sequence[KnownProxy], model: str | None = None) -> list[Plane
 
     Raises NotFoundError where a model is named that none of those that answered has.
     """
-    found = ask_each(asked, ANSWER_SECONDS, PlaneStatus, lambda *each: _status(*each, model))
+    found = ask_each(asked, ANSWER_SECONDS, PlaneStatus, lambda proxy, client: _status(proxy, client, model))
     if model is not None and not any(each.models or each.error for each in found):
         raise NotFoundError(f"there is no model {model!r}", do="`tidegate models` shows all that you may see")
     return found

@@ -252,7 +252,6 @@ def test_names_that_climb_or_are_none_are_never_sent(behind: rig.Upstream, name:
         lambda: calls.metadata(name),
         lambda: calls.infer("m", ONE, server=name),
         lambda: calls.infer("m", ONE, version=name),
-        lambda: calls.predict("m", {}, server=name),
     ):
         with pytest.raises(UsageError):
             call()
@@ -291,7 +290,7 @@ def test_statistics_that_are_none_are_told(behind: rig.Upstream, body: bytes) ->
 def test_a_misspelt_keyword_is_refused_and_no_other_version_is_called(behind: rig.Upstream) -> None:
     calls = ProxyClient(f"http://{behind.http}", KEY)
     with pytest.raises(TypeError, match="'verison'; there are server, version"):
-        calls.predict("m", {}, verison=3)  # type: ignore[call-arg]
+        calls.infer("m", ONE, verison=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="'sticky'; there are server, version"):
         calls.metadata("m", sticky="a")  # type: ignore[call-arg]
 

@@ -113,7 +113,7 @@ def test_models_and_top_say_where_each_is_and_why_not(seen: dict[str, str]) -> N
     }  # fmt: skip
     green = next(place for place in found["chat"]["places"] if place["pool"] == "green")
     assert (green["state"], green["why"]) == ("unknown", "its engine serves no chat-v4: it serves chat-v2")
-    for words in (("models",), ("status"), ("top", "--once"), ("why", "chat")):
+    for words in (("models",), ("status",), ("top", "--once"), ("why", "chat")):
         assert "serves no chat-v4" in run(seen, *words)
     assert "llm/green" in run(seen, "why", "chat")
 

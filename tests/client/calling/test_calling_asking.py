@@ -111,22 +111,6 @@ def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(beh
         (lambda caller: caller.answer(b"<html>", kind="text/html"), infer, 1),
         (lambda caller: caller.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n"), infer, 1),
     ],
-    ids=[
-        "failed",
-        "failed-look",
-        "reset",
-        "closed",
-        "reset-look",
-        "load-failed",
-        "never-fits",
-        "half",
-        "half-reset",
-        "half-a-head",
-        "nonsense",
-        "chunks",
-        "html",
-        "length",
-    ],
 )
 def test_only_what_harms_nobody_is_tried_again(
     behind: rig.Upstream, behave: rig.Behaviour, call: Call, times: int

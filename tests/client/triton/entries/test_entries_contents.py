@@ -58,19 +58,6 @@ def said(folder: Path, config: str, x: list[Any] | None, y: list[Any] | None, mo
         (BATCHES + X.replace("3 ]", "-1 ] allow_ragged_batch: true") + Y + "dynamic_batching { }", [None], [None, 2]),
         (X + 'input { name: "w" data_type: TYPE_FP32 dims: [ 1 ] optional: true }' + Y, [3], [2]),
     ],
-    ids=[
-        "same",
-        "batch",
-        "any-size",
-        "variable",
-        "reshape",
-        "number",
-        "scalars",
-        "nothing-declared",
-        "no-batches",
-        "ragged",
-        "optional",
-    ],
 )
 def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any], y: list[Any]) -> None:
     assert said(tmp_path, config, x, y) == []
@@ -104,23 +91,6 @@ def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any
             [None, 2],
             "input 'x' is ragged",
         ),
-    ],
-    ids=[
-        "input",
-        "output",
-        "input-type",
-        "output-type",
-        "size",
-        "fixed-size",
-        "rank",
-        "output-exact",
-        "no-batch",
-        "fixed-batch",
-        "completed-batch",
-        "batch-in-dims",
-        "batch-undeclared",
-        "number",
-        "ragged",
     ],
 )
 def test_what_the_backend_refuses_is_an_error(

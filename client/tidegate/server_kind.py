@@ -5,8 +5,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from pydantic import BaseModel
-
 from .findings import Finding, ServerHas
 from .publishing import Repository
 from .repository import Configs, StoredFile
@@ -50,12 +48,6 @@ class ServerKind(Protocol):
 
         `about` is of `CallOptions`. Raises TidegateError.
         """
-
-    def show(self, folder: Path) -> BaseModel:
-        """Describe an entry: its tensors, its versions, and how the server will run it. Raises UsageError."""
-
-    def print_entry(self, shown: Any) -> None:
-        """Print for people what `show` returned."""
 
     @property
     def configs(self) -> Configs:

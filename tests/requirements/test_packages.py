@@ -25,7 +25,6 @@ COMMANDS = {
         "tidegate --help",
         "tidegate model new fraud model.py --input X:FP32:1 --output Y:FP32:1",
         "tidegate model check fraud",
-        "tidegate model show fraud",
         "python -c 'import pandas; from tidegate.life.deploy import deploy; from tidegate.registry import Registry'",
     ],
 }

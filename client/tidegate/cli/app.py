@@ -11,7 +11,7 @@ from ..triton.cli.entries import new
 from ..triton.cli.export import export
 from . import life
 from .calls import models, predict, status
-from .model import check, show
+from .model import check
 from .output import DEFECT
 from .top import top
 from .why import why
@@ -45,13 +45,12 @@ def application(words: str) -> typer.Typer:
 def add_commands(app: typer.Typer) -> None:
     """Add the commands for models to a command line."""
     model = typer.Typer(
-        no_args_is_help=True, help="Make, check and show entries: folders of Triton models, or of language models."
+        no_args_is_help=True, help="Make and check entries: folders of Triton models, or of language models."
     )
-    app.add_typer(model, name="model", short_help="Make, check and show entries.")
+    app.add_typer(model, name="model", short_help="Make and check entries.")
     for group, command, words in (
         (model, new, "Make an entry for Triton from a model's files."),
         (model, check, "Say what servers would refuse or ignore."),
-        (model, show, "Show tensors, settings, an ensemble's steps."),
         (app, export, "Make an entry of a trained scikit-learn model."),
         (app, life.register, "Register an entry in MLflow."),
         (app, life.deploy, "Bring a version into an environment such as dev."),

@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel
-
 from ..errors import UsageError
 from ..failures import plain
 from ..findings import Finding, error, in_order, warning
@@ -29,17 +27,6 @@ _MOST_SHARDS: Final = 10_000
 _MOST_HEADER: Final = 100_000_000  # Bytes; the library of safetensors takes no longer ones.
 _MOST_JSON: Final = 1 << 28  # Bytes; tokenizers of many languages have some tens of millions.
 _POINTER: Final = b"version https://git-lfs.github.com/spec/v1"  # Such a file has less than 1024 bytes.
-
-
-class ShownHubEntry(BaseModel):
-    """What is shown of an entry."""
-
-    name: str
-    architectures: tuple[str, ...]
-    context_length: int | None  # Tokens, as its configuration has it.
-    chats: bool  # Whether it says how a chat becomes a text.
-    files: int
-    size: int  # Bytes.
 
 
 @dataclass(frozen=True)
@@ -129,17 +116,6 @@ def check_entry(entry: HubEntry, *, trusted: bool) -> list[Finding]:
     checks = (_configuration(entry), _tokenizer(entry), _weights(entry), _strange(entry, trusted=trusted))
     found = [each for check in checks for each in check]
     return in_order([*entry.found, *found])
-
-
-def show_entry(entry: HubEntry, name: str) -> ShownHubEntry:
-    """Describe an entry. Raises UsageError."""
-    text_config = entry.config.get("text_config")  # of models that see, too
-    part = text_config if isinstance(text_config, dict) else entry.config
-    length = part.get("max_position_embeddings")
-    return ShownHubEntry(
-        name=name, architectures=entry.architectures, context_length=length if isinstance(length, int) else None,
-        chats=entry.chats, files=len(entry.files), size=sum(entry.files.values()),
-    )  # fmt: skip
 
 
 def _configuration(entry: HubEntry) -> Iterator[Finding]:

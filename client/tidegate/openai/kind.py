@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..publishing import Repository
     from ..registry.golden import Golden
     from ..repository import Configs
-    from .entry import ShownHubEntry
 
 _VERBS: Final = {"messages": "chat/completions", "prompt": "completions", "input": "embeddings"}
 """Which call a golden request is, by the key that only this call has."""
@@ -96,20 +95,6 @@ class OpenaiKind(ServerKind):
             why = f"it has no {'data with an embedding' if verb == 'embeddings' else 'choices with a text'}"
             raise UnreachableError(f"this is no answer to /v1/{verb}", where=proxy.url, why=why) from None
         return {"outputs": [{"name": name, "data": data} for name, data in outputs.items()]}
-
-    def show(self, folder: Path) -> "ShownHubEntry":
-        """Describe an entry by its configuration and its files."""
-        from .entry import HubEntry, show_entry
-
-        return show_entry(HubEntry(folder), folder.resolve().name)
-
-    def print_entry(self, shown: "ShownHubEntry") -> None:
-        """Print it in two lines."""
-        from ..cli.output import counted, size
-
-        print(f"{shown.name}: {', '.join(shown.architectures) or 'unknown'}, {shown.files} files, {size(shown.size)}")
-        length = "" if shown.context_length is None else f", {counted(shown.context_length, 'token')} at most"
-        print(f"{'with' if shown.chats else 'without'} a chat template{length}")
 
     @property
     def configs(self) -> "Configs":

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ..publishing import Repository
     from ..registry.golden import Golden
     from ..repository import Configs, StoredFile
-    from .entries.show import Shown
 
 _VERSION: Final = re.compile(r"[1-9][0-9]*")
 NEEDS_GPU: Final = ("tensorrt", "tensorrt_plan", "tensorrtllm", "dali")
@@ -88,18 +87,6 @@ class TritonKind(ServerKind):
     def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> dict[str, Any]:
         """Send the body of a v2 inference request."""
         return proxy.infer_json(model, request, **about)
-
-    def show(self, folder: Path) -> "Shown":
-        """Describe an entry by its `config.pbtxt` and its files."""
-        from .entries.show import show_entry
-
-        return show_entry(folder)
-
-    def print_entry(self, shown: "Shown") -> None:
-        """Print the tensors, an ensemble's steps, and the settings."""
-        from .cli.entries import print_entry
-
-        print_entry(shown)
 
     @property
     def configs(self) -> "Configs":

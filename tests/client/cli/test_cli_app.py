@@ -60,7 +60,6 @@ def test_the_version_is_that_of_the_package() -> None:
     [
         (("deploy", "churn"), ExitCode.USAGE, "TIDEGATE_ENVIRONMENTS"),
         (("model", "check", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
-        (("model", "show", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
         (("model", "new", "m", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
         (("register", "/nowhere/at/all"), ExitCode.USAGE, "/nowhere/at/all"),
         (("predict", "churn", "--zeros"), ExitCode.USAGE, "TIDEGATE_ENVIRONMENTS"),
@@ -158,7 +157,7 @@ def test_a_shell_completes_commands_and_options() -> None:
         return said.stdout.split()
 
     assert completed("tidegate pro") == ["promote"]
-    assert set(completed("tidegate model ")) == {"new", "check", "show"}
+    assert set(completed("tidegate model ")) == {"new", "check"}
     assert "--max-batch-size" in completed("tidegate export --max")
 
 

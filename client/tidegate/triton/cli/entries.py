@@ -1,15 +1,14 @@
-"""`tidegate model new`, and how an entry of a Triton model repository is printed."""
+"""`tidegate model new`: makes an entry of a Triton model repository."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from ...cli.output import File, Json, Texts, answering, note, print_json, print_table, size
+from ...cli.output import File, Json, Texts, answering, note, print_json
 from ...errors import UsageError, hints_once
 
 if TYPE_CHECKING:
-    from ..entries.show import Shown
     from ..entries.write import NewEntry
 
 _TENSOR = "NAME:TYPE:DIMS"
@@ -71,45 +70,18 @@ def _text(file: Path) -> str:
 
 
 def _print_new(made: "NewEntry", json: bool) -> None:
-    from ..entries.show import show_entry
+    from google.protobuf.json_format import MessageToDict
 
-    shown = show_entry(made.folder)
+    from ..entries.text import config_text
+
     if json:
-        warnings = [str(each) for each in made.warnings]
-        said = {"folder": made.folder, "framework": made.framework, "notes": made.notes, "warnings": warnings}
-        print_json(said | {"entry": shown})
+        said = {"folder": made.folder, "framework": made.framework, "notes": made.notes}
+        config = MessageToDict(made.config, preserving_proto_field_name=True)
+        print_json(said | {"warnings": [str(each) for each in made.warnings], "config": config})
         return
     print(f"{made.folder} is there: {made.framework}")
-    print_entry(shown)
+    print(config_text(made.config), end="")
     for text in hints_once(map(str, made.warnings)):
         note(text)
     for text in made.notes:
         note(f"note: {text}")
-
-
-def print_entry(shown: "Shown") -> None:
-    """Print an entry for people: its tensors, an ensemble's steps, and its settings."""
-    from ..entries.ensemble import NEWEST
-
-    versions = ", ".join(map(str, shown.versions)) or "none"
-    print(f"{shown.name}: {shown.backend}, version {versions}, {shown.files} files, {size(shown.size)}")
-    rows = [
-        (side, tensor.name, str(tensor), ", ".join(tensor.notes))
-        for side, tensors in (("input", shown.inputs), ("output", shown.outputs))
-        for tensor in tensors
-    ]
-    if rows:
-        print_table(("", "tensor", "type and shape", ""), rows)
-    else:
-        print("its tensors are known once Triton has loaded it")
-    if shown.steps:
-        print_table(("#step", "model", "version", "inputs", "outputs"), [
-            (
-                number, step.model, "newest" if step.version == NEWEST else step.version,
-                "\n".join(f"{own} ← {tensor}" for own, tensor in step.inputs.items()),
-                "\n".join(f"{own} → {tensor}" for own, tensor in step.outputs.items()),
-            )
-            for number, step in enumerate(shown.steps)
-        ])  # fmt: skip
-    if shown.settings:
-        print(shown.settings)

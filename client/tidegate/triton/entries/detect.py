@@ -160,7 +160,7 @@ def _json(file: Path, begin: bytes) -> Framework:
 
 def _folder(folder: Path) -> tuple[Framework, Path]:
     if (folder / "config.pbtxt").is_file():
-        do = "`tidegate model check` and `tidegate model show` take it"
+        do = "`tidegate model check` takes it"
         raise UsageError("it is an entry already", where=folder, do=do)
     if (folder / "saved_model.pb").is_file():
         raise UsageError("Triton cannot serve a SavedModel", where=folder, do=_NO_TENSORFLOW)

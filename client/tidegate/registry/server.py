@@ -121,15 +121,17 @@ class Server:
 
     def _greet(self, what: str = "the registry does not answer") -> None:
         """Ask once: MLflow's client tries for minutes, and forgets the status of an answer that is not MLflow's."""
-        from mlflow.tracking._tracking_service.utils import get_default_host_creds
-        from mlflow.utils.rest_utils import http_request
+        from mlflow.utils import credentials, rest_utils
 
         if not self.uri.lower().startswith(("http:", "https:")):
             return
-        ask: Any = http_request
+        known: Any = credentials  # mlflow has no types
+        rest: Any = rest_utils
         with settings(), translated(what, self.where):
-            credential: Any = get_default_host_creds(self.uri)
-            answer = ask(credential, PROBE, "GET", max_retries=0, timeout=GREETING_SECONDS, raise_on_status=False)
+            host = known.get_default_host_creds(self.uri)
+            answer = rest.http_request(
+                host, PROBE, "GET", max_retries=0, timeout=GREETING_SECONDS, raise_on_status=False
+            )
         if not answer.ok:
             raise from_status(answer.status_code, what, self.where, message(answer))
         if "json" not in answer.headers.get("Content-Type", ""):

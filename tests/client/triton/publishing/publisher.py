@@ -33,8 +33,13 @@ def main(said: dict[str, Any]) -> None:
         Lease.EXPIRY_SECONDS, Lease.BEAT_SECONDS = expiry, expiry / 4
     if (event := said.get("event")) is not None:
         steps.watch(killer(event))
-    if step := said.get("after"):
-        steps.watch(lambda when, name: (when, name) == ("after", step) and os.kill(os.getpid(), signal.SIGKILL))
+    if "after" in said:
+
+        def kill(when: str, step: str) -> None:
+            if (when, step) == ("after", said["after"]):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        steps.watch(kill)
     of = entry(said["release"], said.get("model", "m"), size=said.get("size", 1 << 16))
     publish(said["where"], of, said["number"], said["served"], **said["aliases"])
 

@@ -17,11 +17,12 @@ from tidegate_contracts.eviction import EvictionSettings, Tuning
 from tidegate_proxy.access.api_keys import new_key
 
 from components.args import PRE_STOP_SECONDS
-from lab.local_cluster import ClusterError, LocalCluster, crds, scaling
+from lab.local_cluster import LocalCluster, crds
 from lab.local_cluster.nodes import nodes_of
+from lab.local_cluster.scaling import start_keda
 from lab.local_plane.named_proxy import write_names
 from lab.local_plane.policy import policy, triton_options, write_settings
-from lab.local_plane.process import CannotBeHadError, Process, free_ports
+from lab.local_plane.process import CannotBeHadError, Process, ProcessError, free_ports
 from lab.local_plane.prometheus import Prometheus, prometheus
 from lab.local_plane.proxy import proxy
 from lab.local_plane.repository import Model
@@ -192,8 +193,8 @@ def _moved(pool: routing.Pool, ports: Sequence[int]) -> routing.Pool:
 def _cluster(folder: Path, nodes: list[dict[str, Any]], stack: ExitStack) -> LocalCluster:
     try:
         cluster = stack.enter_context(LocalCluster.start(folder, nodes=nodes, aggregates=True))
-        stack.enter_context(scaling.keda(cluster, free_ports(5)))
-    except (ClusterError, ToolError) as error:
+        start_keda(cluster)
+    except (ProcessError, ToolError) as error:
         raise CannotBeHadError(f"a control plane with KEDA: {error}") from None
     return cluster
 

@@ -72,20 +72,6 @@ def test_what_it_says_deletes_the_rest_for_good(site: Site) -> None:
 
 @pytest.mark.thorough
 @HELM
-def test_production_is_taken_down_only_by_somebody_who_is_sure(site: Site) -> None:
-    """And nothing else goes either before that."""
-    site.up(stack=None)
-    before = site.state("uid")
-    ended = site.down(stack=None, ok=False)
-    assert ended.code == 2
-    assert "prod-lab is production: every model there stops being served. Nothing was changed." in ended.err
-    assert f"tidegate down {site.definition} --cluster tests --yes" in ended.err
-    assert site.state("uid") == before
-    assert "Down in tests: prod-lab." in site.down("--yes", stack=None).out
-
-
-@pytest.mark.thorough
-@HELM
 def test_what_was_taken_down_half_is_taken_down_wholly_by_the_next_down(site: Site) -> None:
     """A release that is being uninstalled, as a Helm that was killed leaves it; and an object that it does not know."""
     site.up()

@@ -32,7 +32,7 @@ from rollout.render import render
 from rollout.tools.running import repeating
 from stacks.validate import read_definition
 
-from .playing import Outcome, Scene, claim, scene
+from .playing import Outcome, Played, Scene, claim, play, scene
 from .show import Show
 from .tables import write_proxy
 from .visitor import BUSY, Visitor
@@ -254,13 +254,12 @@ class ScalingStage:
         return time.monotonic() - begun
 
 
-@contextmanager
-def staged(pool: ScaledPool, show: Show) -> Iterator[ScalingStage]:
-    """Run a few callers until the block ends, once there is a replica to call."""
+def perform(pool: ScaledPool, show: Show) -> list[Played]:
+    """Play all scenes while a few callers call, once there is a replica to call."""
     stage = ScalingStage(pool, show)
     stage.until("there is a replica", lambda _: pool.kubelet.serving())
     with stage.callers(QUIET_CALLERS, MODELS[:QUIET_CALLERS], 0.5), stage.wave:
-        yield stage
+        return play(stage, show, SCENES, pool.kubelet.sync)
 
 
 @scene(SCENES, "KEDA asks a Prometheus that scrapes the real Triton, its eviction policy and the proxy.")

@@ -1,6 +1,5 @@
 """What the benchmarks say of what they measured, and that they run. Nothing here depends on time."""
 
-import http.client
 import io
 import json
 import os
@@ -21,7 +20,6 @@ from lab.bench.eviction.goals import GOALS as EVICTION
 from lab.bench.eviction.offline import decision_microseconds, simulated
 from lab.bench.proxy.__main__ import GOALS as PROXY
 from lab.bench.proxy.__main__ import ROWS
-from lab.bench.proxy.contestants import idiomatic
 from lab.bench.proxy.rows import Result, compared
 from lab.bench.report import Figures, NotHereError, last_line
 from lab.local_cluster.stand_ins import pinned
@@ -29,9 +27,6 @@ from lab.local_plane.process import CannotBeHadError, ProcessError
 from rollout.contexts import refuse_tags
 from rollout.waves.plan import stacks_of
 from stacks.validate import read_definition
-from tests.proxy.rigs.issuer import issuer
-from tests.proxy.rigs.tables import GROUP
-from tests.proxy.rigs.upstream import upstream
 
 ROOT = Path(__file__).resolve().parents[3]
 GOALS = {"eviction": EVICTION, "iac": iac.GOALS, "proxy": PROXY}
@@ -179,32 +174,6 @@ def test_a_row_is_measured_against_real_peers() -> None:
     found = json.loads(done.stdout.splitlines()[-1])
     assert list(found) == [*PROXY]
     measured = {key for key, value in found.items() if value is not None}
-    missing = {"v2_vs_nginx", "v2_p99_vs_nginx", "v2_vs_envoy", "v2_vs_idiomatic"} - measured
+    missing = {"v2_vs_nginx", "v2_p99_vs_nginx", "v2_vs_envoy"} - measured
     assert not missing or "CANNOT BE HAD HERE" in done.stderr, done.stderr
     assert all(found[key] > 0 for key in measured)
-
-
-@pytest.mark.thorough
-def test_the_baseline_checks_what_the_proxy_checks(tmp_path: Path) -> None:
-    with (
-        issuer() as provider,
-        upstream() as behind,
-        idiomatic(provider, tmp_path / "baseline", behind.port) as baseline,
-    ):
-        body = {"inference_server_name": "triton", "model_name": "m", "payload": {"inputs": []}}
-
-        def status(path: str, token: str) -> int:
-            asking = http.client.HTTPConnection(baseline.http, timeout=10)
-            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-            asking.request("POST", path, json.dumps(body), headers)
-            answer = asking.getresponse()
-            answer.read()
-            asking.close()
-            return answer.status
-
-        for path in ("/predict", "/v2/models/m/infer"):
-            assert status(path, provider.token("alice", [GROUP])) == 200
-            assert status(path, provider.token("alice", ["others"])) == 403
-            assert status(path, provider.token("alice", [GROUP], seconds=-300)) == 401
-        assert [request.path for request in behind.requests] == ["/v2/models/m/infer"] * 2
-        assert all(request.headers["x-request-id"] for request in behind.requests)

@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+Found = TypeVar("Found")
 HOW: dict[str, Any] = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
 
 
@@ -42,4 +44,13 @@ def marked(text: str) -> set[int]:
             continue  # it has just ended
         if text.encode() in told:
             found.add(int(process.name))
+    return found
+
+
+def until(what: str, there: Callable[[], Found | None], seconds: float = 600) -> Found:
+    """Return what `there` returns as soon as it is true, and fail when that takes too long: on a slow machine too."""
+    deadline = time.monotonic() + seconds
+    while not (found := there()):
+        assert time.monotonic() < deadline, f"not after {seconds:.0f} s: {what}"
+        time.sleep(0.1)
     return found

@@ -28,6 +28,7 @@ class LocalCluster(ControlPlane):
     ...     cluster.kubectl("get", "nodes").stdout
     """
 
+    prefix: tuple[str, ...] = ()  # Words before each kubectl, by which it reaches the cluster.
     processes: dict[str, Process] = field(default_factory=dict, repr=False)
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
@@ -99,7 +100,7 @@ class LocalCluster(ControlPlane):
         kubeconfig: Path | None = None,
     ) -> "subprocess.CompletedProcess[str]":
         """Run kubectl; raise ClusterError when it fails, unless told not to `check`."""
-        command = [str(_kubectl()), *map(str, arguments)]
+        command = [*self.prefix, str(_kubectl()), *map(str, arguments)]
         try:
             done = subprocess.run(
                 command,

@@ -9,9 +9,9 @@ import pytest
 
 from lab.local_cluster import LocalCluster
 from lab.local_plane.process import ProcessError
-from tests.processes import marked
+from tests.processes import marked, until
 
-from .world import ROOT, until
+from .world import ROOT
 
 pytestmark = pytest.mark.thorough
 STARTER = """

@@ -8,8 +8,7 @@ from typing import Any
 
 from lab import tools
 from lab.local_cluster import LocalCluster, control_plane
-
-from .world import until
+from tests.processes import until
 
 
 def listening(pid: int) -> set[tuple[str, str]]:

@@ -4,7 +4,9 @@ import shlex
 
 import pytest
 
-from .world import HELM, Site, until
+from tests.processes import until
+
+from .world import HELM, Site
 
 WHAT_A_NAMESPACE_HAS = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 

@@ -10,8 +10,9 @@ from lab import tools
 from rollout.engines import lease
 from rollout.kubectl import Kubectl
 from stacks.command import CommandError
+from tests.processes import until
 
-from .world import HELM, Site, read_until, settled, until
+from .world import HELM, Site, read_until, settled
 
 
 @pytest.mark.thorough

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from cli.app import app as tidegate
 from lab import tools
 from lab.local_cluster import __main__ as command
-from tests.processes import programs
+from tests.processes import programs, until
 
-from .world import REFERENCE, read, until
+from .world import REFERENCE, read
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 

@@ -8,8 +8,9 @@ import pytest
 
 from rollout.kubectl import Kubectl, as_list
 from stacks.command import CommandError
+from tests.processes import until
 
-from .world import HELM, Site, read_until, somebody, until
+from .world import HELM, Site, read_until, somebody
 
 NO_NODE_HAS_THAT = 'resources: {cpu: "5000", memory: 8Gi}'
 

@@ -2,7 +2,7 @@
 
 A control plane, containerd, kubelet, kube-proxy, the cluster's DNS: they see a network with nobody else in it, and
 write to folders that the machine around them never sees. `python -m tests.node.inside FOLDER PACKAGES ARCHIVE…` prints
-where its kubeconfig is when all is up, and is there until its standard input ends.
+a line when all is up, and is there until its standard input ends.
 """
 
 import json
@@ -32,7 +32,8 @@ START_SECONDS = 180
 def main(folder: Path, packages: Path, *archives: Path) -> None:
     """Bring the node up, tell where it is, and look after its processes until nobody wants it any more."""
     assert os.getpid() == 1, "this belongs into a PID namespace of its own"
-    print(Inside(folder, Unpacked(packages)).up(archives).kubeconfig, flush=True)
+    Inside(folder, Unpacked(packages)).up(archives)
+    print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 1)[0]:
         # The first process inherits what others leave behind, such as the shims of ended containers.
         with suppress(ChildProcessError):
@@ -50,7 +51,7 @@ class Inside:
         self.room = folder / "room"
         self.stack = ExitStack()
 
-    def up(self, archives: Sequence[Path]) -> LocalCluster:
+    def up(self, archives: Sequence[Path]) -> None:
         """Bring everything up."""
         self._private_folders()
         self._network()
@@ -63,7 +64,6 @@ class Inside:
         self._kube_proxy(cluster)
         cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=180s", timeout=200)
         cluster.kubectl("wait", "--for=jsonpath={.metadata.name}=default", "serviceaccount/default", "--timeout=50s")
-        return cluster
 
     def _private_folders(self) -> None:
         """Put empty folders in memory where programs write outside of `room`: only this mount namespace has them."""

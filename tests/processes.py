@@ -54,3 +54,10 @@ def until(what: str, there: Callable[[], Found | None], seconds: float = 600) ->
         assert time.monotonic() < deadline, f"not after {seconds:.0f} s: {what}"
         time.sleep(0.1)
     return found
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git as somebody; return what it prints."""
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
+    command = ["git", *who, "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

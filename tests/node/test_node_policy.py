@@ -7,7 +7,9 @@ from http import HTTPStatus
 
 from tidegate_contracts import eviction_process, lease, proxy_process, triton
 
-from .environment import Environment, container_status, until
+from tests.processes import until
+
+from .environment import Environment, container_status
 from .images import OWN_POLICY
 
 ENVIRONMENT = "kept"

@@ -11,7 +11,9 @@ from tidegate_contracts import proxy_process
 from tidegate_contracts.proxy_process import READY_PATH, server_ready_path
 from tidegate_proxy.access.api_keys import HASH, PREFIX
 
-from .environment import PATIENCE, Environment, calls, container_status, lost, served, until
+from tests.processes import until
+
+from .environment import PATIENCE, Environment, calls, container_status, lost, served
 
 ENVIRONMENT = "proxied"
 INFER = "/v2/models/churn/infer"

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from tidegate_contracts import eviction_process, triton
 
-from .environment import PATIENCE, Environment, Log, calls, container_status, lost, served, until
+from tests.processes import until
+
+from .environment import PATIENCE, Environment, Log, calls, container_status, lost, served
 
 POLICY = f"http://127.0.0.1:{eviction_process.ADMIN_PORT}/stand-in"
 TRITON = f"http://127.0.0.1:{triton.HTTP_PORT}/stand-in"

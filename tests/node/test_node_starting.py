@@ -7,7 +7,9 @@ from typing import Any
 from tidegate_contracts import eviction_process, proxy_process, triton
 from tidegate_proxy.access.api_keys import hash_line
 
-from .environment import SLICE, SLICES, Environment, condition, container_status, is_ready, until
+from tests.processes import until
+
+from .environment import SLICE, SLICES, Environment, condition, container_status, is_ready
 
 ON_DEMAND, PRELOAD = "ondemand-small-0", "preload-main-0"
 SECRET_FILE = eviction_process.CONTROL_SECRET_FILE

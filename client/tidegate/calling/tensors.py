@@ -76,9 +76,9 @@ def pack(
         described.append(_described(array, name) | {"parameters": size})
         if len(piece):
             pieces.append(piece)
-    said = {"inputs": described, "parameters": dict(parameters or {}) | {"binary_data_output": True}}
+    document = {"inputs": described, "parameters": dict(parameters or {}) | {"binary_data_output": True}}
     try:
-        head = json.dumps(said, separators=(",", ":"), allow_nan=False).encode()
+        head = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         raise UsageError("a parameter of the request is no JSON", why=str(error)) from None
     return [head, *pieces], len(head)
@@ -111,15 +111,15 @@ def unpack(reply: Reply, where: str) -> Answer:
     length = reply.headers.get(HEADER_LENGTH.lower())
     try:
         end = len(reply.body) if length is None else int(length)
-        said = json.loads(reply.body[:end])
+        document = json.loads(reply.body[:end])
         outputs: dict[str, Array] = {}
-        for output in said["outputs"]:
+        for output in document["outputs"]:
             size = output.get("parameters", {}).get("binary_data_size")
             made = _from_json(output) if size is None else _from_bytes(output, reply.body, end, size)
             outputs[output["name"]] = made
             end += size or 0
-        version = str(said.get("model_version") or reply.headers.get(VERSION, ""))
-        return Answer(outputs, str(said.get("model_name", "")), version)
+        version = str(document.get("model_version") or reply.headers.get(VERSION, ""))
+        return Answer(outputs, str(document.get("model_name", "")), version)
     except (*_MALFORMED, UsageError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UnreachableError("this is no answer to an inference request", where=where, why=why) from None

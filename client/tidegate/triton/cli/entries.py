@@ -56,9 +56,9 @@ def new(
         from ..entries.write import new_entry
 
         options = Options(input_ or (), output or (), max_batch_size, dynamic_batching, parameter or ())
-        said = ModelConfig() if settings is None else parse_config(_text(settings), str(settings))
+        chosen = ModelConfig() if settings is None else parse_config(_text(settings), str(settings))
         known = Framework(one_of(framework, list(Framework), "framework")) if framework else None
-        made = new_entry(name, source, into, framework=known, settings=overlaid(said, options.config()))
+        made = new_entry(name, source, into, framework=known, settings=overlaid(chosen, options.config()))
         _print_new(made, json)
 
 
@@ -75,9 +75,9 @@ def _print_new(made: "NewEntry", json: bool) -> None:
     from ..entries.text import config_text
 
     if json:
-        said = {"folder": made.folder, "framework": made.framework, "notes": made.notes}
+        document = {"folder": made.folder, "framework": made.framework, "notes": made.notes}
         config = MessageToDict(made.config, preserving_proto_field_name=True)
-        print_json(said | {"warnings": [str(each) for each in made.warnings], "config": config})
+        print_json(document | {"warnings": [str(each) for each in made.warnings], "config": config})
         return
     print(f"{made.folder} is there: {made.framework}")
     print(config_text(made.config), end="")

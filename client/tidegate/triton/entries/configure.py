@@ -75,8 +75,8 @@ def complete(reading: Reading, name: str, settings: Any) -> Any:
     if chosen.instance_group:
         config.ClearField("instance_group")
     config.MergeFrom(chosen)
-    for side, told in (("input", reading.inputs), ("output", reading.outputs)):
-        _tensors(config, side, told, reading, getattr(settings, side))
+    for side, tensors in (("input", reading.inputs), ("output", reading.outputs)):
+        _tensors(config, side, tensors, reading, getattr(settings, side))
     if reading.missing and not (config.input and config.output):
         raise UsageError(
             f"{name}: {reading.missing}",
@@ -106,15 +106,15 @@ def first_dimension_varies(reading: Reading) -> bool:
     return reading.whole_shapes and bool(tensors) and all(each.dims[:1] == (ANY,) for each in tensors)
 
 
-def _tensors(config: Any, side: str, told: Sequence[Tensor], reading: Reading, chosen: Sequence[Any]) -> None:
+def _tensors(config: Any, side: str, tensors: Sequence[Tensor], reading: Reading, chosen: Sequence[Any]) -> None:
     into = getattr(config, side)
     known: dict[str, Any] = {}
     over = {each.name: each for each in chosen}
-    for tensor in told:
-        said = tensor.name in over and over[tensor.name].dims  # as config.pbtxt has them, without the batch's
-        strip = reading.whole_shapes and config.max_batch_size > 0 and not said
+    for tensor in tensors:
+        is_chosen = tensor.name in over and over[tensor.name].dims  # as config.pbtxt has them, without the batch's
+        strip = reading.whole_shapes and config.max_batch_size > 0 and not is_chosen
         dims = _without_batch(tensor, config.max_batch_size) if strip else tensor.dims
-        if not dims and not config.max_batch_size and not said:
+        if not dims and not config.max_batch_size and not is_chosen:
             what = f"{side} {tensor.name!r} is a single number without dimensions, which Triton cannot pass"
             raise UsageError(what, do="export the model with a dimension there, such as [1]")
         known[tensor.name] = add_tensor(into, tensor, dims)

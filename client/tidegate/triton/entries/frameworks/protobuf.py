@@ -105,9 +105,9 @@ def _read_varint(content: mmap, at: int) -> tuple[int, int]:
 
 def varint(value: int) -> bytes:
     """Return a number as the wire format has it."""
-    said = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        said.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    said.append(value)
-    return bytes(said)
+    encoded.append(value)
+    return bytes(encoded)

@@ -112,7 +112,7 @@ def _sums(plane: "PlaneOverview") -> str:
     if not plane.models:
         return "no models that you may inspect"
     failed, turned_away = sum(map(_has_failed, plane.models)), sum(_busy(each) > 0 for each in plane.models)
-    of_these = [f"{failed} failed to load"] * (failed > 0) + [f"{turned_away} told busy"] * (told > 0)
+    of_these = [f"{failed} failed to load"] * (failed > 0) + [f"{turned_away} told busy"] * (turned_away > 0)
     states = [model.state for model in plane.models]
     return "; of these ".join(filter(None, (_counted(states), ", ".join(of_these))))
 

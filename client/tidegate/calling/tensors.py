@@ -84,10 +84,9 @@ def pack(
     return [head, *pieces], len(head)
 
 
-def pack_json(inputs: Mapping[str, Array], parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def pack_json(inputs: Mapping[str, Array]) -> dict[str, Any]:
     """Return the body of an inference request as plain JSON has it; texts must be UTF-8. Raises UsageError."""
-    described = [_described(array, name) | {"data": values(array, name)} for name, array in inputs.items()]
-    return {"inputs": described} | ({"parameters": dict(parameters)} if parameters else {})
+    return {"inputs": [_described(array, name) | {"data": values(array, name)} for name, array in inputs.items()]}
 
 
 def values(array: Array, name: str) -> list[Any]:

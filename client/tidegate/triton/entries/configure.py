@@ -3,12 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
 from ...errors import UsageError
+from ...names import nearest_of
 from .frameworks.reading import ANY, Reading, Tensor, data_type, in_range
 
 
@@ -47,15 +47,6 @@ def pair(text: str, form: str) -> tuple[str, str]:
     if not sign or not key:
         raise _malformed(text, form)
     return key, value
-
-
-def one_of(text: str, known: Sequence[str], what: str) -> str:
-    """Return the text, which must be one of these; raises UsageError with the nearest."""
-    if text not in known:
-        near = get_close_matches(text, known, 1)
-        do = f"say {near[0]}" if near else f"say one of {', '.join(known)}"
-        raise UsageError(f"there is no {what} {text!r}", do=do)
-    return text
 
 
 def complete(reading: Reading, name: str, settings: Any) -> Any:
@@ -120,9 +111,7 @@ def _tensors(config: Any, side: str, tensors: Sequence[Tensor], reading: Reading
         known[tensor.name] = add_tensor(into, tensor, dims)
     for name, each in over.items():
         if known and name not in known:
-            near = get_close_matches(name, known, 1) or list(known)
-            do = f"its {side}s are {', '.join(known)}; say {near[0]}"
-            raise UsageError(f"the model has no {side} {name!r}", do=do)
+            raise UsageError(f"the model has no {side} {name!r}", do=nearest_of(name, known, f"{side}s"))
         _lay_over(known[name] if name in known else into.add(), each)
     for each in into:
         if not each.data_type or not each.dims:

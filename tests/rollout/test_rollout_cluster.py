@@ -94,13 +94,6 @@ def both_in_lab(edit: Edit) -> None:
     edit("  - {name: east, environments: [prod]}\n", "")
 
 
-@pytest.mark.usefixtures("both_in_lab")
-def test_what_stood_already_is_said(up_in: Call, engine: Engine) -> None:
-    engine.stands = ("prod-lab",)
-    ended = up_in("kind-lab")
-    assert ended.out == "Nothing changed: prod-lab is as declared.\nUp in kind-lab: dev-lab, prod-lab.\n"
-
-
 @pytest.mark.parametrize(
     ("where", "says"),
     [
@@ -131,17 +124,21 @@ def test_only_local_environments_may_run_images_without_a_digest(
 @pytest.mark.parametrize(
     ("stop", "code", "says"),
     [
+        (None, 0, ""),
         (CommandError("it cannot."), 1, "stack dev-lab is not up: it cannot.\nNot tried: prod-lab.\n"),
         (KeyboardInterrupt(), 130, "stopped; stack dev-lab may be partly up; run the same command again\n"),
     ],
 )
 def test_a_stack_that_fails_or_is_stopped_ends_the_run_and_says_what_stands_where(
-    up_in: Call, engine: Engine, stop: BaseException, code: int, says: str
+    up_in: Call, engine: Engine, stop: BaseException | None, code: int, says: str
 ) -> None:
-    engine.ends = stop
-    ended = up_in("kind-lab")
-    assert (ended.code, engine.asked) == (code, [("dev-lab", "two.yaml")])
+    engine.ends, engine.stands = stop, ("prod-lab",)
+    ended = up_in("kind-lab", code=code)
+    assert [name for name, _ in engine.asked] == ["dev-lab", *([] if stop else ["prod-lab"])]
     assert ended.err.endswith(says)
+    assert ended.out == (
+        "" if stop else "Nothing changed: prod-lab is as declared.\nUp in kind-lab: dev-lab, prod-lab.\n"
+    )
 
 
 def test_the_engine_that_is_wanted_is_taken_and_told_to_adopt_only_when_somebody_says_so(

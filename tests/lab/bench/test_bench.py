@@ -154,7 +154,7 @@ def test_what_is_measured_may_be_brought_up(file: Path, environment: str, tmp_pa
 
 
 def test_the_rollout_that_is_measured_has_a_canary_and_five_planes_side_by_side() -> None:
-    steps, _ = plan_of(list(stacks_of(read_definition(iac.SIX_PLANES), iac.ENVIRONMENT).values()))
+    steps = plan_of(list(stacks_of(read_definition(iac.SIX_PLANES), iac.ENVIRONMENT).values()))
     assert [len(step.planes) for step in steps] == [1, 5]
 
 

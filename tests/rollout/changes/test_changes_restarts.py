@@ -61,8 +61,8 @@ def only(before: list[Object], after: list[Object]) -> Restart:
 
 def test_a_new_image_restarts_its_workload_and_no_other() -> None:
     restart = only([pool(), proxy()], [new_image(pool()), proxy()])
-    assert restart.workload.name == "big-main"
-    assert restart.causes == ("containers[triton].image",)
+    assert restart.name == "big-main"
+    assert restart.because == ("containers[triton].image",)
     assert restarting([restart]) == "1 pool restarts"
     assert restarting([restart, restart]) == "2 pools restart"
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from policies.guardrails import Finding, check_all
 from stacks.command import WRONG_INPUT, CommandError, chosen
 from stacks.devices import inventory
-from stacks.problems import DefinitionError, counted, escaped, listed
+from stacks.problems import DefinitionError, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
@@ -23,7 +23,7 @@ from . import output
 from .changes.compare import KubernetesObject, ObjectChange, compare
 from .changes.names import by_their_home, hints, home_of, renamings, under_names_of_now
 from .changes.page import code, failed_page, page
-from .changes.report import report, total
+from .changes.report import report
 from .changes.revision import NothingToCompare, rendering_of
 from .changes.sections import sections
 from .changes.stack_change import StackChange, stack_change, verdict
@@ -107,12 +107,7 @@ def preview_changes(wanted: Wanted, seen: Seen) -> None:
     for text in (report(comparison.changes), terminal_sections(changes)):
         if text:
             screen.print(text, soft_wrap=True)
-    if comparison.changes:
-        nothing = f"Nothing would change in {counted(comparison.changes, 'stack')}."
-        screen.print(total(comparison.changes) or nothing)
-    if comparison.orphans:
-        names = listed(each.home.name for each in comparison.orphans)
-        screen.print(f"Not described, and in the cluster: {names}; see above.", soft_wrap=True)
+    screen.print(seen.verdict, soft_wrap=True)
     if writes:
         note(f"written for reviewers: {escaped(str(wanted.summary))}")
     enforce(found, "nothing was changed")

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from stacks.problems import counted, escaped, shortened, shown
+from stacks.problems import escaped, shortened, shown
 
 from .compare import DATASETS, KEPT, MISSING, WORDS, FieldChange, ObjectChange, Verb, tally
 from .secrets import Hidden
@@ -36,13 +36,6 @@ def report(changes: Mapping[str, Sequence[ObjectChange]]) -> Text:
         out.append("\n").append_text(body)
     out.rstrip()
     return out
-
-
-def total(changes: Mapping[str, Sequence[ObjectChange]]) -> str:
-    """Return `In 2 of 3 stacks: 4 changed, 1 REPLACED.`, or an empty text when nothing changes."""
-    found = [change for of_stack in changes.values() for change in of_stack]
-    differing = sum(bool(of_stack) for of_stack in changes.values())
-    return f"In {differing} of {counted(changes, 'stack')}: {tally(found)}." if found else ""
 
 
 def meaning(change: ObjectChange) -> str:

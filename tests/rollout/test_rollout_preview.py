@@ -17,7 +17,7 @@ from .conftest import LOCK, ROOT, Call, Edit, Patch, Tree, change
 
 def test_nothing_would_change_after_a_rendering(rendered: Path, preview: Call) -> None:
     ended = preview(code=0)
-    assert ended.out == f"Against the rendering in {rendered}:\nNothing would change in 2 stacks.\n"
+    assert ended.out == f"Against the rendering in {rendered}:\n2 stacks: 2 unchanged\n"
 
 
 @pytest.mark.parametrize("text", ["kind: [", "", "kind: Service\n"])
@@ -42,7 +42,7 @@ def test_what_would_change_is_shown_and_nothing_is_written(
         "REPLACED PersistentVolume tidegate-prod-models",
         "spec.nfs.path /prod → /elsewhere",
         "created  StatefulSet small-more",
-        "In 2 of 2 stacks:",
+        "2 stacks: 2 changed",
     ):
         assert part in said
     assert tree(rendered.parent) == before
@@ -59,12 +59,12 @@ def test_a_stack_of_another_name_is_compared_with_itself(rendered: Path, edit: E
     for line in ("trial, formerly dev: ", "west, formerly lab: ", "fast, formerly small: its objects keep the name"):
         assert line in ended.err
     assert "server small: IS CALLED fast FROM NOW ON: requests for small are refused" in ended.out
-    assert "In 2 of 2 stacks: 4 changed." in ended.out
+    assert "2 stacks: 2 changed · objects: 4 changed" in ended.out
     for words in ("weaker than", "is no longer", "no longer lets", "cold", "moves from"):
         assert words not in ended.text.lower()
     up("--stack", "trial-west", code=0)
     assert sorted(path.name for path in rendered.iterdir() if path.is_dir()) == ["prod-east", "trial-west"]
-    assert "Nothing would change" in preview("--stack", "trial-west", code=0).out
+    assert preview("--stack", "trial-west", code=0).out.endswith("1 stack: 1 unchanged\n")
 
 
 def test_a_name_that_does_not_say_what_it_was_is_told_and_the_stack_compared_with_what_stands_there(
@@ -73,7 +73,7 @@ def test_a_name_that_does_not_say_what_it_was_is_told_and_the_stack_compared_wit
     assert rendered.is_dir()
     edit("{name: lab, context: kind-lab", "{name: west, context: kind-lab")
     ended = preview(code=0)
-    assert "In 1 of 2 stacks: 1 changed." in ended.out
+    assert "2 stacks: 1 changed, 1 unchanged · objects: 1 changed" in ended.out
     assert (
         "dev-west: data plane west did not bring this up, lab did: `tidegate up` refuses without formerly: [lab]"
         in ended.err
@@ -158,7 +158,7 @@ def test_against_a_revision_its_own_code_renders_its_own_definition(with_code: R
     assert "registry.test/proxy:1 → registry.test/proxy:2" in ended.out
     assert tree(repo.folder) == before
     ended = repo.against("HEAD~1", "--stack", "dev-lab")
-    assert "In 1 of 1 stack: 1 changed." in ended.out
+    assert "1 stack: 1 changed · objects: 1 changed" in ended.out
 
 
 def test_code_of_another_revision_gets_no_secret_of_this_environment(
@@ -207,7 +207,7 @@ def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repo: Repository,
     lock.symlink_to(pinned.with_name(lock.name))
     repo.commit("links")
     lock.unlink()
-    assert "Nothing would change" in repo.against("HEAD", "--stack", "dev-lab").out
+    assert "1 stack: 1 unchanged" in repo.against("HEAD", "--stack", "dev-lab").out
 
 
 @pytest.mark.skipif(
@@ -225,7 +225,7 @@ def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
     git(folder, "commit", "--quiet", "--message=first")
     ended = call("preview", folder / "two.yaml", "--base", "HEAD", "--summary", page, code=0)
     assert "with this program" in ended.err
-    assert "Nothing would change in 2 stacks." in ended.out
+    assert "2 stacks: 2 unchanged" in ended.out
     assert "<code>" in page.read_text("utf-8")
 
 
@@ -236,7 +236,7 @@ def test_against_a_definition_that_was_wrong_or_is_missing_everything_is_new_and
     shutil.copy(repo.definition, repo.folder / "definitions/new.yaml")
     ended = repo.against("HEAD", definition=repo.folder / "definitions/new.yaml")
     assert "HEAD has no definitions/new.yaml" in ended.err
-    assert "In 2 of 2 stacks: " in ended.out
+    assert "2 stacks: 2 new · objects: " in ended.out
     repo.edit("kind: nfs", "kind: nsf")
     repo.commit("wrong")
     repo.edit("kind: nsf", "kind: nfs")

@@ -148,9 +148,10 @@ def preflight(
 def environments(definition: Definition = DEFINITION) -> None:
     """Print where clients publish and call models, and who may, as JSON for TIDEGATE_ENVIRONMENTS."""
     with answering():
-        from rollout.definition import tell_clients
+        from stacks.clients import environments_text
+        from stacks.validate import read_definition
 
-        tell_clients(definition)
+        print(environments_text(read_definition(definition)), end="")
 
 
 def schema() -> None:

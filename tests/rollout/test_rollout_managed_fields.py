@@ -8,7 +8,6 @@ import pytest
 from rollout.managed_fields import find, left_over, managers, owner
 
 TRITON = 'k:{"name":"triton"}'
-SHADY = 'k:{"name":"shady"}'
 CONTAINERS = ("f:spec", "f:template", "f:spec", "f:containers")
 
 

@@ -257,7 +257,7 @@ def of_kind(kind: str) -> list[Object]:
 @pytest.mark.parametrize(
     ("objects", "name", "says"),
     [
-        (OLD, None, ["--stack old-lab"]),
+        (stack_in("tidegate-prod", "prod", "west", "eks-old"), None, ["--cluster eks-old --stack prod-west"]),
         (of_kind("production"), "old-lab", ["old-lab is production"]),
         ([*OLD, *stack_in("theirs", "old")], "old-lab",
          [f"  kubectl --context kind-lab delete statefulset -n {name} -l " for name in ("tidegate-old", "theirs")]),
@@ -267,15 +267,13 @@ def of_kind(kind: str) -> list[Object]:
     ids=["all are orphans", "production", "two of one name, as of two definitions", "brought up by no engine"],
 )  # fmt: skip
 def test_what_is_not_taken_down_is_told_with_the_command_that_does_it(
-    call: Call, definition: Path, edit: Edit, engine: Engine, there: Have, objects: list[Object], name: str | None,
-    says: list[str],
+    call: Call, definition: Path, engine: Engine, there: Have, objects: list[Object], name: str | None, says: list[str]
 ) -> None:  # fmt: skip
-    edit("environments: [dev]}", "environments: []}")
     there(*objects)
-    only = ("--stack", name) if name else ()
-    ended = call("down", definition, "--cluster", "kind-lab", *only, code=2)
+    where = ("--cluster", "kind-lab", "--stack", name) if name else ("--cluster", "eks-old")
+    ended = call("down", definition, *where, code=2)
     assert engine.gone == []
     assert all(part in ended.err for part in says), ended.err
     if "production" in ended.err:
-        call("down", definition, "--cluster", "kind-lab", *only, "--yes", code=0)
+        call("down", definition, *where, "--yes", code=0)
         assert [name for name, *_ in engine.gone] == ["old-lab"]

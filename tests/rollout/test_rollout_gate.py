@@ -298,8 +298,12 @@ ASKED = {"prometheus": "/api/v1/alerts", "alertmanager": "/api/v2/alerts?active=
 def test_alerts_that_fire_in_the_namespace_count_and_others_do_not(server: Server, kind: Any) -> None:
     fires = {"prometheus": "firing", "alertmanager": "active"}[kind]
     write = {"prometheus": prometheus, "alertmanager": alertmanager}[kind]
-    ours = [("ProxyDown", "prod", fires), ("ProxyDown", "prod", fires), ("Warned", "prod", fires, "warning")]
-    others = [("Slow", "prod", "pending"), ("Other", "dev", fires), ("Watchdog", "prod", fires)]
+    ours: list[Alert] = [
+        ("ProxyDown", "prod", fires),
+        ("ProxyDown", "prod", fires),
+        ("Warned", "prod", fires, "warning"),
+    ]
+    others: list[Alert] = [("Slow", "prod", "pending"), ("Other", "dev", fires), ("Watchdog", "prod", fires)]
     others.append(("ForTheDay", "prod", fires, "info"))
     server.answers[ASKED[kind]] = 200, write(*ours, *others)
     asked = Alerts(kind=kind, url=f"{server.url}/", ignore=("Watchdog",))

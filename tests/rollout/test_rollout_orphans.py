@@ -123,7 +123,6 @@ def test_a_platform_sees_its_own_orphans_alone(definition: Path, there: Have, ed
     assert [each.home.name for each in found(definition)] == ["a-lab"]
 
 
-@pytest.mark.parametrize(("notes", "name"), [(HELM, "old-west"), ({}, "old-lab")])
 def test_those_of_older_versions_are_named_by_their_release_or_by_the_data_plane_there(
     definition: Path, there: Have
 ) -> None:

@@ -166,8 +166,6 @@ class Call(CallerStream):
             self._requested = None
         if data:
             upstream.send(data, whole and self._request_ended and self._reader.idle)
-            if forwarding.route.mirror is not None:
-                self._outgoing.mirror(forwarding, data, whole)
         return whole
 
     def _end_request(self) -> None:

@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from time import monotonic
 
 from ..access.identity import Grant, Identity
@@ -18,7 +17,6 @@ from ..access.web_client import SENDER
 from ..concurrency import BULK_BYTES
 from ..forwarding import Forwarding, call_record, count_problem, no_whole_answer
 from ..kinds import KINDS, UsageReader
-from ..mirror import MirroredRequest, over_http
 from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
 from ..shared_state import SharedState
 from ..targets import Target
@@ -43,7 +41,7 @@ class HttpRequest(HeadedRequest):
     """Begins when the request's head is there. Its caller hands it the body; a connection hands it the answer."""
 
     __slots__ = (
-        "_chunked", "_copy", "_error_head", "_is_bulk", "_is_held", "_is_stream", "_problem", "_reply", "_size_before",
+        "_chunked", "_error_head", "_is_bulk", "_is_held", "_is_stream", "_problem", "_reply", "_size_before",
         "_span", "_status", "_task", "_whole", "began", "connection", "size", "usage",
     )  # fmt: skip
 
@@ -66,7 +64,6 @@ class HttpRequest(HeadedRequest):
         self.usage: UsageReader | None = None  # What the answer says that was used, where that is told.
         self._is_held = False  # Whether the caller takes the answer slower than it comes.
         self._is_bulk = False  # Whether much of it came at once, and others have their turn before more is read.
-        self._copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
         self._problem: Problem | None = None  # What ended it, if it is one.
         self._span: Span | None = None  # Where calls are traced.
         self._task: asyncio.Task[None] | None = None  # In which something is waited for, if it is.
@@ -315,7 +312,6 @@ class HttpRequest(HeadedRequest):
         self.connection = connection
         connection.receiver = self
         route, target, body, passed = self.route, self.target, self.body, self.passed
-        first = route.first_lines(target, self.version)
         asks_for_usage = False
         if route.tells_usage:
             asks_for_usage = bool(target.asks_for_usage)
@@ -324,22 +320,11 @@ class HttpRequest(HeadedRequest):
             assert route.kind.usage_of is not None
             self._status = 0
             self.usage = route.kind.usage_of(target.streams, asks_for_usage)
-        if route.mirror is not None and target.mirrored and not self.tried:
-            instead = route.first_lines(target, route.candidate)
-            mirror = self.shared.mirror
-            send = partial(over_http, mirror.connect_seconds, instead, len(first))
-            is_of_sequence = target.may_be_of_sequence and (self.sequence is not None or None)
-            self._copy = mirror.begin(route, self.version, is_of_sequence, send)
-            if self._copy is not None and body.of_version is not None:  # what goes by has the version's name in it
-                body.choose(route.name, route.candidate)
-                for part in (first, passed, b"x-request-id: ", self.request_id, body.framing(), *body.parts):
-                    self._copy.add(part, False)
-                self._copy.add(b"", True)
-                self._copy = None
         if body.of_version is not None:
             body.choose(route.name, self.version, asks_for_usage)
             if body.received > MOST_UNSENT:
                 body.of_version = None  # which holds all of it
+        first = route.first_lines(target, self.version)
         body.parts[:0] = first, passed, b"x-request-id: ", self.request_id, body.framing()
         if body.is_held:
             body.hold(False)
@@ -362,16 +347,11 @@ class HttpRequest(HeadedRequest):
         if body.parts:
             if body.received > MOST_UNSENT and body.gathers:  # joined, it would be there twice
                 connection.transport.writelines(body.parts)
-                if self._copy is not None:
-                    for part in body.parts:
-                        self._copy.add(part, body.complete and part is body.parts[-1])
                 body.parts.clear()
             else:
                 data = b"".join(body.parts)
                 body.parts.clear()
                 connection.transport.write(data)
-                if self._copy is not None:
-                    self._copy.add(data, body.complete)
             if body.booking is not None and body.of_version is None:
                 body.ease(connection.transport.get_write_buffer_size())
 

@@ -144,9 +144,10 @@ async def test_a_version_that_calls_go_to_is_missed_where_its_model_is_loaded_wi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 0.1)
-    shares = tuple(routing.VersionShare(version=number, weight=50) for number in (1, 2))
-    mirror = routing.Mirror(version=3, percent=5)
-    models = [routing.Model(name=MODEL, server="vision", pool="main", versions=shares, mirror=mirror)]
+    shares = tuple(
+        routing.VersionShare(version=number, weight=weight) for number, weight in ((1, 50), (2, 40), (3, 10))
+    )
+    models = [routing.Model(name=MODEL, server="vision", pool="main", versions=shares)]
     async with served(tmp_path, models=models) as here:
         [watch] = here.pool.watches.values()
         await until(lambda: watch.seen)

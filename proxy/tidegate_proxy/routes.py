@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import random
 from time import monotonic
-from typing import Any
 
 from tidegate_contracts import routing
 
 from .concurrency import InFlightCount
 from .kinds import KINDS, ServerKind
-from .pace import Pace
 from .pools import Pool, ask
 from .problems import Problem, ProblemType, TableError
 from .targets import Target, is_version
@@ -273,14 +271,6 @@ class Routes:
     def told_as(self, text: bytes) -> Route | None:
         """Return the route of the model that the file has with this text."""
         return self._by_text.get(text)
-
-    async def forget(self, pace: Pace) -> None:
-        """Forget all, a little at a time: this table is not the one in use any more."""
-        tables: tuple[dict[Any, Any], ...] = self._by_text, self._by_server, self._by_model
-        for table in tables:
-            while table:
-                table.popitem()
-                await pace.step()
 
     def find(self, server: str | None, model: str) -> Sequence[Route]:
         """Return where a model is served: none when nobody knows the name, several when the server must be named."""

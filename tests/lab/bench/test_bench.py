@@ -209,9 +209,9 @@ def test_a_row_has_the_median_of_each_runs_ratio_and_a_line_for_each_contestant(
 
 
 def test_who_did_not_use_its_core_is_doubted() -> None:
-    idle = compared(ROWS["v2"], V2 | {"haproxy": [Result(100, busy=0.4)]})
+    idle = compared(ROWS["v2"], V2 | {"envoy": [Result(100, busy=0.4)]})
     doubts = [words for _, words in idle.lines if "of its core: callers" in words]
-    assert doubts == ["haproxy used 40% of its core: callers, or other programs here, were the limit"]
+    assert doubts == ["envoy used 40% of its core: callers, or other programs here, were the limit"]
 
 
 @pytest.mark.thorough

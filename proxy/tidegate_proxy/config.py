@@ -19,6 +19,7 @@ from .access.authorizer import Authorizer
 from .access.rules import Rules, build_rules
 from .concurrency import WAITING_FOR_EACH
 from .kinds import KINDS
+from .pace import Pace
 from .pools import Lookup, Pool
 from .problems import TableError
 from .residency.client import LeaseToken
@@ -180,11 +181,11 @@ class LiveConfig:
         await self.authorizer.close()
 
     async def _use_routing(self, data: bytes) -> None:
-        old, before = self.routes, self.routes.pools
-        new = await asyncio.to_thread(read_routing, data, old)
+        before, pace = self.routes.pools, Pace(rests=bool(self.routes.pools))
+        new = await asyncio.to_thread(read_routing, data, self.routes, pace)
         pools = {key: new.same.get(key) or self._pool(key[0], *each) for key, each in new.pools.items()}
         fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
-        routes = await asyncio.to_thread(new.routes, pools)
+        routes = await asyncio.to_thread(new.routes, pools, pace)
         await asyncio.gather(*(pool.refresh() for pool in fresh))
         self.routes = routes
         for server, model in self._meter.forget_models(routes.find):

@@ -11,6 +11,7 @@ from tidegate_contracts import routing
 from tidegate_contracts.message import first_error
 
 from .kinds import KINDS
+from .pace import Pace
 from .pools import Pool
 from .problems import TableError
 from .routes import Route, Routes
@@ -44,10 +45,11 @@ class NewTable:
     models: list[tuple[bytes, tuple[routing.Model, ...] | Route]]
     """The text of a model is of all its pools. Where nothing has changed, it has the route that it had before."""
 
-    def routes(self, pools: Mapping[PoolKey, Pool]) -> Routes:
+    def routes(self, pools: Mapping[PoolKey, Pool], pace: Pace) -> Routes:
         """Return the whole table; raises TableError."""
         made = Routes(self.table, pools)
         for text, entry in self.models:
+            pace.step()
             if isinstance(entry, Route):
                 made.keep(entry, text)
             else:
@@ -55,7 +57,7 @@ class NewTable:
         return made
 
 
-def read_routing(data: bytes, before: Routes) -> NewTable:
+def read_routing(data: bytes, before: Routes, pace: Pace) -> NewTable:
     """Read a routing table that takes the place of another one; raises TableError."""
     with _refusing():
         outline = msgspec.json.decode(data, type=_Outline)
@@ -70,9 +72,11 @@ def read_routing(data: bytes, before: Routes) -> NewTable:
     found: list[tuple[bytes, tuple[routing.Model, ...] | Route]] = []
     places, parts, stays = routing.Places(table.servers), dict[Any, list[tuple[int, bytes]]](), set(same.values())
     for number, raw in enumerate(outline.models):
+        pace.step()
         text = bytes(raw)
         parts.setdefault(_whose(text, number), []).append((number, text))
     for each in parts.values():
+        pace.step()
         text = b",".join(text for _, text in each)
         route = before.told_as(text)
         if route is not None and all(pool in stays for pool in route.pools):

@@ -16,6 +16,12 @@ ROW = re.compile(r"^\| `([\w/.]+)` \| [^|]+ \|([^|]*)\|$", re.MULTILINE)
 
 
 @cache
+def parsed(file: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(file.read_text("utf-8"))
+
+
+@cache
 def files() -> dict[str, Path]:
     """Return every module of the product by its name; tests are left out."""
     found = {}
@@ -24,7 +30,7 @@ def files() -> dict[str, Path]:
         if path.parts[0] in ("tests", "build", "requirements") or path.parts[0].startswith("."):
             continue
         parts = path.with_suffix("").parts
-        if "build" in parts or all(isinstance(each, ast.Expr) for each in ast.parse(file.read_text("utf-8")).body):
+        if "build" in parts or all(isinstance(each, ast.Expr) for each in parsed(file).body):
             continue  # At most a docstring.
         parts = parts[2:] if parts[:2] == ("policies", "eviction") else parts[1:] if parts[0] in ABOVE else parts
         found[".".join(parts).removesuffix(".__init__")] = file
@@ -34,7 +40,7 @@ def files() -> dict[str, Path]:
 def imported(name: str, file: Path) -> Iterator[str]:
     """Yield the product's modules that a module imports, anywhere in it."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             yield from (found for alias in node.names if (found := _module(alias.name)))
         elif isinstance(node, ast.ImportFrom):
@@ -62,6 +68,7 @@ def rooms() -> dict[str, set[str]]:
     return {room: set(re.findall(r"`([\w/.]+)`", others)) for room, others in ROW.findall(text)}
 
 
+@cache
 def room_of(module: str) -> str:
     """Return the innermost room of the table that a module lies in."""
     path = PurePosixPath(files()[module].relative_to(ROOT))

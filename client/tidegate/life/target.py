@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from tidegate_contracts import environments as contract
 
 from ..errors import NotFoundError, UsageError
-from ..kinds import ServerKind, kind_of_server
+from ..kinds import kind_of_server
 from ..names import nearest_of
+from ..server_kind import ServerKind
 
 Key = tuple[str, ...]  # volume and path, or the URL: the same for the same repository
 

@@ -8,9 +8,10 @@ from tidegate.life.plan import History, make_plan
 from tidegate.life.target import Target, targets
 from tidegate.publishing import Repository
 from tidegate.registry.manifest import manifest_of
-from tidegate.triton.publishing import open_repository
 from tidegate.triton.publishing.config import config_differences, read_published
 from tidegate_contracts.routing import VersionShare
+
+from tests.client.triton.publishing.opening import open_repository
 
 from .test_life_target import MODEL, dataset, known, plane
 

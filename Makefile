@@ -114,7 +114,7 @@ bench-iac: .test ## Measure engines on a real control plane against kubectl, and
 	@$(TEST) -m lab.bench.iac
 
 .PHONY: bench-proxy
-bench-proxy: .test ## Measure the proxy against nginx, HAProxy and Envoy (BENCH="--runs 3 --only v2 grpc")
+bench-proxy: .test ## Measure the proxy against nginx and Envoy (BENCH="--runs 3 --only v2 grpc")
 	@$(TEST) -m lab.bench.proxy $(BENCH)
 
 .PHONY: bench-eviction

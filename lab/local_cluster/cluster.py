@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from lab.local_plane.process import Process, free_ports, running
 from .control_plane import FRONT_PROXY, PROGRAMS, ClusterError, ControlPlane, Network, write_stages
 
 READY_SECONDS = 180
+LOOK_SECONDS = 0.3  # Between two looks at what starts: each starts kubectl, which takes the time of what starts.
 
 
 @dataclass
@@ -175,7 +177,9 @@ class LocalCluster(ControlPlane):
             for process in self.processes.values():
                 process.check()
             with suppress(ClusterError):  # a look without an answer is taken again
-                return self.kubectl(*command, check=False, timeout=20).returncode == 0
+                if self.kubectl(*command, check=False, timeout=20).returncode == 0:
+                    return True
+            time.sleep(LOOK_SECONDS)
             return False
 
         start("etcd", (self.folder / "etcd.sock").exists)

@@ -97,7 +97,7 @@ def block(definition: Definition, stack: Stack | None, answer: Answer, trace: Tr
         "servers": [{"name": place.name, "pools": [*removed, tree]}],
         "models": [*_models(place, name, trace), *place.said_now()],
     }
-    said = [f"It replaces {listed(f'{place.name}/{_with_windows(pool)}' for pool in gone)}."] if gone else []
+    said = [f"It replaces {listed(f'{place.name}/{pool.name}' for pool in gone)}."] if gone else []
     said += place.staying()
     pools = [Pool.model_validate(tree)]
     if stack is None:
@@ -163,11 +163,6 @@ def _unused(name: str, taken: Iterable[str]) -> str:
     while found in used:
         found, number = f"{name}-{number}", number + 1
     return found
-
-
-def _with_windows(pool: Pool) -> str:
-    windows = [window.name for window in pool.loading.warm_windows] if isinstance(pool.loading, OnDemand) else []
-    return f"{pool.name} (with its warm window {listed(windows)})" if windows else pool.name
 
 
 def _text(change: Mapping[str, Any]) -> str:

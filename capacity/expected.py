@@ -33,9 +33,7 @@ def expect(trace: Trace, setting: SimulationSetting, apart: Collection[str] = ()
         alone = without(trace, {each.name for each in trace.models} - {name})
         room = sum(each.footprint_bytes for each in alone.models) * 2
         parts.append((alone, replace(setting, capacity_bytes=room, replicas=1, pinned=frozenset())))
-    return sum(
-        (figures(part, how.wait_seconds or 0.0, simulate(part, how)) for part, how in parts if len(part)), Figures()
-    )
+    return sum((figures(part, how.wait_seconds, simulate(part, how)) for part, how in parts if len(part)), Figures())
 
 
 def without(trace: Trace, names: Collection[str]) -> Trace:

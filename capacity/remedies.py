@@ -195,7 +195,6 @@ def _pool_for(subject: Subject, model: str) -> tuple[Tree, int] | None:
         return None
     for key in ("formerly", "autoscaling", "replicas"):
         said.pop(key, None)
-    said["loading"].pop("warmWindows", None)
     if isinstance(pool.placement, CpuPlacement):
         size = -(-room // _MEBIBYTE) * _MEBIBYTE
         said["loading"]["capacity"] = size_text(size)

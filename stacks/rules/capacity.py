@@ -130,18 +130,12 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
                 place = (*stack.path_of(model), "footprint")
                 do = _larger(server, pool, byte_count(model.footprint)).replace("move models", "move it")
                 yield stack.source.problem(place, what, do=do)
-        pinned = {model.name for model in models if model.pinned}
-        kept = {"the pinned models": pinned} | {
-            f'the pinned models and those of warm window "{window.name}"': pinned | set(window.models)
-            for window in pool.loading.warm_windows
-        }
-        for what, together in kept.items():
-            total = sum(byte_count(model.footprint) for model in models if model.name in together and model.footprint)
-            if total > capacity:
-                what = f"{what} of {server.name}/{pool.name} sum to {gb(total)}, and its capacity is {gb(capacity)}"
-                do = f"Pin fewer models, or name fewer in the window. Otherwise: {_larger(server, pool, total)}"
-                yield stack.source.problem((*path, "loading"), what, do=do)
-                break
+        total = sum(byte_count(model.footprint) for model in models if model.pinned and model.footprint)
+        if total > capacity:
+            pinned = f"the pinned models of {server.name}/{pool.name}"
+            what = f"{pinned} sum to {gb(total)}, and its capacity is {gb(capacity)}"
+            do = f"Pin fewer models. Otherwise: {_larger(server, pool, total)}"
+            yield stack.source.problem((*path, "loading"), what, do=do)
 
 
 @stack_rule("A pool's nodeSelector sets no label that follows from its placement")
@@ -403,11 +397,6 @@ def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
             why = "A pinned model is in memory, whether anybody calls it or not."
             yield stack.source.problem(
                 where, f'{what}, where model "{pinned[0]}" is pinned', why, f"{do}, or unpin it."
-            )
-        if pool.loading.warm_windows:
-            why = "Models of a warm window are in memory, whether anybody calls them or not."
-            yield stack.source.problem(
-                where, f"{what}, which has warm windows", why, f"{do}, or take warmWindows away."
             )
         if scaling.wake_seconds >= most:
             what = f"wakeSeconds {scaling.wake_seconds} of {server.name}/{pool.name}"

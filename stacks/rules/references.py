@@ -173,18 +173,6 @@ def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("datasets", index, "claimName"), what, do=do)
 
 
-@stack_rule("Warm windows name models of their pool")
-def warm_windows_name_models_of_their_pool(stack: Stack) -> Iterator[Problem]:
-    """A warm window keeps models resident that its pool serves."""
-    for path, server, pool in stack.pools():
-        served = {model.name for model in stack.models_of(server, pool)}
-        for number, window in enumerate(pool.loading.warm_windows if isinstance(pool.loading, OnDemand) else ()):
-            place = (*path, "loading", "warmWindows", number, "models")
-            what = f'warm window "{window.name}" names a model that this pool does not serve'
-            for name in window.models:
-                yield from unknown(stack.source, place, what, name, served)
-
-
 @stack_rule("A server's cloud identity can read its object store")
 def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:
     """An AWS role cannot read a Google bucket."""

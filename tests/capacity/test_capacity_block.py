@@ -131,7 +131,7 @@ def test_the_shipped_definition_takes_the_block_of_its_own_models_on_both_of_its
         is_planned = simulated(answer, trace) in [said(each) for each in rendered(new, stack) if not own_times(each)]
         assert is_planned == (stack.environment.name == "prod")
     words = "\n".join(made.said)
-    assert "It replaces ondemand/small, ondemand/large (with its warm window nightly-forecast)." in words
+    assert "It replaces ondemand/small, ondemand/large." in words
     assert "GPUs of east, west:\n  To drain and cut again: 1 of 2 nodes." in words
     assert [plane["name"] for plane in yaml.safe_load(made.text)["dataPlanes"]] == ["east", "west"]
 
@@ -139,7 +139,7 @@ def test_the_shipped_definition_takes_the_block_of_its_own_models_on_both_of_its
 def test_a_pool_with_further_models_stays() -> None:
     *_, made = of_prod_east("demand-forecast", "language-id", "fraud-score")
     words = "\n".join(made.said)
-    assert "It replaces ondemand/large (with its warm window nightly-forecast)." in words
+    assert "It replaces ondemand/large." in words
     assert "ondemand/small stays, for it has invoice-ocr too, which the trace does not call" in words
     assert "preload/main stays, for it preloads what lies in its folder, churn too" in words
 

@@ -9,7 +9,7 @@ from .trace import Trace
 FOR_EVER = 1e12  # Longer than any trace, in seconds.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SimulationSetting:
     """How a pool is run. docs/simulator.md has the options with these names. Times are seconds."""
 

@@ -1,15 +1,17 @@
-"""A granted call on its way to a replica: its slot, its version, its lease, and the replica that it goes to.
+"""The one procedure of a call: granted, a lease, a version, a slot, a replica, sent, given back.
 
-HTTP and gRPC differ in how a request is read and an answer written; what is here is the same for both.
+HTTP and gRPC differ in how a request is read, sent and answered: each is a class of its own with the steps that are
+empty here. When all is at hand (a lease, a slot, an idle connection), a call needs no task.
 """
 
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from tidegate_service.reasons import MOST, plain
 
 from .access.identity import Grant
+from .concurrency import ConcurrencyLimiter
 from .pools import Pool
 from .problems import Problem, ProblemType, lost
 from .residency.client import ASKING
@@ -23,7 +25,6 @@ from .upstream.replica import Replica
 AVOIDED_SECONDS = 5.0
 """Seconds for which a replica that said that it lacks a model gets no calls that another one can take. A frontend of
 Dynamo says so, in one way or another, until Kubernetes has seen that its worker has ended."""
-C = TypeVar("C")  # What a request is sent on: a connection of its own, or one that calls share.
 
 
 class Forwarding:
@@ -33,13 +34,15 @@ class Forwarding:
     """
 
     __slots__ = (
-        "_caller_count", "_has_slot", "_limiter", "_model_count", "_trial", "_waits", "error", "grant",
-        "identity", "is_cut", "lease", "loading", "looks", "pool", "replica", "route", "sequence", "shared", "tried",
-        "version", "waited",
+        "_caller_count", "_has_slot", "_limiter", "_model_count", "_trial", "_waits", "asked", "error", "grant",
+        "identity", "is_cut", "lease", "loading", "looks", "pool", "replica", "route", "sequence", "shared", "sticky",
+        "tried", "version", "waited",
     )  # fmt: skip
+    asked: str | None  # The version that the caller asks for.
     pool: Pool  # Of the version that answers, once that is known; the first of its model's until then.
     looks: bool
     """Whether it only asks about its model: no work, which neither tries a replica nor shows that it is back."""
+    sticky: bytes | None  # Calls with the same value get the same version of a model.
 
     def __init__(self, shared: SharedState) -> None:
         self.shared = shared
@@ -57,13 +60,117 @@ class Forwarding:
         self._has_slot = False
         self._waits = False  # Whether it waits in the queue for the slot.
 
-    def granted(self, grant: Grant, looks: bool) -> None:
-        """Learn what is granted: before that, nothing else here is of use."""
-        self.grant, self.looks = grant, looks
+    # --- what a protocol does
+    def later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
+        """Do work that waits for something in a task; what it raises ends the call."""
+        raise NotImplementedError
+
+    def trace(self) -> tuple[bytes, bytes]:
+        """Return the request's id and its `traceparent`, which an eviction policy is told."""
+        raise NotImplementedError
+
+    async def look(self) -> None:
+        """Answer what is only looked at, of a model that is loaded on demand: that loads no model, and keeps none."""
+        raise NotImplementedError
+
+    def must_find_sequence(self) -> bool:
+        """Tell whether it has to be found out first which sequence the call is of."""
+        return False
+
+    async def find_sequence(self) -> None:
+        """Find that out."""
+
+    def take(self, replica: Replica, now: float) -> Any:
+        """Return a connection to a replica that is at hand; None without one."""
+        raise NotImplementedError
+
+    async def connect_to(self, replica: Replica) -> Any:
+        """Return a connection to a replica, a new one if need be; raises OSError."""
+        raise NotImplementedError
+
+    def keep(self, connection: Any) -> None:
+        """Keep a connection that was made and is not used."""
+
+    def send(self, replica: Replica, connection: Any) -> None:
+        """Send the call to a replica over a connection."""
+        raise NotImplementedError
+
+    # --- the procedure
+    def granted(
+        self,
+        grant: Grant,
+        now: float,
+        looks: bool,
+        looks_only: bool,
+        asked: str | None,
+        must_find_sequence: bool = False,
+        streams: ConcurrencyLimiter | None = None,
+    ) -> None:
+        """Count what is granted, and go on: before that, nothing else here is of use. Raises Problem.
+
+        `looks_only`: it is answered without a lease. `streams` has the slots of calls that are streams.
+        """
+        self.grant, self.looks, self.asked = grant, looks, asked
         self.route = route = grant.route
         self.identity = identity = grant.identity
-        self.pool = route.pool
+        self.pool = pool = route.pool
         self._limiter, self._model_count, self._caller_count = self.shared.limiter, route.in_flight, identity.in_flight
+        if streams is not None:
+            self._limiter = streams
+            self._model_count, self._caller_count = self._model_count.streams, self._caller_count.streams
+        grant.count(now)
+        if looks_only and pool.leases is not None:
+            self.later(self.look)
+        elif (pool.leases is None or self.find_lease()) and not must_find_sequence and self.find_version():
+            if self.acquire_slot():
+                self.go_to_replica(False)
+        else:
+            self.later(self.prepare)
+
+    async def prepare(self) -> None:
+        """Wait for what is not at hand: the model's lease, the call's sequence, the version; then take a slot."""
+        if not self.find_lease():
+            await self.acquire_lease()
+        if self.must_find_sequence():
+            await self.find_sequence()
+        if not self.find_version():
+            await self.await_version()
+        if self.acquire_slot():
+            self.go_to_replica(False)
+
+    def go_to_replica(self, waited: bool) -> None:
+        """Send the call to a replica; `waited`: it had to wait for its slot."""
+        now = monotonic()
+        replica = self.pick(now, waited)
+        if replica is not None and (connection := self.take(replica, now)) is not None:
+            self.send(replica, connection)
+        else:
+            self.later(self.connect, replica)
+
+    async def connect(self, replica: Replica | None) -> None:
+        """Send the call to this replica, or to the first of the others that takes connections.
+
+        Where it needs a new lease first, its slot is given back meanwhile. Raises Problem (busy).
+        """
+        pool = self.pool
+        while replica is not None:
+            try:
+                connection = await self.connect_to(replica)
+            except OSError as error:  # a time-out too: nothing was sent, so another replica may have it
+                self.count_failure(replica, type(error).__name__)
+                replica = self.another(replica)
+                continue
+            if self.lease is None or monotonic() < self.lease.until:
+                self.send(replica, connection)
+                return
+            self.keep(connection)  # the lease has ended meanwhile
+            break
+        if pool.leases is None or (self.tried and not pool.retries.take(monotonic())):
+            raise pool.nowhere()
+        if self._trial is not None:
+            self._trial.given_up()
+        self.release_slot()
+        await self.prepare()
 
     # --- its lease and its version
     def find_lease(self) -> bool:
@@ -74,14 +181,11 @@ class Forwarding:
         self.lease = route.pool.leases.find(route.name, monotonic(), self.tried, self.sequence is not None)
         return self.lease is not None
 
-    async def acquire_lease(self, request_id: bytes, traceparent: bytes) -> None:
-        """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile.
-
-        The policy is told for which request, and of which trace.
-        """
+    async def acquire_lease(self) -> None:
+        """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile."""
         route = self.route
         assert route.pool.leases is not None
-        ASKING.set((request_id, traceparent))
+        ASKING.set(self.trace())
         self.loading, asked = True, monotonic()
         try:
             self.lease = await route.pool.leases.acquire(route.name, self.tried)
@@ -89,11 +193,11 @@ class Forwarding:
             self.waited += monotonic() - asked
         self.loading = False
 
-    def find_version(self, asked: str | None, sticky: bytes | None) -> bool:
+    def find_version(self) -> bool:
         """Find the version that answers; return False where the model's alias has to be awaited."""
-        route = self.route
+        route, asked = self.route, self.asked
         if route.alias is None or asked is not None:
-            self.version = route.version(asked, sticky or self.sequence)  # one sequence has one version
+            self.version = route.version(asked, self.sticky or self.sequence)  # one sequence has one version
         else:
             self.version = route.alias.known(monotonic())
             if self.version is None:
@@ -168,37 +272,6 @@ class Forwarding:
             return None
         self._trial = replica.breaker.claim(now)
         return replica
-
-    async def connect(
-        self,
-        replica: Replica | None,
-        connection_to: Callable[[Replica], Awaitable[C]],
-        unused: Callable[[C], None] | None = None,
-    ) -> tuple[Replica, C] | None:
-        """Return this replica, or the first of the others that takes connections, and a connection to it.
-
-        None where the call needs a new lease first: its slot is given back meanwhile, and a connection that is not
-        used is given to `unused`. Raises Problem (busy).
-        """
-        pool = self.pool
-        while replica is not None:
-            try:
-                connection = await connection_to(replica)
-            except OSError as error:  # a time-out too: nothing was sent, so another replica may have it
-                self.count_failure(replica, type(error).__name__)
-                replica = self.another(replica)
-                continue
-            if self.lease is None or monotonic() < self.lease.until:
-                return replica, connection
-            if unused is not None:  # the lease has ended meanwhile
-                unused(connection)
-            break
-        if pool.leases is not None and (not self.tried or pool.retries.take(monotonic())):
-            if self._trial is not None:
-                self._trial.given_up()
-            self.release_slot()
-            return None
-        raise pool.nowhere()
 
     # --- what is counted there
     def sent_to(self, replica: Replica) -> None:

@@ -12,7 +12,7 @@ from stacks.resolve import resolve
 from stacks.validate import read_definition
 
 FILE = Path(__file__).parents[1] / "definitions/everything.yaml"
-SAID = yaml.safe_load(FILE.read_text("utf-8"))
+SAID = yaml.load(FILE.read_text("utf-8"), yaml.CSafeLoader)
 
 
 @pytest.fixture(scope="module")

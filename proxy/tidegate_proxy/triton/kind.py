@@ -259,7 +259,6 @@ def _target(verb: str, server: str | None, model: str, version: str | None) -> T
         version=version,
         looks_only=verb in ("ready", "stats"),
         may_be_of_sequence=verb == "infer",
-        mirrored=verb == "infer",
         streams=verb == "generate_stream",
     )
 

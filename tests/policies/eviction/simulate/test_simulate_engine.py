@@ -53,7 +53,7 @@ def test_who_is_refused_has_lost_the_whole_wait_and_who_is_answered_what_he_has_
 
 
 def test_several_replicas_hold_more_models_and_each_model_has_its_place() -> None:
-    trace = trace_of([(float(time), time % 8) for time in range(400)], *[(5, 0.1, 0.05)] * 8)
+    trace = trace_of([(60.0 * number, number % 8) for number in range(400)], *[(5, 0.1, 0.05)] * 8)
     one, four = (simulate(trace, replace(LRU, replicas=replicas)) for replicas in (1, 4))
     assert len(one.loads) == 400
     assert len(four.loads) < 320  # hashing does not spread eight models evenly
@@ -88,9 +88,3 @@ def test_a_pinned_model_is_loaded_at_the_start_of_each_replica_and_no_other_ever
     assert with_room_for_one.loads[:2] == [(0.0, 2.0), (0.0, 2.0)]
     assert (with_room_for_one.too_large, with_room_for_one.evictions) == (2, 0)
     assert simulate(trace, setting).refused == 0
-
-
-def test_calls_of_one_instant_that_take_no_time_give_their_lease_back_once() -> None:
-    trace = trace_of([(1.0, 0), (1.0, 0), (5.0, 1), (9.0, 0), (9.0, 0), (9.0, 0)], (10, 2.0, 0.0), (10, 2.0, 0.0))
-    outcome = simulate(trace, replace(LRU, wait_seconds=8.0))
-    assert (outcome.answered, outcome.busy, len(outcome.loads)) == (6, 0, 3)

@@ -25,7 +25,7 @@ INVENTORY = (
     [
         ("NVIDIA-A100-80GB-PCIe", 6),
         ("NVIDIA-A100-SXM4-80GB", 7),
-        ("NVIDIA-A100-SXM4-80GB-SHARED", 7),
+        ("NVIDIA-A100-PCIE-80GB", 7),
         ("Unheard-Of", 1),
         ("Another", None),
         ("NVIDIA-L4", None),

@@ -123,8 +123,3 @@ def chosen(kinds: tuple[type[Section], ...], value: Mapping[str, Any]) -> type[S
 def sentence(owner: type[Section]) -> str:
     """Return the first paragraph of a class's docstring, on one line."""
     return " ".join(inspect.cleandoc(owner.__doc__ or "").partition("\n\n")[0].split())
-
-
-def title(owner: type[Section]) -> str:
-    """Return what a class of arguments is called in the schema and the README."""
-    return owner.__name__.removesuffix("Args")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from charts import CHART
-from charts.arguments import arguments, title
+from charts.arguments import arguments
 from charts.folder import scenarios
 from charts.values_schema import values_schema
 from components import EnvironmentArgs
@@ -27,6 +27,10 @@ def all_sections(owner: type[Section]) -> Iterator[type[Section]]:
     for argument in arguments(owner):
         for kind in argument.classes:
             yield from all_sections(kind)
+
+
+def title(owner: type[Section]) -> str:
+    return owner.__name__.removesuffix("Args")
 
 
 SCHEMA = values_schema()

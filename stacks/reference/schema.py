@@ -74,6 +74,7 @@ class SchemaGenerator(GenerateJsonSchema):
     """Pydantic's own, with the docstrings of fields."""
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        """Add what is said of each key."""
         made = super().model_schema(schema)
         for key in keys_of(cast("Model", schema["cls"])).values():
             made["properties"][key.name].update({"description": key.description} if key.description else {})
@@ -92,6 +93,7 @@ class SchemaWriter:
         self.made: dict[str, Schema] = {}
 
     def section(self, name: str, form: Form) -> Schema:
+        """Return the schema of a part."""
         part = self.source[name]
         section = {"type": "object", "description": part["description"], "additionalProperties": False}
         if required := self.required(name, form):
@@ -100,6 +102,7 @@ class SchemaWriter:
         return section
 
     def required(self, name: str, form: Form) -> list[str]:
+        """Return the keys that must stand in one place."""
         required = self.source[name].get("required", [])
         return required if form is Form.WHOLE else [key for key in required if key == "name"]
 
@@ -118,7 +121,8 @@ class SchemaWriter:
             properties[REMOVE] = {"description": "Takes the inherited item of this name away.", "const": True}
         return properties
 
-    def value(self, source: Schema, form: Form = Form.WHOLE) -> Schema:
+    def value(self, source: Schema, form: Form) -> Schema:
+        """Return the schema of a key's value."""
         if "$ref" in source:
             return self.reference(part_name(source), form)
         if "oneOf" in source or "anyOf" in source:
@@ -148,6 +152,7 @@ class SchemaWriter:
         return {"anyOf": [self.value(branch, form) for branch in branches]}
 
     def joined(self, branches: list[Schema]) -> Schema:
+        """Return the schema of a part that has the keys of several."""
         properties: dict[str, Schema] = {}
         for branch in branches:
             properties |= self.properties(part_name(branch), Form.LAYER)
@@ -156,20 +161,24 @@ class SchemaWriter:
     def array(self, source: Schema, form: Form) -> Schema:
         """Return the schema of a list. Lists of named items are merged item by item, all others replaced as a whole."""
         items = source["items"]
-        if not self.haspart_name(items):
+        if not self.has_name(items):
             return {"type": "array", "items": self.value(items, Form.WHOLE)} | _only(source, "minItems", "maxItems")
         at_least = _only(source, "minItems") if form is Form.WHOLE else {}
         return {"type": "array", "items": self.value(items, form)} | at_least
 
-    def haspart_name(self, source: Schema) -> bool:
+    def has_name(self, source: Schema) -> bool:
+        """Say whether items have names, by which layers merge them."""
         branches = source.get("oneOf") or source.get("anyOf") or [source]
         return all("$ref" in each and "name" in self.source[part_name(each)].get("required", []) for each in branches)
 
     def mapping(self, source: Schema, form: Form) -> Schema:
+        """Return the schema of a mapping with keys of the author's own."""
         made: Schema = {"type": "object"}
         if patterns := source.get("patternProperties"):
-            allowed = {key: each for key, each in patterns.items() if each.get("not") != {}}
-            made["patternProperties"] = patterns | {k: self.entry(self.value(each, form)) for k, each in allowed.items()}
+            made["patternProperties"] = {
+                key: each if each.get("not") == {} else self.entry(self.value(each, form))
+                for key, each in patterns.items()
+            }
             made["additionalProperties"] = False
         else:
             made["additionalProperties"] = self.entry(self.value(source["additionalProperties"], form))
@@ -193,6 +202,7 @@ class SchemaWriter:
 
 
 def part_name(source: Schema) -> str:
+    """Return the name of the part that a reference is to."""
     return str(source["$ref"].removeprefix(_DEFS))
 
 

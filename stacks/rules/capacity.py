@@ -1,7 +1,7 @@
 """Capacity: slices that exist, models that fit."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
@@ -243,12 +243,18 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
         if short:
             what = f'data plane "{plane.name}" has {next(iter(short.values()))}'
             do = "Set fewer replicas (an autoscaler's max counts), or add the GPUs that you have under gpus."
-            together = max(devices.devices_per_replica(pool.placement) for *_, pool in pools)
             if other := _handed_out_otherwise(there, next(iter(short))):
                 do = other
-            else:
-                do = "\n".join([do, *mig_layouts.advice(plane.gpus, each, max(1, together))])
+            elif (fitting := mig_layouts.layout(plane.gpus, each)) and _on_one_device(pools):
+                nodes = sum(group.nodes for group in plane.gpus)
+                again = f"Or cut {fitting.drained} of {nodes} nodes again, and state it there:"
+                do = "\n".join([do, again, *map(str, fitting.changes)])
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
+
+
+def _on_one_device(pools: Iterable[tuple[Stack, PathInTree, Server, Pool]]) -> bool:
+    """Say whether no replica takes several devices, which would have to be on one node."""
+    return all(devices.devices_per_replica(pool.placement) <= 1 for *_, pool in pools)
 
 
 def _handed_out_otherwise(there: Counter[tuple[Device, str]], short: Device) -> str:

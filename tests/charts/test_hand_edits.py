@@ -6,8 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from charts import values_of
-from charts.arguments import arguments, chosen, is_list, tag
+from charts.arguments import arguments, default_of, is_list, meant, tag
 from components import EnvironmentArgs
+from stacks.model_keys import Model, tag_values
 from stacks.resolve import resolve
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
@@ -18,21 +19,22 @@ from .rendering import declared, object_differences, rendered
 Values = dict[str, Any]
 
 
-def brief(values: Values, kinds: tuple[type, ...], *, nulls: bool, item: bool = False) -> Values:
+def brief(values: Values, kinds: tuple[Model, ...], *, nulls: bool, item: bool = False) -> Values:
     """The values, and in items of lists null, or nothing, where a default holds; elsewhere values.yaml would hold."""
-    owner = chosen(kinds, values)
-    told_by = tag(kinds) if len(kinds) > 1 else None
+    told_by = tag(kinds) if len(kinds) > 1 else ""
+    owner = next(
+        kind for kind in kinds if not told_by or values.get(told_by, meant(kinds)) in tag_values(kind, told_by)
+    )
     found: Values = {}
-    for argument in (argument for argument in arguments(owner) if argument.key in values):
-        value = values[argument.key]
-        if item and not argument.required and argument.key != told_by and value in (argument.default, [], {}):
-            found |= {argument.key: None} if nulls else {}
-        elif argument.classes and is_list(argument.kind):
-            found[argument.key] = [brief(one, argument.classes, nulls=nulls, item=True) for one in value]
-        elif argument.classes:
-            found[argument.key] = brief(value, argument.classes, nulls=nulls, item=item)
+    for argument in (argument for argument in arguments(owner) if argument.name in values):
+        key, value, parts = argument.name, values[argument.name], argument.models
+        required = argument.field.is_required() or key == told_by
+        if item and not required and value in (default_of(argument), [], {}):
+            found |= {key: None} if nulls else {}
+        elif parts and is_list(argument.annotation):
+            found[key] = [brief(one, parts, nulls=nulls, item=True) for one in value]
         else:
-            found[argument.key] = value
+            found[key] = brief(value, parts, nulls=nulls, item=item) if parts else value
     return found
 
 

@@ -94,7 +94,7 @@ BROKEN: list[tuple[str, Edit, set[tuple[str, str]]]] = [
     (
         "its pods have a second role",
         both(adding(thing("Role", "2nd", rules=[READ])), bound(ACCOUNT, "2nd")),
-        BOUND | PODS,
+        PODS,
     ),
     ("nobody is bound to it", without("RoleBinding", ACCOUNT), PODS),
     ("the relay of metrics mounts the token", of_planner("volumeMounts", 1, MOUNT), TO_PLANNER),

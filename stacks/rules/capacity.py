@@ -11,7 +11,7 @@ from policies.guardrails.devices import Device
 
 from .. import devices, mig_layouts
 from ..definition import DataPlane
-from ..definition.base import PolicyResources, byte_count
+from ..definition.base import PolicyResources, Section, byte_count
 from ..definition.gpu_products import gpu_bytes, gpu_product, slice_bytes
 from ..definition.openai import OpenaiServer
 from ..definition.placement import (
@@ -370,7 +370,9 @@ def waits_end_before_the_proxys_timeout(stack: Stack) -> Iterator[Problem]:
     for path, server, pool in stack.pools():
         if not isinstance(pool.loading, OnDemand):
             continue
-        waits = {"loading": (pool.loading, "wait_seconds", pool.loading.wait_seconds)}
+        waits: dict[str, tuple[Section, str, int]] = {
+            "loading": (pool.loading, "wait_seconds", pool.loading.wait_seconds)
+        }
         if isinstance(pool.autoscaling, QueueScaling) and not pool.autoscaling.min:
             waits["autoscaling"] = (pool.autoscaling, "wake_seconds", pool.autoscaling.wake_seconds)
         for key, (section, name, seconds) in waits.items():

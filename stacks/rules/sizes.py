@@ -111,8 +111,8 @@ def pods_fit_into_a_node(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem(where, f"{what}, and {largest}", why, do, severity=severity)
             elif asked > (_MOST[key] if on_cpu else _MOST_BESIDE_GPUS[key]):
                 yield _too_much(stack, where, what, f"{pool.resources.cpu}m" if key == "cpu" else "16Gi")
-    for key, asked, meant in (("cpu", proxy.cpu, f"{proxy.cpu}m"), ("memory", proxy.memory, "2Gi")):
-        amount = float(quantity_value(asked))
+    for key, quantity, meant in (("cpu", proxy.cpu, f"{proxy.cpu}m"), ("memory", proxy.memory, "2Gi")):
+        amount = float(quantity_value(quantity))
         if amount > _MOST_OF_A_PROXY[key]:
             what = f"the proxy asks for {_text(key, amount)}"
             yield _too_much(stack, ("proxy", "resources", key), what, meant)

@@ -61,10 +61,7 @@ def _model(model: Model) -> Tree:
         "pinned": model.pinned,
         "footprintBytes": when(model.footprint, in_bytes),
         # Versions without traffic need not be loaded.
-        "versions": joined(
-            listed(model.versions, lambda share: if_true(share.weight, lambda: share.version)),
-            when(model.mirror, lambda mirror: [mirror.version]),
-        ),
+        "versions": listed(model.versions, lambda share: if_true(share.weight, lambda: share.version)),
         "alias": model.alias,
     }
 

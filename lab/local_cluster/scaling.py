@@ -4,32 +4,26 @@ The API server forwards calls of KEDA's API to it: start the cluster with `aggre
 """
 
 import base64
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lab import tools
+from lab.local_plane.process import HOST, Process, free_ports
 
-from . import processes
 from .certificates import Authority
 from .cluster import LocalCluster
 
 _KEDA = "keda"  # Its namespace.
-_LOOPBACK = "127.0.0.1"
 _READY_SECONDS = 120
-_Children = dict[str, "subprocess.Popen[bytes]"]
 
 
-@contextmanager
-def keda(cluster: LocalCluster, ports: Sequence[int]) -> Iterator[None]:
-    """Run KEDA's operator and its metrics adapter, with their kinds; they are ready, and end with the block.
+def start_keda(cluster: LocalCluster) -> None:
+    """Start KEDA's operator and its metrics adapter, with their kinds; they are ready, and end with the cluster.
 
-    `ports` are five free ones. Raises ClusterError, and ToolError where they cannot be built.
+    Raises ProcessError, and ToolError where they cannot be built.
     """
     operator, adapter = tools.path("keda-operator"), tools.path("keda-adapter")
-    metrics, probes, inner, secure, counts = ports
+    metrics, probes, inner, secure, counts = free_ports(5)
     for file in tools.crd_files("keda"):
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)
     authority = Authority()
@@ -41,9 +35,9 @@ def keda(cluster: LocalCluster, ports: Sequence[int]) -> Iterator[None]:
         "keda-operator": [
             str(operator),
             f"--kubeconfig={cluster.kubeconfig}",
-            f"--metrics-bind-address={_LOOPBACK}:{metrics}",
-            f"--health-probe-bind-address={_LOOPBACK}:{probes}",
-            f"--metrics-service-bind-address={_LOOPBACK}:{inner}",
+            f"--metrics-bind-address={HOST}:{metrics}",
+            f"--health-probe-bind-address={HOST}:{probes}",
+            f"--metrics-service-bind-address={HOST}:{inner}",
             f"--cert-dir={certificates}",
             "--zap-time-encoding=rfc3339",
         ],
@@ -53,19 +47,18 @@ def keda(cluster: LocalCluster, ports: Sequence[int]) -> Iterator[None]:
             *_serving(cluster, certificates, secure),
             f"--lister-kubeconfig={cluster.kubeconfig}",
             f"--client-ca-file={certificates}/ca.crt",
-            f"--metrics-service-address={_LOOPBACK}:{inner}",
+            f"--metrics-service-address={HOST}:{inner}",
             f"--port={counts}",  # its own counts, which it shows at every address of the machine
         ],
     }
-    with _running(cluster, commands, variables) as children:
-        _serve(cluster, "external.metrics.k8s.io", _KEDA, "keda-metrics-apiserver", secure, authority.pem, children)
-        yield
+    processes = [cluster.run(name, command, variables) for name, command in commands.items()]
+    _serve(cluster, "external.metrics.k8s.io", "keda-metrics-apiserver", secure, authority.pem, processes[-1])
 
 
 def _serving(cluster: LocalCluster, certificates: Path, port: int) -> list[str]:
     """Return the options by which a program serves an API, and asks the API server who may call it."""
     return [
-        f"--bind-address={_LOOPBACK}",
+        f"--bind-address={HOST}",
         f"--secure-port={port}",
         f"--cert-dir={certificates}",
         f"--tls-cert-file={certificates}/tls.crt",
@@ -75,11 +68,9 @@ def _serving(cluster: LocalCluster, certificates: Path, port: int) -> list[str]:
     ]
 
 
-def _serve(
-    cluster: LocalCluster, group: str, namespace: str, name: str, port: int, authority: bytes, children: _Children
-) -> None:
-    """Have the API server pass the calls of an API group on to a port of loopback, and wait until it does."""
-    head: dict[str, Any] = {"name": name, "namespace": namespace}
+def _serve(cluster: LocalCluster, group: str, name: str, port: int, authority: bytes, process: Process) -> None:
+    """Have the API server pass the calls of an API group on to a process's port, and wait until it does."""
+    head: dict[str, Any] = {"name": name, "namespace": _KEDA}
     service = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
     spec = {
         "group": group,
@@ -96,19 +87,4 @@ def _serve(
         conditions = cluster.get("apiservice", f"v1beta1.{group}").get("status", {}).get("conditions", ())
         return any(each["type"] == "Available" and each["status"] == "True" for each in conditions)
 
-    processes.wait_for(f"the API {group}", available, children, cluster.folder, _READY_SECONDS)
-
-
-@contextmanager
-def _running(
-    cluster: LocalCluster, commands: Mapping[str, Sequence[str]], variables: Mapping[str, str]
-) -> Iterator[_Children]:
-    children: _Children = {}
-    try:
-        for name, command in commands.items():
-            children[name] = processes.spawn(name, command, cluster.folder, outlives=False, variables=variables)
-        yield children
-    finally:
-        for child in children.values():
-            child.kill()
-            child.wait()
+    process.wait_until(available, _READY_SECONDS)

@@ -69,17 +69,12 @@ def engines_serve_one_version_a_pool(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("A model of kind openai names its versions by number")
 def versions_of_engines_are_named(stack: Stack) -> Iterator[Problem]:
-    """Nothing at an engine tells what an alias stands for, and a candidate needs an engine of its own."""
+    """Nothing at an engine tells what an alias stands for."""
     for server, model in _models(stack):
         if isinstance(server, OpenaiServer) and model.alias is not None:
             what = f'model "{model.name}" has an alias, and nothing at the engines of {server.name} tells its version'
             do = "Say versions. Names by which calls know the model stand in servedNames."
             yield stack.source.problem((*stack.path_of(model), "alias"), what, do=do)
-        candidate = model.mirror and model.mirror.version
-        if isinstance(server, OpenaiServer) and candidate not in (None, *(share.version for share in model.versions)):
-            what = f'no pool serves the candidate of model "{model.name}", version {candidate}'
-            do = f"Add it to versions: {{version: {candidate}, weight: 0, pool: a pool of its own}}."
-            yield stack.source.problem((*stack.path_of(model), "mirror", "version"), what, do=do)
 
 
 @stack_rule("`servedNames`, and pools of versions, are only for servers of kind openai")

@@ -35,7 +35,7 @@ def title(owner: Model) -> str:
 
 SCHEMA = values_schema()
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
-EVERYTHING: dict[str, Any] = yaml.safe_load(scenarios()["everything-values.yaml"])
+EVERYTHING: dict[str, Any] = yaml.load(scenarios()["everything-values.yaml"], yaml.CSafeLoader)
 CLASSES = sorted({*all_sections(EnvironmentArgs)}, key=lambda each: each.__name__)
 SERVER, PRELOAD, ON_DEMAND = "servers[preload]", "servers[preload].pools[mixed]", "servers[ondemand].pools[single]"
 ACCESS = {"name": "x", "groups": ["g"], "servers": ["*"], "models": ["*"]}

@@ -15,13 +15,9 @@ from tidegate_contracts import dynamo, openai, proxy_process
 from tidegate_contracts.routing import RoutingTable
 
 from components.evaluate import KubernetesObject
-from components.place import Place
-from components.proxy_files import routing_table
 from lab.local_plane.process import answers, free_ports, running
-from stacks.images_lock import ImagesLock
-from stacks.load import parse
 from stacks.resolve import resolve
-from stacks.validate import read_definition, validate
+from stacks.validate import read_definition
 from tests.charts.rendering import declared
 
 from .objects import containers, named, of_kind, template
@@ -114,16 +110,6 @@ def test_proxies_are_told_which_pool_serves_which_version(table: RoutingTable) -
         "blue": [(3, 80)], "green": [(4, 20)]
     }  # fmt: skip
     assert {model.served_names for model in found.values()} == {("assistant", "meta/llama-3.1-8b-instruct")}
-
-
-def test_a_candidate_is_told_beside_the_pool_that_serves_it() -> None:
-    text = _FILE.read_text("utf-8").replace("weight: 80", "weight: 100").replace("weight: 20", "weight: 0")
-    copied = text.replace("servedNames: [assistant, meta/llama-3.1-8b-instruct]", "mirror: {version: 4, percent: 5}")
-    stack = validate(parse(copied, "f.yaml"), ImagesLock()).stacks[0]
-    found = routing_table(Place("dev", "tidegate-dev"), resolve(stack, ImagesLock()).servers)["models"]
-    assert {model["pool"]: model["mirror"] for model in found if model["name"] == "llama"} == {
-        "blue": None, "green": {"version": 4, "percent": 5}
-    }  # fmt: skip
 
 
 class _Engine(BaseHTTPRequestHandler):

@@ -83,9 +83,6 @@
         {{ int64 $version.version }},
         {{- end }}
         {{- end }}
-        {{- if $model.mirror }}
-        {{ int64 $model.mirror.version }},
-        {{- end }}
       ],
     },
     {{- end }}
@@ -143,12 +140,6 @@
       "idleSeconds": {{ int64 $model.idleSeconds }},
       {{- else if eq $pool.loading.mode "on-demand" }}
       "idleSeconds": {{ int64 (ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)) }},
-      {{- end }}
-      {{- if $model.mirror }}
-      "mirror": {
-        "percent": {{ int64 $model.mirror.percent }},
-        "version": {{ int64 $model.mirror.version }},
-      },
       {{- end }}
       "name": {{ $model.name | quote }},
       "pinned": {{ $model.pinned | default false }},

@@ -1,9 +1,8 @@
 """How fast the proxy is against what people put there today: `python -m lab.bench.proxy`.
 
-The proxy has all its checks on: it verifies tokens, holds rules and limits, counts, and tags requests. nginx, HAProxy
-and Envoy only forward. The baseline is the same checks as a good programmer writes them with FastAPI and aiohttp.
-The contestant has one core; callers, and what answers behind, share another. All have their turns in every run;
-the ratios are the medians of those within a run. Last comes a line of JSON.
+The proxy has all its checks on: it verifies tokens, holds rules and limits, counts, and tags requests. nginx and
+Envoy only forward. The contestant has one core; callers, and what answers behind, share another. All have their turns
+in every run; the ratios are the medians of those within a run. Last comes a line of JSON.
 """
 
 import argparse

@@ -9,6 +9,7 @@ import yaml
 from tidegate_eviction.simulate.trace import Trace
 
 from stacks.definition.base import LEAST_BYTES, byte_count
+from stacks.definition.mig_cuts import fewest_gpus
 from stacks.definition.pools import OnDemand, Pool
 from stacks.definition.servers import Server
 from stacks.problems import listed
@@ -98,6 +99,10 @@ def block(stack: Stack | None, answer: Answer, trace: Trace) -> Block:
     }
     said = [f"It replaces {listed(f'{place.name}/{pool.name}' for pool in gone)}."] if gone else []
     said += place.staying()
+    gpus = (
+        fewest_gpus(answer.gpu.product, {answer.on.profile: answer.replicas}) if answer.on.profile else answer.replicas
+    )
+    said.append(f"Its slices need {gpus} × {answer.gpu.name} at least.")
     if stack is not None:
         change = {"environments": [{"name": stack.environment.name, **change}]}
         if not answer.gpu.label:

@@ -35,12 +35,12 @@ class Forwarding:
 
     __slots__ = (
         "_caller_count", "_has_slot", "_limiter", "_model_count", "_trial", "_waits", "asked", "error", "grant",
-        "identity", "is_cut", "lease", "loading", "looks", "pool", "replica", "route", "sequence", "shared", "sticky",
-        "tried", "version", "waited",
+        "identity", "is_cut", "lease", "loading", "pool", "read_only", "replica", "route", "sequence", "shared",
+        "sticky", "tried", "version", "waited",
     )  # fmt: skip
     asked: str | None  # The version that the caller asks for.
     pool: Pool  # Of the version that answers, once that is known; the first of its model's until then.
-    looks: bool
+    read_only: bool
     """Whether it only asks about its model: no work, which neither tries a replica nor shows that it is back."""
     sticky: bytes | None  # Calls with the same value get the same version of a model.
 
@@ -69,7 +69,7 @@ class Forwarding:
         """Return the request's id and its `traceparent`, which an eviction policy is told."""
         raise NotImplementedError
 
-    async def look(self) -> None:
+    async def answer_without_lease(self) -> None:
         """Answer what is only looked at, of a model that is loaded on demand: that loads no model, and keeps none."""
         raise NotImplementedError
 
@@ -100,17 +100,17 @@ class Forwarding:
         self,
         grant: Grant,
         now: float,
-        looks: bool,
-        looks_only: bool,
+        read_only: bool,
+        needs_no_lease: bool,
         asked: str | None,
         must_find_sequence: bool = False,
         streams: ConcurrencyLimiter | None = None,
     ) -> None:
         """Count what is granted, and go on: before that, nothing else here is of use. Raises Problem.
 
-        `looks_only`: it is answered without a lease. `streams` has the slots of calls that are streams.
+        `needs_no_lease`: it is answered without a lease. `streams` has the slots of calls that are streams.
         """
-        self.grant, self.looks, self.asked = grant, looks, asked
+        self.grant, self.read_only, self.asked = grant, read_only, asked
         self.route = route = grant.route
         self.identity = identity = grant.identity
         self.pool = pool = route.pool
@@ -119,8 +119,8 @@ class Forwarding:
             self._limiter = streams
             self._model_count, self._caller_count = self._model_count.streams, self._caller_count.streams
         grant.count(now)
-        if looks_only and pool.leases is not None:
-            self.later(self.look)
+        if needs_no_lease and pool.leases is not None:
+            self.later(self.answer_without_lease)
         elif (pool.leases is None or self.find_lease()) and not must_find_sequence and self.find_version():
             if self.acquire_slot():
                 self.go_to_replica(False)
@@ -158,7 +158,7 @@ class Forwarding:
                 connection = await self.connect_to(replica)
             except OSError as error:  # a time-out too: nothing was sent, so another replica may have it
                 self.count_failure(replica, type(error).__name__)
-                replica = self.another(replica)
+                replica = self.next_replica(replica)
                 continue
             if self.lease is None or monotonic() < self.lease.until:
                 self.send(replica, connection)
@@ -238,32 +238,32 @@ class Forwarding:
                 self._limiter.release(self._model_count, self._caller_count)
 
     # --- its replica
-    def pick(self, now: float, anew: bool = False) -> Replica | None:
+    def pick(self, now: float, refresh_lease: bool = False) -> Replica | None:
         """Return the replica to send the call to, None where there is none; `anew`: any lease is looked for again."""
-        if self.looks:
+        if self.read_only:
             failing = tuple(each for each in self.pool.replicas if each.breaker.failures >= FAILURES)
-            self.tried, anew = self.tried + failing, anew or bool(failing)
+            self.tried, refresh_lease = self.tried + failing, refresh_lease or bool(failing)
         pool = self.pool
         if pool.leases is None and self.sequence is None:
             replica = pool.pick(now, self.tried)
         else:
-            replica = self._choose(now, anew)
+            replica = self._choose(now, refresh_lease)
         if replica is not None and (breaker := replica.breaker).failures:
             self._trial = breaker.claim(now)
         return replica
 
-    def _choose(self, now: float, anew: bool) -> Replica | None:
+    def _choose(self, now: float, refresh_lease: bool) -> Replica | None:
         route, sequence, pool = self.route, self.sequence, self.pool
         if pool.leases is None:
             if sequence is None:
                 return pool.pick(now, self.tried)
             return pool.pick_for(route.name.encode() + b"\0" + sequence, now, self.tried)
         lease, sequential = self.lease, sequence is not None
-        if lease is None or anew or sequential or now >= lease.until or not lease.replica.breaker.allows(now):
+        if lease is None or refresh_lease or sequential or now >= lease.until or not lease.replica.breaker.allows(now):
             self.lease = lease = pool.leases.find(route.name, now, self.tried, sequential)
         return None if lease is None else lease.replica
 
-    def another(self, failed: Replica) -> Replica | None:
+    def next_replica(self, failed: Replica) -> Replica | None:
         """Return another replica to send the call to, if there is one, and the pool's retries are not used up."""
         self.tried += (failed,)
         now = monotonic()
@@ -284,7 +284,7 @@ class Forwarding:
 
     def answered(self) -> None:
         """Note that the replica answers, whatever it says."""
-        if self.replica is not None and not self.looks and (breaker := self.replica.breaker).failures:
+        if self.replica is not None and not self.read_only and (breaker := self.replica.breaker).failures:
             breaker.succeeded(self._trial)
 
     def count_failure(self, replica: Replica, how: str) -> None:
@@ -295,12 +295,12 @@ class Forwarding:
         if route.pool.leases is not None:
             route.pool.leases.doubt(replica)
 
-    def elsewhere(self, replica: Replica) -> Replica | None:
+    def avoid(self, replica: Replica) -> Replica | None:
         """Have other calls prefer other replicas for a while, since this one lacks the model; return another for this
-        one, as `another` does."""
+        one, as `next_replica` does."""
         replica.avoided_until = monotonic() + AVOIDED_SECONDS
         self.shared.meter.upstream_errors[self.route.server, "lost"] += 1
-        return self.another(replica)
+        return self.next_replica(replica)
 
     def leave_replica(self, now: float) -> None:
         """Count the call as in flight there no longer."""
@@ -400,7 +400,7 @@ def count_problem(meter: Meter, problem: Problem, forwarding: Forwarding | None)
         meter.problem(problem)
     else:
         route = forwarding.route
-        model = "" if forwarding.looks else route.name  # who only looks is no caller of the model
+        model = "" if forwarding.read_only else route.name  # read-only calls are no work of the model
         meter.problem(problem, route.server, forwarding.pool.config.name, where(problem, forwarding), model)
 
 

@@ -65,6 +65,9 @@ def canaries_are_planes_of_the_first_wave(header: Header, document: Document) ->
             what = f'the canary "{canary}" is of wave {wave}, and wave {first} goes before it'
             do = f"Name a plane of wave {first}, or give {canary} that wave."
             yield document.problem(where, what, do=do, at="value")
+        elif len(planes) == 1:
+            what = f'canary has no effect: environment "{environment.name}" is only on data plane "{canary}"'
+            yield document.problem(where, what, do="Remove it.", at="value", severity="advisory")
 
 
 @definition_rule("Every environment is on a data plane", "advisory")

@@ -131,6 +131,7 @@ def test_the_shipped_definition_takes_the_block_of_its_own_models_on_both_of_its
         assert is_planned == (stack.environment.name == "prod")
     words = "\n".join(made.said)
     assert "It replaces ondemand/small, ondemand/large." in words
+    assert "Its slices need 1 × A100-80GB at least." in words
 
 
 def test_a_pool_with_further_models_stays() -> None:

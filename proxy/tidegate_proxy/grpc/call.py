@@ -41,9 +41,9 @@ class _Forwarding(Forwarding):
         """Return the call's id and its `traceparent`."""
         return self._call.request_id, self._call.outgoing.traceparent
 
-    async def look(self) -> None:
+    async def answer_without_lease(self) -> None:
         """Answer what is only looked at."""
-        await self._call.look(self)
+        await self._call.answer_without_lease(self)
 
     def admitted(self) -> None:
         """Go on: there is a slot. What fails here is not to fail the call that has left it."""
@@ -141,7 +141,7 @@ class Call(CallerStream):
         return Problem(ProblemType.DEADLINE, no_answer(self.time.seconds))
 
     def replica_silent(self) -> None:
-        """Go elsewhere, if it only looks."""
+        """Go to another replica, if it is read-only."""
         if self._method.action == "inspect" and self._upstream is not None:
             self._upstream.silent()
         else:
@@ -255,8 +255,8 @@ class Call(CallerStream):
         self.forwarding = forwarding = _Forwarding(self)
         forwarding.sequence, forwarding.sticky = requested.sequence or None, sticky or None
         method, streams = self._method, self.context.streams if self._method.streams else None
-        looks, looks_only = method.action == "inspect", method.name in ("ModelReady", "ModelStatistics")
-        forwarding.granted(grant, monotonic(), looks, looks_only, requested.version, False, streams)
+        read_only, needs_no_lease = method.action == "inspect", method.name in ("ModelReady", "ModelStatistics")
+        forwarding.granted(grant, monotonic(), read_only, needs_no_lease, requested.version, False, streams)
 
     def _granted_more(self, forwarding: Forwarding, grant: Grant, asked: RequestedModel, sticky: bytes | None) -> None:
         """Go on with a further message of a stream, which has its slot already."""
@@ -287,11 +287,15 @@ class Call(CallerStream):
             await forwarding.await_version()
         self._waiting = False
 
-    async def look(self, forwarding: Forwarding) -> None:
+    async def answer_without_lease(self, forwarding: Forwarding) -> None:
         """Answer what is only looked at: that loads no model, and keeps none."""
         forwarding.find_version()
         assert self._requested is not None
-        self.reply(await self.context.look(self._method.name, forwarding.route.pool, self._requested, self.time))
+        self.reply(
+            await self.context.answer_without_lease(
+                self._method.name, forwarding.route.pool, self._requested, self.time
+            )
+        )
 
     # --- to a replica
     def open(self, forwarding: Forwarding, connection: UpstreamConnection) -> None:
@@ -313,7 +317,7 @@ class Call(CallerStream):
         self._upstream = None
         forwarding.leave_replica(monotonic())  # first, for another replica has another lease
         leased = forwarding.lease is not None
-        if (other := forwarding.another(refused)) is not None or forwarding.looks:
+        if (other := forwarding.next_replica(refused)) is not None or forwarding.read_only:
             self._refused, self._waiting = messages, True
             self.start(forwarding.connect, other)
         elif leased:

@@ -66,7 +66,7 @@ class UpstreamRequest:
         shared, forwarding, called, waited = self._context.shared, call.forwarding, None, 0.0
         if forwarding is not None:
             route = forwarding.route
-            if not forwarding.looks:  # readiness and metadata are no work of the model
+            if not forwarding.read_only:  # readiness and metadata are no work of the model
                 if route.grpc_count is None:
                     route.grpc_count = shared.meter.of_calls(route.server, route.name, "grpc")
                 route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)

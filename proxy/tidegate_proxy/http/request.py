@@ -151,8 +151,8 @@ class HttpRequest(HeadedRequest):
         self.fail(still_loading(seconds) if self.loading else Problem(ProblemType.DEADLINE, no_answer(seconds)))
 
     def replica_silent(self) -> None:
-        """Go elsewhere, if it only looks; else keep no other from its place: it may still be answered."""
-        if self.looks:
+        """Go to another replica, if it is read-only; else give its slot back: it may still be answered."""
+        if self.read_only:
             self.drop()
             self.answer_failed("there is no answer")
         else:
@@ -228,7 +228,7 @@ class HttpRequest(HeadedRequest):
             grant,
             self.started,
             target.action == "inspect",
-            target.looks_only,
+            target.needs_no_lease,
             target.version,
             target.may_be_of_sequence and route.must_know_sequence(target.version),
         )
@@ -256,10 +256,12 @@ class HttpRequest(HeadedRequest):
         self.sequence = await route.kind.sequence_of(self.passed, self.body.unpacked)
         self.body.drop_unpacked()
 
-    async def look(self) -> None:
+    async def answer_without_lease(self) -> None:
         """Answer what is only looked at."""
         route = self.route
-        answer = await route.kind.look(self.target, route.pool, self.deadline - monotonic(), self.bound_is_own)
+        answer = await route.kind.answer_without_lease(
+            self.target, route.pool, self.deadline - monotonic(), self.bound_is_own
+        )
         self.say(answer.status, answer.media_type, answer.body)
 
     # --- to the replica
@@ -458,7 +460,7 @@ class HttpRequest(HeadedRequest):
         if not self.began and self.target.method == b"GET" and bodiless and not self.tried:
             self.leave_replica(monotonic())
             body.parts.clear()
-            self.later(self.connect, self.another(replica))
+            self.later(self.connect, self.next_replica(replica))
         else:
             self.fail(no_whole_answer(reason))
 
@@ -501,7 +503,7 @@ class HttpRequest(HeadedRequest):
                 raise self.lost()
             size, other = self.body.received, None
             if size < LONG_BODY or self._status == 404:
-                other = self.elsewhere(replica)
+                other = self.avoid(replica)
             else:  # its length may be why, and another replica would fail of it, too
                 if route.too_long is not None and size >= route.too_long:
                     why = f"The inference server did not take a request of {size} bytes, again: send a shorter one."
@@ -521,7 +523,7 @@ class HttpRequest(HeadedRequest):
         if self._error_head is None:
             return False
         route = self.route
-        is_to_have = self.may_be_lost() if self.lease is not None else route.pool.leases is None and not self.looks
+        is_to_have = self.may_be_lost() if self.lease is not None else route.pool.leases is None and not self.read_only
         return is_to_have and route.kind.says_lost(self._status, b"".join(self._reply))
 
     def sending_paused(self, paused: bool) -> None:
@@ -629,7 +631,7 @@ class HttpRequest(HeadedRequest):
             self.give_back(now)
             if self.usage is not None:
                 self._count_usage()
-            if not self.looks:  # readiness and metadata are no work of the model
+            if not self.read_only:  # readiness and metadata are no work of the model
                 route = self.route
                 if (count := route.http_count) is None:
                     count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")

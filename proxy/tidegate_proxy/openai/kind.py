@@ -99,7 +99,7 @@ class OpenAIKind:
         """Return the server's path: the version is named in the body."""
         return f"/v1/{target.verb}".encode()
 
-    async def look(self, _target: Target, _pool: Pool, _seconds: float, _own_bound: bool) -> Answer:
+    async def answer_without_lease(self, _target: Target, _pool: Pool, _seconds: float, _own_bound: bool) -> Answer:
         """Raise NotImplementedError: no target only looks, since the proxy itself lists models."""
         raise NotImplementedError
 

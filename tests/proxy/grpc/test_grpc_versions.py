@@ -30,16 +30,6 @@ def aliased(tmp_path: Path) -> Iterator[tuple[Rig, list[str]]]:
         yield running, asked
 
 
-def test_calls_get_the_version_that_the_alias_stands_for(aliased: tuple[Rig, list[str]]) -> None:
-    rig, asked = aliased
-    infer = method(rig.channel(), "ModelInfer")
-    calls = [infer.future(infer_request(), metadata=rig.metadata()) for _ in range(10)]
-    assert {call.result().model_version for call in calls} == {"7"}
-    assert {dict(call.initial_metadata())["tidegate-model-version"] for call in calls} == {"7"}
-    assert len(asked) == 1
-    assert infer(infer_request(model_version="2"), metadata=rig.metadata()).model_version == "2"
-
-
 def test_each_message_of_a_stream_gets_the_version_of_its_models_alias(aliased: tuple[Rig, list[str]]) -> None:
     rig, asked = aliased
     talk = Talk(rig)

@@ -46,8 +46,8 @@ def mlflow_server(
     one whose place it takes.
 
     `artifacts` is where artifacts go, a URI such as `s3://bucket/prefix` (`<folder>/artifacts` where nothing is said),
-    and `variables` are what the server needs to get there (`ObjectStore.variables`). The server hands artifacts through,
-    so that clients need no credentials of the store. Raises CannotBeHadError where its wheels do not fit.
+    and `variables` are what the server needs to get there (`ObjectStore.variables`). The server hands artifacts
+    through, so that clients need no credentials of the store. Raises CannotBeHadError where its wheels do not fit.
     """
     venv = environment("mlflow", "a real MLflow server", GLIBC)
     folder.mkdir(parents=True, exist_ok=True)

@@ -79,11 +79,9 @@ demo-llm-up: .test ## The same models, left running, with lines to try with Open
 demo-scaling: .test ## Show a pool of Tritons follow a wave of load, by the real KEDA (ten minutes; builds KEDA first)
 	@$(TEST) -m lab.demo scaling
 
-.PHONY: local-up local-down
-local-up: .test ## Start a real control plane with simulated GPU nodes for DEFINITION=<file>, and print how to use it
-	@$(TEST) -m lab.local_cluster up $(DEFINITION)
-local-down: .test ## End that control plane, and remove it
-	@$(TEST) -m lab.local_cluster down
+.PHONY: local-up
+local-up: .test ## Run a real control plane with simulated GPU nodes for DEFINITION=<file>, until Ctrl-C
+	@$(TEST) -m lab.local_cluster $(DEFINITION)
 
 .PHONY: test test-all
 test: .parts ## Check style, types (beside the tests) and every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
@@ -104,8 +102,8 @@ attack: .test ## Attack a proxy in every way that is known, alone and 40 at once
 	@$(TEST) -m tests.proxy.attacks $(PYTEST)
 
 .PHONY: mutation
-mutation: .test ## Break COUNT=<lines> of ROOMS=<folders> at random, each alone, and tell which the tests notice (MUTATION=--whole)
-	@$(TEST) -m tests.mutation $(ROOMS) --count $(or $(COUNT),60) $(MUTATION)
+mutation: .test ## Break COUNT=<lines> of PACKAGES=<folders> at random, each alone, and tell which the tests notice (MUTATION=--whole)
+	@$(TEST) -m tests.mutation $(PACKAGES) --count $(or $(COUNT),60) $(MUTATION)
 
 .PHONY: bench
 bench: .test ## Measure how loading, resolving, evaluating and writing grow with the definition
@@ -116,7 +114,7 @@ bench-iac: .test ## Measure engines on a real control plane against kubectl, and
 	@$(TEST) -m lab.bench.iac
 
 .PHONY: bench-proxy
-bench-proxy: .test ## Measure the proxy against nginx, HAProxy, Envoy and a plain FastAPI one (BENCH="--runs 3 --only v2 grpc")
+bench-proxy: .test ## Measure the proxy against nginx and Envoy (BENCH="--runs 3 --only v2 grpc")
 	@$(TEST) -m lab.bench.proxy $(BENCH)
 
 .PHONY: bench-eviction
@@ -132,7 +130,8 @@ SITE = "$(shell '$(PYTHON)' requirements/install.py --where site)/bin/python"
 .PHONY: site
 site: ## Build the site of the documentation, which is read without a network, in build/site (DIR=<folder>)
 	@$(PYTHON) requirements/install.py site
-	@$(PYTHON) -m lab.site "$(or $(DIR),build/site)" --sphinx $(SITE)
+	@$(SITE) -m sphinx --fail-on-warning --keep-going --quiet -b html -c lab/site -d build/doctrees . "$(or $(DIR),build/site)"
+	@echo "$(or $(DIR),build/site)/docs/index.html: open it in a browser"
 
 .PHONY: docs
 docs: .run ## Write what is generated: docs/definition.md, guardrails.md, metrics.md, cli.md, and the JSON schemas

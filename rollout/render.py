@@ -1,12 +1,14 @@
 """Renders a stack: resolved, evaluated in process, and written as one YAML text an object. Nothing is stored here."""
 
+import json
+import pickle
 import re
 import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import yaml
@@ -39,12 +41,22 @@ class Rendered:
 
 def render(stack: Stack, definition: Definition) -> Rendered:
     """Return the objects of a stack, and the files that hold them."""
+    objects = json.loads(_evaluated(stack.name, pickle.dumps(resolve(stack, definition.lock))))
+    return rendered(stack.name, objects, definition.file)
+
+
+@lru_cache(maxsize=128)
+def _evaluated(stack: str, args: bytes) -> str:
+    """Return the objects of a stack as JSON, from its pickled arguments.
+
+    Commands render a stack several times (for rules, guardrails, the engine), and Pulumi's SDK takes a third of a
+    second for one.
+    """
     from components import Environment  # not before: Pulumi's SDK takes a second to be imported
     from components.evaluate import evaluate
 
     with interrupted_afterwards():  # within Pulumi's SDK it could be swallowed
-        objects = evaluate(lambda: Environment(stack.name, resolve(stack, definition.lock)))
-    return rendered(stack.name, objects, definition.file)
+        return json.dumps(evaluate(lambda: Environment(stack, pickle.loads(args))))
 
 
 @contextmanager

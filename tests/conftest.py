@@ -3,12 +3,9 @@
 - `make test` leaves the tests marked `thorough` to `make test-all`, and asks properties fewer examples.
 - What was not run is said loudly and by name: a test that is left out in silence has failed. So has one that is left
   out for a part that has to be there: `make test REQUIRE_ALL=1 ALLOW_NOT_RUN=pulumi`.
-- At the end stand the slowest tests and the seconds of each folder.
 """
 
-from collections import Counter
 from collections.abc import Generator
-from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -33,8 +30,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Decide about counts before a test module is imported."""
     choose_counts(thorough=config.getoption("thorough"))
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Times(), "times")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -107,32 +102,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(reason)
         for test in tests:
             terminalreporter.write_line(f"  {test}")
-
-
-class Times:
-    """Adds up the seconds of each test and folder, and prints them at the end."""
-
-    SLOWEST = 20
-    LEAST_SECONDS = 1.0
-
-    def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count what a test took, its fixtures included."""
-        self.seconds[report.nodeid] += report.duration  # type: ignore[assignment]  # a Counter may hold floats
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the slowest tests, and the folders, where a run was long enough to ask."""
-        if sum(self.seconds.values()) < self.SLOWEST:
-            return
-        folders: Counter[str] = Counter()
-        for test, seconds in self.seconds.items():
-            folders[str(PurePosixPath(test.partition("::")[0]).parent)] += seconds
-        terminalreporter.section("seconds of the slowest tests, fixtures included")
-        for test, seconds in self.seconds.most_common(self.SLOWEST):
-            terminalreporter.write_line(f"{seconds:7.1f}  {test}")
-        terminalreporter.section("seconds of each folder, added up over all processes")
-        for folder, seconds in folders.most_common():
-            if seconds >= self.LEAST_SECONDS:
-                terminalreporter.write_line(f"{seconds:7.1f}  {folder}")

@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+Found = TypeVar("Found")
 HOW: dict[str, Any] = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
 
 
@@ -43,3 +45,20 @@ def marked(text: str) -> set[int]:
         if text.encode() in told:
             found.add(int(process.name))
     return found
+
+
+def until(what: str, there: Callable[[], Found | None], seconds: float = 600) -> Found:
+    """Return what `there` returns as soon as it is true, and fail when that takes too long: on a slow machine too."""
+    deadline, pause = time.monotonic() + seconds, 0.05
+    while not (found := there()):
+        assert time.monotonic() < deadline, f"not after {seconds:.0f} s: {what}"
+        time.sleep(pause)
+        pause = min(0.5, 1.5 * pause)  # many a look starts kubectl, which takes the time of what is waited for
+    return found
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git as somebody; return what it prints."""
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
+    command = ["git", *who, "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .order import ALONE, LONGEST, TOGETHER
+from .order import ALONE, LONGEST, TOGETHER, unit
 
 ROOT = Path(__file__).parents[1]
 LOUD = """
@@ -54,23 +54,14 @@ def test_count():
 def run(folder: Path, text: str, *options: str) -> "subprocess.CompletedProcess[str]":
     """Run the tests of a text by this project's rules."""
     (folder / "test_it.py").write_text(text)
-    return pytest_in(ROOT, *options, str(folder / "test_it.py"))
-
-
-def pytest_in(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "no:cacheprovider", "-p", "tests.conftest"]
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}  # they take seconds
-    return subprocess.run(
-        [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
-    )
+    words = [*command, *options, str(folder / "test_it.py")]
+    return subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param((), id="alone", marks=pytest.mark.thorough), pytest.param(("-n1",), id="with workers")],
-)
-def test_what_was_not_run_is_listed_by_name_below_its_reason(tmp_path: Path, options: tuple[str, ...]) -> None:
-    done = run(tmp_path, LOUD, *options)
+def test_what_was_not_run_is_listed_by_name_below_its_reason(tmp_path: Path) -> None:
+    done = run(tmp_path, LOUD, "-n1")
     assert done.returncode == 0, done.stdout
     _, listed = done.stdout.split("= NOT RUN: NOTHING OF THE KIND IS HERE =")
     first, *names = [line for line in listed.splitlines() if "test_it.py" in line or "NOT RUN" in line][:4]
@@ -82,9 +73,7 @@ def test_what_was_not_run_is_listed_by_name_below_its_reason(tmp_path: Path, opt
     ("options", "failed"),
     [
         pytest.param(("--require-all",), ["PULUMI", "TRITON"], id="nothing"),
-        pytest.param(("--allow-not-run", "pulumi"), ["TRITON"], id="one part", marks=pytest.mark.thorough),
-        pytest.param(("--require-all", "--allow-not-run", "node pulumi", "-n1"), ["TRITON"], id="with workers"),
-        pytest.param(("--allow-not-run", "pulumi triton"), [], id="two parts", marks=pytest.mark.thorough),
+        pytest.param(("--require-all", "--allow-not-run", "node pulumi"), ["TRITON"], id="one part"),
     ],
 )
 def test_a_run_may_demand_that_nothing_is_left_out_but_what_it_names(
@@ -104,24 +93,8 @@ def test_a_run_may_demand_that_no_whole_file_is_left_out(tmp_path: Path) -> None
     assert "left out, and this run allows none to be: NOT RUN: A NODE IS NOT HERE." in done.stdout
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("import pytest\ndef test_it():\n    pytest.skip('not today')\n", id="skip"),
-        pytest.param(
-            "import pytest\npytest.importorskip('no_such_module')\ndef test_it(): pass\n",
-            id="module of a file",
-            marks=pytest.mark.thorough,
-        ),
-        pytest.param(
-            "import pytest\n@pytest.mark.skipif(True, reason='another system')\ndef test_it(): pass\n",
-            id="mark",
-            marks=pytest.mark.thorough,
-        ),
-    ],
-)
-def test_a_test_that_is_left_out_in_silence_has_failed(tmp_path: Path, text: str) -> None:
-    done = run(tmp_path, text)
+def test_a_test_that_is_left_out_in_silence_has_failed(tmp_path: Path) -> None:
+    done = run(tmp_path, "import pytest\ndef test_it():\n    pytest.skip('not today')\n")
     assert done.returncode != 0, done.stdout
     assert "left out in silence" in done.stdout
 
@@ -140,8 +113,8 @@ def test_ci_allows_the_engine_of_pulumi_alone_to_be_missing(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("options", "ran", "asked"),
-    [((), "2 passed, 1 deselected", 10), (("--thorough", "-n1"), "3 passed", 80)],
-    ids=["test", "test-all with workers"],
+    [((), "2 passed, 1 deselected", 10), (("--thorough",), "3 passed", 80)],
+    ids=["test", "test-all"],
 )
 def test_thorough_tests_and_all_examples_are_for_test_all(
     tmp_path: Path, options: tuple[str, ...], ran: str, asked: int
@@ -156,15 +129,7 @@ def test_a_place_that_is_named_in_the_order_is_there(path: str) -> None:
     assert (ROOT / path).exists()
 
 
-def test_processes_of_pytest_share_tests_by_units(tmp_path: Path) -> None:
-    """Each line of the report names the process that ran a test."""
+def test_tests_that_share_servers_run_in_one_process() -> None:
     shared = sorted(TOGETHER)[0]
-    for file in (f"{shared}/test_a.py", f"{shared}/test_b.py", "tests/other/test_c.py"):
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text("def test_it(): pass\n")
-    spread = ["-n2", "--dist=loadfile", "--no-loadscope-reorder", "-v", f"--rootdir={tmp_path}"]
-    done = pytest_in(tmp_path, "--import-mode=importlib", *spread, "tests")
-    assert done.returncode == 0, done.stdout
-    ran = [line.split() for line in done.stdout.splitlines() if line.startswith("[gw")]
-    assert {line[0] for line in ran} == {"[gw0]", "[gw1]"}
-    assert len({line[0] for line in ran if any(word.startswith(shared) for word in line)}) == 1, done.stdout
+    assert {unit(f"{shared}/test_a.py::test_one"), unit(f"{shared}/deep/test_b.py::test_two")} == {shared}
+    assert unit("tests/other/test_c.py::test_three") == "tests/other/test_c.py"

@@ -37,7 +37,6 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         *,
         environments: Path | None = None,
         public_key: Path | None = None,
-        roots: Sequence[Path] = (),
         wait_seconds: float = WAIT_SECONDS,
         tell: Callable[[str], None] = lambda _text: None,
         progress: Progress = silent,
@@ -45,10 +44,10 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         """Make the object; connections are made by the methods that need them.
 
         `environments` is the path of `environments.json`, by default that of TIDEGATE_ENVIRONMENTS. With `public_key`
-        or `roots` (of certificates) only versions that are signed accordingly are deployed. `tell` is called with each
-        step in words, `progress` for each transfer.
+        only versions that are signed with its other half are deployed. `tell` is called with each step in words,
+        `progress` for each transfer.
         """
-        self._environments, self._public_key, self._roots = environments, public_key, tuple(roots)
+        self._environments, self._public_key = environments, public_key
         self._wait_seconds, self._tell, self._progress = wait_seconds, tell, progress
 
     def __exit__(self, *_: object) -> None:
@@ -205,32 +204,23 @@ class Tidegate(AbstractContextManager["Tidegate"]):
             return Model(client, name, version=version or None).predict(inputs, parameters)
 
     def status(
-        self,
-        model: str | None = None,
-        *,
-        environment: str | None = None,
-        plane: str | None = None,
-        watch_seconds: float = 0.0,
+        self, model: str | None = None, *, environment: str | None = None, plane: str | None = None
     ) -> "list[PlaneStatus]":
-        """Return what is in memory where, which versions answer, and how much they are used; nothing is loaded.
-
-        With `watch_seconds` it counts twice, so long apart, and tells rates.
-        """
+        """Return what is in memory where, which versions answer, and how much they are used; nothing is loaded."""
         from .status import collect, proxies
 
-        return collect(proxies(environment, plane, file=self._environments), model, watch_seconds=watch_seconds)
+        return collect(proxies(environment, plane, file=self._environments), model)
 
     @cached_property
     def _context(self) -> "Context":
         from .environments import load
         from .life.context import Context
-        from .registry import Registry, Trust
+        from .registry import Registry
 
-        trust = Trust(self._public_key, self._roots) if self._public_key is not None or self._roots else None
         return Context(
             load(self._environments),
             Registry(),
-            trust=trust,
+            public_key=self._public_key,
             tell=self._tell,
             progress=self._progress,
             wait_seconds=self._wait_seconds,

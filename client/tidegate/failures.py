@@ -101,10 +101,10 @@ def translated(what: str, where: str) -> Iterator[None]:
         yield
     except HTTPError as error:
         response: Any = error.response
-        raise from_status(response.status_code, what, where, _message(response)) from None
+        raise from_status(response.status_code, what, where, message(response)) from None
     except MlflowException as error:
         status = int(error.get_http_status_code())  # type: ignore[no-untyped-call]
-        if status == 500 and "API request to" in error.message and "failed with exception" in error.message:
+        if status == 500 and re.search("API request to .* failed with (timeout )?exception", error.message):
             if tried := _TRIED.search(error.message):
                 raise from_status(int(tried[1]), what, where) from None
             raise unreachable(what, where, error.message) from None
@@ -120,7 +120,7 @@ def translated(what: str, where: str) -> Iterator[None]:
         raise UsageError(what, where=where, why=scrubbed(str(error)), do=do) from None
 
 
-def _message(response: Any) -> str:
+def message(response: Any) -> str:
     """Return what MLflow's server says of an error; nothing where the answer is not MLflow's."""
     try:
         said = response.json()

@@ -1,14 +1,13 @@
 """What is served where, and how much it is used: asked of the proxies, which ask their servers. Nothing is loaded."""
 
 import os
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import Field
 from tidegate_contracts.environments import ModelFacts, Plane
@@ -19,9 +18,10 @@ from .calling.credentials import Credential, find_credential
 from .calling.proxy import VARIABLE, ProxyClient, proxy_url
 from .environments import ENVIRONMENTS, environment, load
 from .errors import BusyError, NotFoundError, TidegateError, UnreachableError, UsageError
-from .kinds import KINDS, TRITON, ServerKind
+from .kinds import KINDS, TRITON
 from .names import nearest_of
 from .parallel import in_parallel
+from .server_kind import ServerKind
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,11 @@ class KnownProxy:
         if (facts := self.models.get((server, model))) is None:
             return ""
         if facts.versions:
-            said = ", ".join(f"{share.weight} % {share.version}" for share in facts.versions)
-        elif facts.alias is not None:
+            return ", ".join(f"{share.weight} % {share.version}" for share in facts.versions)
+        if facts.alias is not None:
             value = self.kind_of(server).alias_of(config, facts.alias)
-            said = f"{facts.alias} → {value}" if str(value).isdecimal() else facts.alias
-        else:
-            said = "newest"
-        mirror = facts.mirror
-        return said if mirror is None else f"{said}; copies of {mirror.percent} % to {mirror.version}"
+            return f"{facts.alias} → {value}" if str(value).isdecimal() else facts.alias
+        return "newest"
 
     def own_name(self, name: str) -> str:
         """Return the name of the model that calls name so, where that is known; else what was said."""
@@ -148,10 +145,6 @@ class VersionStatus(Message):
     mean_seconds: float | None = None  # of an answered request, in Triton
     queue_seconds: float | None = None  # what of that it waited for its turn
     last_used: datetime | None = None
-    per_second: float | None = None
-    """Requests in the time that was watched; None where both counts are not of one load at one replica."""
-    busy: float | None = None
-    """Share of the time that was watched in which it was computing; more than 1 where several instances were."""
 
 
 class ModelStatus(Message):
@@ -171,11 +164,9 @@ class ModelStatus(Message):
     versions: tuple[VersionStatus, ...] = ()
 
     @property
-    def heat(self) -> tuple[float, float, int]:
-        """How much of the time it was computing; requests a second, and all that were answered, to its versions."""
-        busy = sum(each.busy or 0.0 for each in self.versions)
-        rate = sum(each.per_second or 0.0 for each in self.versions)
-        return busy, rate, sum(each.requests or 0 for each in self.versions)
+    def requests(self) -> int:
+        """How many were answered by its versions."""
+        return sum(each.requests or 0 for each in self.versions)
 
 
 class AskedPlane(Message):
@@ -188,6 +179,28 @@ class AskedPlane(Message):
     exit_code: int = 0  # with which `tidegate` ends for that
 
 
+Found = TypeVar("Found", bound=AskedPlane)
+Question = Callable[[KnownProxy, ProxyClient], dict[str, Any]]
+
+
+def ask_each(asked: Sequence[KnownProxy], seconds: float, kind: type[Found], question: Question) -> list[Found]:
+    """Ask all proxies at the same time; one that gives no answer in so many seconds says why, and hides no other.
+
+    `question` returns the fields of `kind`, with the environment that the proxy says.
+    """
+
+    def one(proxy: KnownProxy) -> Found:
+        about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
+        try:
+            with proxy.client(seconds, waits=False) as client:
+                found = question(proxy, client)
+            return kind(**{**about, **found, "environment": proxy.environment or found["environment"]})
+        except TidegateError as error:
+            return kind(**about, error=str(error), exit_code=error.exit_code)
+
+    return in_parallel(one, asked)
+
+
 class PlaneStatus(AskedPlane):
     """How much its models are used."""
 
@@ -195,42 +208,31 @@ class PlaneStatus(AskedPlane):
     unavailable: tuple[str, ...] = ()  # pools that gave no statistics, as `server/pool`
     away: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Why replicas do not answer, or do not say what they have, by `server/pool`."""
-    models: tuple[ModelStatus, ...] = ()  # the hottest first
+    models: tuple[ModelStatus, ...] = ()  # those with the most answered requests first
 
 
-def collect(asked: Sequence[KnownProxy], model: str | None = None, *, watch_seconds: float = 0) -> list[PlaneStatus]:
+def collect(asked: Sequence[KnownProxy], model: str | None = None) -> list[PlaneStatus]:
     """Return the status of each, asked at the same time; one that cannot be asked says why and hides no other.
 
-    `watch_seconds`: count twice, so long apart, to tell rates. Raises NotFoundError where a model is named that none of
-    those that answered has.
+    Raises NotFoundError where a model is named that none of those that answered has.
     """
-    found = in_parallel(lambda proxy: _plane(proxy, model, watch_seconds), asked)
+    found = ask_each(asked, ANSWER_SECONDS, PlaneStatus, lambda proxy, client: _status(proxy, client, model))
     if model is not None and not any(each.models or each.error for each in found):
         raise NotFoundError(f"there is no model {model!r}", do="`tidegate models` shows all that you may see")
     return found
 
 
-def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float) -> PlaneStatus:
-    about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
-    try:
-        with proxy.client(ANSWER_SECONDS, waits=False) as client:
-            caller = client.whoami()
-            about["environment"] = proxy.environment or caller.environment
-            collector = _Collector(client, proxy, model and proxy.own_name(model))
-            before, began = collector.count(), time.monotonic()
-            now = before
-            if watch_seconds:
-                time.sleep(watch_seconds)
-                now, collector.seconds = collector.count(), time.monotonic() - began
-            models = in_parallel(lambda key: collector.model(key, before.get(key, {}), now[key]), sorted(now, key=str))
-            said = [ModelStatus(environment=about["environment"], plane=proxy.plane, **each) for each in models]
-            hottest = sorted(sorted(said, key=lambda each: each.model), key=lambda each: each.heat, reverse=True)
-            lacking = tuple(sorted(collector.unavailable))
-            return PlaneStatus(
-                **about, caller=caller.principal, unavailable=lacking, away=collector.away(), models=tuple(hottest)
-            )
-    except TidegateError as error:
-        return PlaneStatus(**about, error=str(error), exit_code=error.exit_code)
+def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> dict[str, Any]:
+    caller = client.whoami()
+    environment = proxy.environment or caller.environment
+    collector = _Collector(client, proxy, model and proxy.own_name(model))
+    counts = collector.count()
+    found = in_parallel(lambda key: collector.model(key, counts[key]), sorted(counts, key=str))
+    models = [ModelStatus(environment=environment, plane=proxy.plane, **each) for each in found]
+    return {
+        "environment": environment, "caller": caller.principal, "unavailable": tuple(sorted(collector.unavailable)),
+        "away": collector.away(), "models": tuple(sorted(models, key=lambda each: (-each.requests, each.model))),
+    }  # fmt: skip
 
 
 @dataclass
@@ -240,7 +242,6 @@ class _Collector:
     client: ProxyClient
     proxy: KnownProxy
     only: str | None
-    seconds: float = 0.0  # between both counts
     unavailable: set[str] = field(default_factory=set)  # pools that gave no statistics, as `server/pool`
 
     @cached_property
@@ -273,7 +274,7 @@ class _Collector:
             found |= self._ask(*key)
         return found
 
-    def model(self, key: Key, before: Statistics, now: Statistics) -> dict[str, Any]:
+    def model(self, key: Key, counts: Statistics) -> dict[str, Any]:
         """Return the state of a model as the proxy gives it, with what its server has counted of its versions."""
         server, name = key
         facts, at, (pool, loading) = self.proxy.models.get(key), self.places.get(key), self.known[key]
@@ -294,10 +295,8 @@ class _Collector:
             "why": "" if at is None else at.why,
             "traffic": self.proxy.traffic(server, name, config),
             "versions": tuple(
-                _version(
-                    number, number in there if is_known else None, before.get(number), now.get(number), self.seconds
-                )
-                for number in sorted({*now, *named, *there}, key=_by_number)
+                _version(number, number in there if is_known else None, counts.get(number))
+                for number in sorted({*counts, *named, *there}, key=_by_number)
             ),
         }
 
@@ -333,20 +332,14 @@ def _by_number(version: str) -> tuple[int, str]:
     return (int(version) if version.isdecimal() else 0), version
 
 
-def _version(
-    number: str, ready: bool | None, before: dict[str, float] | None, now: dict[str, float] | None, seconds: float
-) -> VersionStatus:
-    if now is None:
+def _version(number: str, ready: bool | None, counts: dict[str, float] | None) -> VersionStatus:
+    if counts is None:
         return VersionStatus(version=number, ready=ready)
-    # Counts that were not there before, or were higher, are those of another replica, or of a model loaded since.
-    watched = seconds > 0 and before is not None and all(now[name] >= before[name] for name in now)
-    since = {name: now[name] - (before or now)[name] for name in now}
-    answered, last = now["requests"], now["last_used"]
+    answered, last = counts["requests"], counts["last_used"]
     return VersionStatus(
-        version=number, ready=ready, requests=int(answered), failures=int(now["failures"]), rows=int(now["rows"]),
-        mean_seconds=now["seconds"] / answered if answered else None,
-        queue_seconds=now["queued"] / answered if answered else None,
+        version=number, ready=ready,
+        requests=int(answered), failures=int(counts["failures"]), rows=int(counts["rows"]),
+        mean_seconds=counts["seconds"] / answered if answered else None,
+        queue_seconds=counts["queued"] / answered if answered else None,
         last_used=datetime.fromtimestamp(last, UTC) if last else None,
-        per_second=(since["requests"] + since["failures"]) / seconds if watched else None,
-        busy=since["computed"] / seconds if watched else None,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from .calling.inputs import signature_of
 from .calling.proxy import ProxyClient, served_name
 from .errors import NotFoundError, TidegateError
 from .parallel import in_parallel
-from .status import ANSWER_SECONDS, AskedPlane, KnownProxy
+from .status import ANSWER_SECONDS, AskedPlane, KnownProxy, ask_each
 
 
 class FoundModel(VisibleModel):
@@ -51,18 +51,12 @@ def runbook(model: VisibleModel, place: Place) -> str:
 def overview(proxies: Sequence[KnownProxy], seconds: float) -> list[PlaneOverview]:
     """Return what sits where, of each proxy, with one question to each; one that gives no answer in so many seconds, or
     cannot be asked, says why."""
-    return in_parallel(lambda proxy: _overview(proxy, seconds), proxies)
 
+    def question(_proxy: KnownProxy, client: ProxyClient) -> dict[str, Any]:
+        said = client.whereabouts()
+        return {"environment": said.environment, "models": said.models, "slices": said.slices}
 
-def _overview(proxy: KnownProxy, seconds: float) -> PlaneOverview:
-    about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
-    try:
-        with proxy.client(seconds, waits=False) as client:
-            said = client.whereabouts()
-        about["environment"] = proxy.environment or said.environment
-        return PlaneOverview(**about, models=said.models, slices=said.slices)
-    except TidegateError as error:
-        return PlaneOverview(**about, error=str(error), exit_code=error.exit_code)
+    return ask_each(proxies, seconds, PlaneOverview, question)
 
 
 def ask(proxies: Sequence[KnownProxy], model: str | None = None) -> list[PlaneWhereabouts]:
@@ -72,26 +66,24 @@ def ask(proxies: Sequence[KnownProxy], model: str | None = None) -> list[PlaneWh
     """
     if model is not None:
         served_name(model)  # once for all of them
-    found = in_parallel(lambda proxy: _plane(proxy, model), proxies)
+
+    def question(proxy: KnownProxy, client: ProxyClient) -> dict[str, Any]:
+        try:
+            said = client.whereabouts(model)
+        except NotFoundError:
+            if model is None:
+                raise
+            return {"environment": ""}
+        environment = proxy.environment or said.environment
+        models = in_parallel(lambda each: _found(client, proxy, environment, each), said.models)
+        return {"environment": environment, "models": tuple(models)}
+
+    found = ask_each(proxies, ANSWER_SECONDS, PlaneWhereabouts, question)
     if model is None:
         return found
     if not (having := [each for each in found if each.models or each.error]):
         raise NotFoundError(f"there is no model {model!r}", do="`tidegate models` shows all that you may see")
     return having
-
-
-def _plane(proxy: KnownProxy, model: str | None) -> PlaneWhereabouts:
-    about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
-    try:
-        with proxy.client(ANSWER_SECONDS, waits=False) as client:
-            said = client.whereabouts(model)
-            about["environment"] = proxy.environment or said.environment
-            models = in_parallel(lambda each: _found(client, proxy, about["environment"], each), said.models)
-            return PlaneWhereabouts(**about, models=tuple(models))
-    except TidegateError as error:
-        if model is not None and isinstance(error, NotFoundError):
-            return PlaneWhereabouts(**about)
-        return PlaneWhereabouts(**about, error=str(error), exit_code=error.exit_code)
 
 
 def _found(client: ProxyClient, proxy: KnownProxy, environment: str, model: VisibleModel) -> FoundModel:

@@ -1,13 +1,12 @@
 """How loading, validating, resolving, evaluating and writing grow with a definition: `python -m lab.bench.definition`.
 
-Definitions of several sizes are made, each with that many data planes × two environments × ten pools. Every measurement
-runs in a fresh process, the sizes by turns, and medians count. Ratios are costs *per object* against those of the
-smallest definition: 1 means that the work grows as the definition does.
+A definition has so many data planes like the reference's last one. Every size has its turn in every run, and medians
+count. Ratios are costs *per object* against those of the smallest definition: 1 means that the work grows as the
+definition does.
 """
 
 import argparse
-import json
-import os
+import gc
 import statistics
 import subprocess
 import sys
@@ -16,6 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+
+import yaml
 
 from cli.__main__ import collect_rarely
 from components import Environment
@@ -29,23 +30,30 @@ from stacks.resolve import resolve
 from stacks.validate import validate
 
 from . import report
-from .made import ENVIRONMENTS, POOLS, definition_text
-from .report import Figures, Goal, positive, say
+from .report import Figures, Goal, positive, say, turns
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECK = "tidegate check"
 STEPS = ("load", "validate", "resolve", "evaluate", "write")
-REPEATED = """
-import json, pathlib, sys
-from lab.bench.definition import repeated
-print(json.dumps(repeated(pathlib.Path(sys.argv[1]), float(sys.argv[2]))))
-"""
 Sample = Mapping[str, float]
-"""Of one process: seconds of each of STEPS and of CHECK, and how many stacks and objects came out."""
+"""Seconds of each of STEPS and of CHECK, and how many objects came out."""
+
+
+def definition_text(planes: int) -> str:
+    """Return the YAML of a definition with this many data planes, each in a cluster of its own."""
+    tree = load(ROOT / "stacks" / "inference.yaml").tree
+    for environment in tree["environments"]:
+        environment.pop("rollout", None)  # it names a canary
+    *_, plane = tree["dataPlanes"]
+    tree["dataPlanes"] = [
+        plane | {"name": f"plane-{number}", "context": f"cluster-{number}"} for number in range(planes)
+    ]
+    return yaml.safe_dump(tree, sort_keys=False)
 
 
 def render_once(definition: Path, folder: Path) -> dict[str, float]:
-    """Do every step once; return the seconds of each, and how many stacks and objects came out."""
+    """Do every step once; return the processor seconds of each, and how many objects came out."""
+    gc.collect()
     clock = [time.process_time()]
     document = load(definition)
     clock.append(time.process_time())
@@ -59,44 +67,24 @@ def render_once(definition: Path, folder: Path) -> dict[str, float]:
     output.write(folder, output.new_index(checked.file, texts, {}), texts, (), Outcome())
     clock.append(time.process_time())
     seconds = [end - begin for begin, end in pairwise(clock)]
-    counts = {"stacks": len(resolved), "objects": sum(map(len, evaluated.values()))}
-    return dict(zip(STEPS, seconds, strict=True)) | counts
+    return dict(zip(STEPS, seconds, strict=True)) | {"objects": sum(map(len, evaluated.values()))}
 
 
-def repeated(definition: Path, seconds: float) -> Sample:
-    """Render a definition for so long, in this process; return the mean of each step.
-
-    Garbage collections fall on some repetitions and not on others, and must be paid by all. What only the first has to
-    pay (imports, caches) is paid before, on the smallest definition. Seconds are the processor's, because other
-    programs take their turns.
-    """
-    collect_rarely()  # as `tidegate up` does
+def measure(sizes: Sequence[int], runs: int) -> Figures:
+    """Measure definitions of these sizes, each in this many runs after one that warms caches up."""
+    collect_rarely()  # as `tidegate` does
+    samples: dict[int, list[Sample]] = {size: [] for size in sizes}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        small = folder / "small.yaml"
-        small.write_text(definition_text(1))
-        render_once(small, folder / "small")
-        passes: list[dict[str, float]] = []
-        end = time.perf_counter() + seconds
-        while not passes or time.perf_counter() < end:
-            passes.append(render_once(definition, folder / f"rendered-{len(passes)}"))
-    return {key: statistics.mean(each[key] for each in passes) for key in passes[0]}
-
-
-def measure(sizes: Sequence[int], runs: int, least_seconds: float) -> Figures:
-    """Measure definitions of these sizes, each in this many processes."""
-    samples: dict[int, list[Sample]] = {size: [] for size in sizes}
-    with tempfile.TemporaryDirectory() as folder:
-        files = {size: Path(folder) / f"{size}-planes" / "inference.yaml" for size in sizes}
-        for size, file in files.items():
-            file.parent.mkdir()
-            file.write_text(definition_text(size), encoding="utf-8")
-        for run in range(runs):
-            for size, file in files.items():
-                say(f"run {run + 1} of {runs}: {size} data planes …")
-                steps = json.loads(_python("-c", REPEATED, str(file), str(least_seconds)))
+        for run, text in turns([*map(str, sizes)], runs):
+            say(f"run {run + 1} of {runs}: {text} data planes …")
+            file, size = folder / f"{text}.yaml", int(text)
+            file.write_text(definition_text(size), "utf-8")
+            steps = render_once(file, folder / f"rendered-{size}-{run}")
+            if run >= 0:
                 begin = time.perf_counter()
-                _python("-m", "cli", "check", str(file))
+                command = [sys.executable, "-m", "cli", "check", str(file)]
+                subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
                 samples[size].append(steps | {CHECK: time.perf_counter() - begin})
     return compared(samples)
 
@@ -121,7 +109,7 @@ def compared(samples: Mapping[int, Sequence[Sample]]) -> Figures:
         smallest = smallest or costs
         ratios = {step: costs[step] / smallest[step] for step in STEPS}
         words = [f"{step} {medians[step]:.3f} s (× {ratios[step]:.2f})" for step in STEPS]
-        what = f"{size} data planes, {medians['stacks']:.0f} stacks, {medians['objects']:.0f} objects"
+        what = f"{size} data planes, {medians['objects']:.0f} objects"
         found.add(what, " · ".join([*words, f"{CHECK} {medians[CHECK]:.2f} s"]))
         found.figures |= {f"{step}_per_object_{size}": ratio for step, ratio in ratios.items()}
         found.figures[f"check_seconds_{size}"] = medians[CHECK]
@@ -132,27 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, and last one line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m lab.bench.definition", description=__doc__)
     parser.add_argument("--planes", type=_sizes, default=(1, 10, 50), help="numbers of data planes (default: 1,10,50)")
-    parser.add_argument("--runs", type=positive, default=3, help="processes for each size (default: 3)")
-    parser.add_argument(
-        "--seconds", type=float, default=1.0, help="in each process, repeat for at least this long (default: 1)"
-    )
+    parser.add_argument("--runs", type=positive, default=3, help="turns of each size (default: 3)")
     options = parser.parse_args(arguments)
-    title = f"Data planes × {ENVIRONMENTS} environments × {POOLS} pools; medians of {options.runs} fresh processes each"
     about = "Steps in processor seconds, × is the cost per object against the smallest definition"
-    found = {"definition": measure(options.planes, options.runs, options.seconds)}
+    found = {"definition": measure(options.planes, options.runs)}
+    title = f"Definitions by their data planes; medians of {options.runs}"
     report.print_all(title, about, goals(options.planes), found)
-
-
-def _python(*arguments: str) -> str:
-    """Run Python in the repository, and return what it printed; what it complains about is passed on."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "contracts")])}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, check=False
-    )
-    if done.returncode:
-        say(done.stdout)
-        raise SystemExit(f"python {' '.join(arguments)} failed with exit code {done.returncode}")
-    return done.stdout
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 - `up` with each engine that is here, against `kubectl apply --server-side` and waiting for the same objects; a second
   `up`, which changes nothing, against the first. The stack is the reference's prod-east.
-- Our rendering of that stack to YAML against `helm template` of the chart with its values; both as processes.
 - A rollout over six data planes, each a control plane of its own on this machine, in which every plane changes: planes
   of a wave side by side against one after the other. A canary goes first, so three times as fast is the most.
 
@@ -22,9 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from charts import CHART, values_of
 from lab import tools
 from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import nodes_of
@@ -32,7 +28,6 @@ from lab.local_cluster.stand_ins import pinned, prepare, stand_ins
 from rollout import processes
 from rollout.kubectl import as_list
 from rollout.render import render
-from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
@@ -55,7 +50,6 @@ RATIOS = {
         "tidegate rollout, planes side by side",
         "≥ 2.2",
     ),
-    "render_vs_helm_template": ("tidegate render", "helm template", ""),
 }
 """What is done, what it is held against, and the goal of their ratio."""
 GOALS = {key: Goal(f"{ours}, against {peer}", goal) for key, (ours, peer, goal) in RATIOS.items()}
@@ -153,16 +147,13 @@ def checkout(folder: Path) -> Path:
 
 
 def measure_engines(folder: Path) -> Figures:
-    """Measure kubectl, every engine and rendering on one control plane."""
+    """Measure kubectl and every engine on one control plane."""
     seconds: dict[str, list[float]] = defaultdict(list)
     with running(REFERENCE, [STACK], folder) as planes:
         stack = next(stack for stack in planes.definition.stacks if stack.name == STACK)
         engines = {"helm": ROOT} | ({"pulumi": checkout(folder)} if shutil.which("pulumi") else {})
         if "pulumi" not in engines:
             say("NOT MEASURED: Pulumi is not on the PATH.")
-        values = folder / "values.yaml"
-        values.write_text(yaml.safe_dump(values_of(resolve(stack, planes.definition.lock))), "utf-8")
-        template = (tools.path("helm"), "template", STACK, CHART, "--namespace", stack.namespace, "--values", values)
         for run in range(RUNS):
             say(f"run {run + 1} of {RUNS}: kubectl …")
             seconds["kubectl apply, and wait"].append(planes.apply(stack))
@@ -173,11 +164,6 @@ def measure_engines(folder: Path) -> Figures:
                     seconds[what].append(planes.make("up", stack, engine, root))
                 planes.make("down", stack, engine, root, "--yes")  # so that the engine's records go too
                 planes.clear(stack)
-            say(f"run {run + 1} of {RUNS}: rendering …")
-            out = folder / f"rendered-{run}"
-            command = (sys.executable, "-m", "cli", "render", planes.definition.file, "--stack", STACK, "--out", out)
-            seconds["tidegate render"].append(planes.run(command))
-            seconds["helm template"].append(planes.run(template))
     return compared(seconds)
 
 

@@ -19,15 +19,14 @@ from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.process import CannotBeHadError, ProcessError
 from lab.local_plane.prometheus import Prometheus, prometheus
 
-from . import llm, playing, scaling, walk
+from . import llm, scaling, walk
 from .alerts import rules
 from .keeper import Keeper
 from .lifecycle import scenes as life
 from .lifecycle.notebook import write_shell
-from .lifecycle.stage import LifeStage
-from .lifecycle.stage import introduce as introduce_life
 from .lifecycle.world import World, world
 from .llm import language_plane
+from .playing import Played, report
 from .show import Show
 from .stage import own_policy, platform
 
@@ -56,31 +55,25 @@ class InterruptedBySignal(BaseException):
 @app.command("walk")
 def walk_through() -> None:
     """Show what it does, scene after scene; every claim is checked, and the first that does not hold ends it with 1."""
-    show, begun = Show(Console()), time.monotonic()
-    with _ending(show), _running(show, PLANE, platform) as made:
-        walk.introduce(made, show)
-        played = walk.play(walk.stage_for(made, show))
-    playing.report(played, time.monotonic() - begun, show, "To try it yourself: make demo-up")
+    _show(PLANE, platform, walk.perform, "To try it yourself: make demo-up")
 
 
 @app.command()
 def lifecycle() -> None:
     """Show the life of a model, from a notebook to production and back; every claim is checked."""
-    show, begun = Show(Console()), time.monotonic()
-    with _ending(show), _running(show, WORLD, world) as made:
-        introduce_life(show)
-        played = playing.play(LifeStage(made, show), show, life.SCENES, made.check)
-    playing.report(played, time.monotonic() - begun, show, "To do it yourself: docs/models.md")
+    _show(WORLD, world, life.perform, "To do it yourself: docs/models.md")
 
 
 @app.command("llm")
 def language_models() -> None:
     """Show language models behind the proxy, served by NVIDIA Dynamo; the demo checks every claim."""
-    show, begun = Show(Console()), time.monotonic()
-    with _ending(show), _running(show, LANGUAGE, language_plane) as made:
-        llm.introduce(show)
-        played = playing.play(llm.LanguageStage(made, show), show, llm.SCENES, made.check)
-    playing.report(played, time.monotonic() - begun, show, "To try it yourself: make demo-llm-up")
+    _show(LANGUAGE, language_plane, llm.perform, "To try it yourself: make demo-llm-up")
+
+
+@app.command("scaling")
+def follow_load() -> None:
+    """Show a pool that follows a wave of load by KEDA; the demo checks every claim."""
+    _show(SCALED, scaling.scaled_pool, scaling.perform, "Read more in docs/scaling.md")
 
 
 @app.command("llm-up")
@@ -93,15 +86,6 @@ def language_models_up() -> None:
         while True:
             made.check()
             time.sleep(CHECK_SECONDS)
-
-
-@app.command("scaling")
-def follow_load() -> None:
-    """Show a pool that follows a wave of load by KEDA; the demo checks every claim."""
-    show, begun = Show(Console()), time.monotonic()
-    with _ending(show), _running(show, SCALED, scaling.scaled_pool) as made, scaling.staged(made, show) as stage:
-        played = playing.play(stage, show, scaling.SCENES, made.kubelet.sync)
-    playing.report(played, time.monotonic() - begun, show, "Read more in docs/scaling.md")
 
 
 @app.command()
@@ -136,6 +120,19 @@ def up(
         _stay(made, walk.to_try(made, seen), show)
 
 
+def _show(
+    what: str,
+    run: Callable[[Path], AbstractContextManager[Made]],
+    play: Callable[[Made, Show], list[Played]],
+    more: str,
+) -> None:
+    """Run something, play its scenes, and print what came of them; `more` says what else there is."""
+    show, begun = Show(Console()), time.monotonic()
+    with _ending(show), _running(show, what, run) as made:
+        played = play(made, show)
+    report(played, time.monotonic() - begun, show, more)
+
+
 @contextmanager
 def _scraped(made: LocalEnvironment) -> Iterator[Prometheus | None]:
     """Run a Prometheus that scrapes the demo; yield None, and print why, where this machine can have none."""
@@ -158,13 +155,13 @@ def _stay(
     log = made.root / "demo.log"
     log.touch()
 
-    def report(text: str) -> None:
+    def tell(text: str) -> None:
         line = f"{time.strftime('%H:%M:%S')} {text}"
         print(line, flush=True)
         with log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
-    keeper = Keeper(made, report)
+    keeper = Keeper(made, tell)
     print("\nKill any of these, and see what callers, metrics and logs show:\n", flush=True)
     show.parts(made.parts)
     print(f"\n{STAYS}\nIts messages are also in {log}\n\n{text}\n\nIt runs until Ctrl-C.", flush=True)
@@ -172,7 +169,7 @@ def _stay(
         time.sleep(CHECK_SECONDS)
         keeper.look()
         for line in news():
-            report(line)
+            tell(line)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from lab.local_plane.proxy import Proxy, proxy
 from rollout.render import render
 from stacks.validate import read_definition
 
-from .playing import Outcome, Scene, claim, scene, until
+from .playing import Outcome, Played, Scene, claim, play, scene, until
 from .show import Show
 from .tables import write_proxy
 
@@ -84,12 +84,13 @@ def language_plane(root: Path) -> Iterator[LanguagePlane]:
         yield LanguagePlane(root, key, made, dynamos)
 
 
-def introduce(show: Show) -> None:
-    """Print what runs."""
+def perform(plane: LanguagePlane, show: Show) -> list[Played]:
+    """Print what runs, and play all scenes."""
     show.say(
         "This runs lab/demo/llm.yaml on this machine: a proxy, and one NVIDIA Dynamo for each of two models. In place "
         "of an engine on a GPU each worker is Dynamo's mocker, which draws a random word every 6 ms."
     )
+    return play(LanguageStage(plane, show), show, SCENES, plane.check)
 
 
 def to_try(plane: LanguagePlane) -> str:

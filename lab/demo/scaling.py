@@ -17,11 +17,12 @@ from tidegate_contracts.eviction import EvictionSettings, Tuning
 from tidegate_proxy.access.api_keys import new_key
 
 from components.args import PRE_STOP_SECONDS
-from lab.local_cluster import ClusterError, LocalCluster, crds, scaling
+from lab.local_cluster import LocalCluster, crds
 from lab.local_cluster.nodes import nodes_of
+from lab.local_cluster.scaling import start_keda
 from lab.local_plane.named_proxy import write_names
 from lab.local_plane.policy import policy, triton_options, write_settings
-from lab.local_plane.process import CannotBeHadError, Process, free_ports
+from lab.local_plane.process import CannotBeHadError, Process, ProcessError, free_ports
 from lab.local_plane.prometheus import Prometheus, prometheus
 from lab.local_plane.proxy import proxy
 from lab.local_plane.repository import Model
@@ -31,7 +32,7 @@ from rollout.render import render
 from rollout.tools.running import repeating
 from stacks.validate import read_definition
 
-from .playing import Outcome, Scene, claim, scene
+from .playing import Outcome, Played, Scene, claim, play, scene
 from .show import Show
 from .tables import write_proxy
 from .visitor import BUSY, Visitor
@@ -192,8 +193,8 @@ def _moved(pool: routing.Pool, ports: Sequence[int]) -> routing.Pool:
 def _cluster(folder: Path, nodes: list[dict[str, Any]], stack: ExitStack) -> LocalCluster:
     try:
         cluster = stack.enter_context(LocalCluster.start(folder, nodes=nodes, aggregates=True))
-        stack.enter_context(scaling.keda(cluster, free_ports(5)))
-    except (ClusterError, ToolError) as error:
+        start_keda(cluster)
+    except (ProcessError, ToolError) as error:
         raise CannotBeHadError(f"a control plane with KEDA: {error}") from None
     return cluster
 
@@ -253,13 +254,12 @@ class ScalingStage:
         return time.monotonic() - begun
 
 
-@contextmanager
-def staged(pool: ScaledPool, show: Show) -> Iterator[ScalingStage]:
-    """Run a few callers until the block ends, once there is a replica to call."""
+def perform(pool: ScaledPool, show: Show) -> list[Played]:
+    """Play all scenes while a few callers call, once there is a replica to call."""
     stage = ScalingStage(pool, show)
     stage.until("there is a replica", lambda _: pool.kubelet.serving())
     with stage.callers(QUIET_CALLERS, MODELS[:QUIET_CALLERS], 0.5), stage.wave:
-        yield stage
+        return play(stage, show, SCENES, pool.kubelet.sync)
 
 
 @scene(SCENES, "KEDA asks a Prometheus that scrapes the real Triton, its eviction policy and the proxy.")

@@ -18,13 +18,8 @@ from .stage import CALLER, IDLE_SECONDS, LEASE_SECONDS, PROXIES, ROOT, WAIT_SECO
 from .visitor import Visitor
 
 
-def stage_for(platform: LocalEnvironment, show: Show) -> Stage:
-    """Return the stage on a platform that runs."""
-    return Stage(platform, Visitor([proxy.http for proxy in platform.proxies], platform.keys[CALLER]), show)
-
-
-def introduce(platform: LocalEnvironment, show: Show) -> None:
-    """Print what runs, and what is in the zoo."""
+def perform(platform: LocalEnvironment, show: Show) -> list[Played]:
+    """Print what runs, and what is in the zoo, and play all scenes."""
     show.say(
         f"This runs on this machine: a preload Triton, an on-demand Triton with its eviction policy, and {PROXIES} "
         "proxies. They are the real ones, on the processor instead of a GPU.\n"
@@ -35,6 +30,7 @@ def introduce(platform: LocalEnvironment, show: Show) -> None:
     show.the_zoo()
     show.legend()
     show.say(f"To look on in a browser, while it runs: http://{platform.proxies[0].http}/models")
+    return play(Stage(platform, Visitor([proxy.http for proxy in platform.proxies], platform.keys[CALLER]), show))
 
 
 def play(stage: Stage, wanted: Sequence[Scene[Stage]] = SCENES) -> list[Played]:

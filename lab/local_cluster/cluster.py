@@ -2,22 +2,24 @@
 
 import json
 import os
+import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 from lab import tools
+from lab.local_plane.process import Process, free_ports, running
 
-from . import folder as place
-from . import processes
-from .control_plane import FRONT_PROXY, PROGRAMS, ClusterError, ControlPlane, Network, private, write_stages
-from .folder import STATE, clean, free_port, locked, private_folder
+from .control_plane import FRONT_PROXY, PROGRAMS, ClusterError, ControlPlane, Network, write_stages
 
 READY_SECONDS = 180
+LOOK_SECONDS = 0.3  # Between two looks at what starts: each starts kubectl, which takes the time of what starts.
 
 
 @dataclass
@@ -28,7 +30,9 @@ class LocalCluster(ControlPlane):
     ...     cluster.kubectl("get", "nodes").stdout
     """
 
-    _children: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict, repr=False)
+    prefix: tuple[str, ...] = ()  # Words before each kubectl, by which it reaches the cluster.
+    processes: dict[str, Process] = field(default_factory=dict, repr=False)
+    _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     @classmethod
     def start(
@@ -38,94 +42,45 @@ class LocalCluster(ControlPlane):
         name: str = "local",
         nodes: Sequence[Mapping[str, Any]] = (),
         network: Network | None = None,
-        outlives: bool = False,
         aggregates: bool = False,
     ) -> Self:
-        """Start a cluster in a folder of its own, and return when it and its nodes are ready; raises ClusterError.
+        """Start a cluster in an empty folder, and return when it and its nodes are ready.
 
-        `name` is the context in its kubeconfig. Unless it `outlives` this process, it ends with it, even if this
-        process is killed. One that `aggregates` passes calls on to APIs that other programs serve (`scaling`), which
-        takes the package cryptography. What an earlier, killed run left in the folder is ended and removed first. A
-        folder behind a link, or with files that no cluster made, is refused.
+        `name` is the context in its kubeconfig. The cluster ends with the thread that started it, even if this process
+        is killed. One that `aggregates` passes calls on to APIs that other programs serve (`scaling`), which takes the
+        package cryptography. Raises ProcessError.
         """
-        processes.refuse_other_systems()
-        folder = private_folder(folder)
+        if not sys.platform.startswith("linux"):
+            raise ClusterError("A local cluster needs Linux: run this in a Linux container or virtual machine.")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        for program in PROGRAMS:
+            tools.path(program)
         network = network or Network()
-        with locked(folder):
-            if running := processes.of(folder):
-                if cls.running(folder):
-                    ids = ", ".join(f"{program} {pid}" for program, pid in running.items())
-                    raise ClusterError(
-                        f"A local cluster runs already in {folder} (process ids: {ids}).\n"
-                        "Stop that one first, or use another folder."
-                    )
-                processes.end(folder)
-            place.mark(folder)
-            clean(folder)
-            for program in PROGRAMS:
-                tools.path(program)
-            with free_port(network) as port:
-                cluster = cls(folder, name, network, port, aggregates)
-                try:
-                    cluster._bring_up(outlives)
-                    if nodes:
-                        cluster.add_nodes(nodes)
-                    state = {"context": cluster.context, "port": port, "network": asdict(network)}
-                    private(folder / STATE, json.dumps(state, indent=1))
-                except BaseException:
-                    processes.end(folder, [*cluster._children.values()])
-                    raise
+        cluster = cls(folder.resolve(), name, network, network.port or free_ports(1)[0], aggregates)
+        try:
+            cluster._bring_up()
+            if nodes:
+                cluster.add_nodes(nodes)
+        except BaseException:
+            cluster.stop()
+            raise
         return cluster
 
-    @classmethod
-    def running(cls, folder: Path) -> Self | None:
-        """Return the cluster that runs in a folder, whatever started it; None when there is none, or not all of one."""
-        if folder.is_symlink():
-            return None
-        try:
-            folder = folder.resolve()
-            state = json.loads((folder / STATE).read_text("utf-8"))
-        except (OSError, ValueError):
-            return None
-        if {*PROGRAMS} - processes.of(folder).keys():
-            return None
-        return cls(folder, state["context"], Network(**state["network"]), state["port"])
-
-    @classmethod
-    def remove(cls, folder: Path) -> bool:
-        """End what runs for the cluster in a folder, whatever started it, and remove what it made; tell if it ran.
-
-        Raises ClusterError, and changes nothing, where the folder is a link, or has files that no cluster made.
-        """
-        processes.refuse_other_systems()
-        place.refuse_others(folder)
-        folder = folder.resolve()
-        if not place.made(folder):  # somebody removed it under a running cluster
-            running = bool(processes.of(folder))
-            processes.end(folder)
-            return running
-        with locked(folder):
-            running = bool(processes.of(folder))
-            processes.end(folder)
-            place.remove(folder)
-        return running
-
     def stop(self) -> None:
-        """End every program by its process id, and remove all but the logs."""
-        with locked(self.folder):
-            processes.end(self.folder, [*self._children.values()])
-            clean(self.folder, logs=False)
+        """Kill every program, since all that it could still save goes too; remove all files but the logs."""
+        for process in self.processes.values():
+            process.popen.kill()
+        self._stack.close()
+        for path in self.folder.iterdir():
+            if path.name != "logs":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    @property
-    def pids(self) -> dict[str, int]:
-        """The process ids of the programs that run, by name."""
-        return processes.of(self.folder)
 
     def environment(self, kubeconfig: Path | None = None) -> dict[str, str]:
         """Return the environment for commands that talk to this cluster, and leave the user's own settings alone."""
@@ -147,7 +102,7 @@ class LocalCluster(ControlPlane):
         kubeconfig: Path | None = None,
     ) -> "subprocess.CompletedProcess[str]":
         """Run kubectl; raise ClusterError when it fails, unless told not to `check`."""
-        command = [str(_kubectl()), *map(str, arguments)]
+        command = [*self.prefix, str(_kubectl()), *map(str, arguments)]
         try:
             done = subprocess.run(
                 command,
@@ -194,7 +149,17 @@ class LocalCluster(ControlPlane):
             limit = f"--timeout={READY_SECONDS}s"
             self.kubectl("wait", "--for=condition=Ready", limit, "node", *nodes, timeout=READY_SECONDS + 5)
 
-    def _bring_up(self, outlives: bool) -> None:
+    def run(self, program: str, command: Sequence[str], variables: Mapping[str, str] | None = None) -> Process:
+        """Run a program in the cluster's folder until the cluster ends; its output goes to `logs/<program>.log`."""
+        # Without variables that change what these programs do, or whom they call.
+        others = {key for key in os.environ if key.startswith(("ETCD_", "KUBE")) or key.lower().endswith("_proxy")}
+        environment = {key: value for key, value in os.environ.items() if key not in others} | dict(variables or {})
+        log = self.folder / "logs" / f"{program}.log"
+        process = self._stack.enter_context(running(program, command, log, environment, folder=self.folder))
+        self.processes[program] = process
+        return process
+
+    def _bring_up(self) -> None:
         (self.folder / "logs").mkdir()
         self.write_tokens()
         write_stages(self.folder)
@@ -203,28 +168,28 @@ class LocalCluster(ControlPlane):
 
             Authority().write(self.folder / FRONT_PROXY, "front-proxy")
 
-        def start(*programs: str) -> None:
-            for program in programs:
-                command = self.command(program)
-                self._children[program] = processes.spawn(program, command, self.folder, outlives=outlives)
-
-        def wait_for(what: str, there: Callable[[], bool]) -> None:
-            processes.wait_for(what, there, self._children, self.folder, READY_SECONDS)
+        def start(program: str, ready: Callable[[], bool] = lambda: True) -> Process:
+            process = self.run(program, self.command(program))
+            process.wait_until(ready, READY_SECONDS)
+            return process
 
         def answers(*command: str) -> bool:
+            for process in self.processes.values():
+                process.check()
             with suppress(ClusterError):  # a look without an answer is taken again
-                return self.kubectl(*command, check=False, timeout=20).returncode == 0
+                if self.kubectl(*command, check=False, timeout=20).returncode == 0:
+                    return True
+            time.sleep(LOOK_SECONDS)
             return False
 
-        start("etcd")
-        wait_for("etcd", (self.folder / "etcd.sock").exists)
-        start("kube-apiserver")
-        wait_for("kube-apiserver", self.has_certificate)
+        start("etcd", (self.folder / "etcd.sock").exists)
+        server = start("kube-apiserver", self.has_certificate)
         self.write_kubeconfigs()
-        wait_for("kube-apiserver", lambda: answers("get", "--raw", "/readyz"))
-        start("kube-scheduler", "kwok", "kube-controller-manager")  # the last is waited for
+        server.wait_until(lambda: answers("get", "--raw", "/readyz"), READY_SECONDS)
+        start("kube-scheduler")
+        start("kwok")
         account = ("get", "serviceaccount", "default", "--namespace", "default")
-        wait_for("kube-controller-manager", lambda: answers(*account))
+        start("kube-controller-manager", lambda: answers(*account))
 
 
 @cache

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import tools
+from lab.local_plane.process import ProcessError
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 ADMIN = "admin"
@@ -41,12 +42,8 @@ _FRONT_PROXY = (
 )
 
 
-class ClusterError(Exception):
+class ClusterError(ProcessError):
     """A local cluster cannot be had, or refused something: the text says what, why and what to do."""
-
-
-class ClusterBusyError(ClusterError):
-    """Another process is starting or stopping this very cluster, and will be done some time."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +135,6 @@ class ControlPlane:
                 "--etcd-servers=unix://etcd.sock",
                 f"--bind-address={'127.0.0.1' if network.loopback else '0.0.0.0'}",
                 f"--secure-port={self.port}",
-                # The port is held for it until it listens.
-                "--permit-port-sharing",
                 f"--advertise-address={network.address}",
                 # An Endpoints object may not hold a loopback address, and no simulated pod asks for it.
                 f"--endpoint-reconciler-type={'none' if network.loopback else 'lease'}",

@@ -60,11 +60,9 @@ def whole_gpus(name: str, product: str, gpus: int, *, labels: Labels | None = No
     return _gpu_node(name, gpus, {GPU: gpus}, {PRODUCT: product, **(labels or {})})
 
 
-def mig_mixed(
-    name: str, product: str, gpus: int, slices: Mapping[str, int], *, labels: Labels | None = None
-) -> KubernetesObject:
+def mig_mixed(name: str, product: str, gpus: int, slices: Mapping[str, int]) -> KubernetesObject:
     """Return a node with MIG strategy mixed; `slices` are those of each GPU: profile → how many."""
-    return mig_layouts(name, product, gpus, [(gpus, slices)], labels=labels)
+    return mig_layouts(name, product, gpus, [(gpus, slices)])
 
 
 def mig_layouts(

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lab import tools
-from lab.local_cluster import LocalCluster, control_plane, processes
-
-from .world import until
+from lab.local_cluster import LocalCluster, control_plane
+from tests.processes import until
 
 
 def listening(pid: int) -> set[tuple[str, str]]:
@@ -31,7 +30,7 @@ def listening(pid: int) -> set[tuple[str, str]]:
 
 def test_all_programs_run_and_the_api_server_is_the_pinned_kubernetes(cluster: LocalCluster) -> None:
     """Etcd, API server, controller manager, scheduler and kwok; the version is the one of rollout/tools/go.mod."""
-    assert cluster.pids.keys() == {*control_plane.PROGRAMS}
+    assert cluster.processes.keys() == {*control_plane.PROGRAMS}
     version = json.loads(cluster.kubectl("get", "--raw", "/version").stdout)
     assert version["gitVersion"] == f"v{tools.find('kube-apiserver').version}"
     assert cluster.context in cluster.kubectl("config", "current-context").stdout
@@ -39,7 +38,7 @@ def test_all_programs_run_and_the_api_server_is_the_pinned_kubernetes(cluster: L
 
 def test_only_the_api_server_listens_and_only_on_the_loopback_address(cluster: LocalCluster) -> None:
     """Nobody else on the network reaches it, and nobody else on the machine reaches etcd."""
-    found = {name: listening(pid) for name, pid in cluster.pids.items()}
+    found = {name: listening(process.pid) for name, process in cluster.processes.items()}
     port = int(cluster.server.rpartition(":")[2])
     assert found.pop("kube-apiserver") == {("tcp", f"0100007F:{port:04X}")}
     assert found == {name: set() for name in found}
@@ -60,7 +59,7 @@ def test_what_it_writes_is_for_its_owner_alone(cluster: LocalCluster) -> None:
     assert cluster.folder / "pki" / "apiserver.key" in secret
     assert {stat.S_IMODE(file.stat().st_mode) for file in secret} == {0o600}
     assert not [file for file in secret if file.parent.name == "logs"]
-    arguments = [Path(f"/proc/{pid}/cmdline").read_text() for pid in cluster.pids.values()]
+    arguments = [Path(f"/proc/{process.pid}/cmdline").read_text() for process in cluster.processes.values()]
     assert not [token for token in tokens if any(token in line for line in arguments)]
 
 
@@ -73,7 +72,6 @@ def test_the_users_own_settings_are_left_alone(cluster: LocalCluster, tmp_path: 
     assert cluster.get("namespace", "default")["metadata"]["name"] == "default"
     assert cluster.environment()["NO_PROXY"] == "example.com,127.0.0.1"
     assert list(tmp_path.iterdir()) == []
-    assert processes.FOLDER_MARK not in cluster.environment()
 
 
 def test_an_ingress_and_a_load_balancer_get_an_address(cluster: LocalCluster) -> None:

@@ -4,7 +4,9 @@ import shlex
 
 import pytest
 
-from .world import HELM, Site, until
+from tests.processes import until
+
+from .world import HELM, Site
 
 WHAT_A_NAMESPACE_HAS = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 
@@ -68,20 +70,6 @@ def test_what_it_says_deletes_the_rest_for_good(site: Site) -> None:
     names = {item["metadata"]["name"] for item in site.cluster.get("namespaces")}
     assert f"{site.prefix}-dev" not in names
     assert site.down().out == f"dev-lab is not there: tests has no namespace {site.prefix}-dev.\n"
-
-
-@pytest.mark.thorough
-@HELM
-def test_production_is_taken_down_only_by_somebody_who_is_sure(site: Site) -> None:
-    """And nothing else goes either before that."""
-    site.up(stack=None)
-    before = site.state("uid")
-    ended = site.down(stack=None, ok=False)
-    assert ended.code == 2
-    assert "prod-lab is production: every model there stops being served. Nothing was changed." in ended.err
-    assert f"tidegate down {site.definition} --cluster tests --yes" in ended.err
-    assert site.state("uid") == before
-    assert "Down in tests: prod-lab." in site.down("--yes", stack=None).out
 
 
 @pytest.mark.thorough

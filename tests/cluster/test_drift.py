@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from rollout.changes.compare import MISSING, ObjectChange
+from tests.processes import until
 
-from .world import HELM, Site, until
+from .world import HELM, Site
 
 
 def fields(changes: list[ObjectChange]) -> dict[tuple[str, str, str], tuple[Any, Any]]:

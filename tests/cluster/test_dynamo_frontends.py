@@ -39,11 +39,10 @@ from stacks.stack import Stack
 from stacks.validate import validate
 from tests.charts.rendering import declared
 from tests.components.objects import named
+from tests.processes import until
 from tests.proxy.openai.tables import access
 from tests.proxy.rigs.pytest_rigs import not_run
 from tests.proxy.rigs.tables import write_key
-
-from .world import until
 
 pytestmark = pytest.mark.thorough
 

@@ -1,10 +1,8 @@
 """An `up` that was killed is finished by the next one, whenever it was killed; and two never work at the same time."""
 
 import os
-import random
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -12,43 +10,9 @@ from lab import tools
 from rollout.engines import lease
 from rollout.kubectl import Kubectl
 from stacks.command import CommandError
+from tests.processes import until
 
-from .world import HELM, Site, read_until, settled, until
-
-
-def kill(site: Site, seconds: float) -> None:
-    """Start `up`, and kill it with all that it started after so many seconds."""
-    process = site.start()
-    time.sleep(seconds)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-
-
-@pytest.mark.thorough
-def test_an_up_that_was_killed_at_random_moments_is_finished_by_the_next_one(site: Site) -> None:
-    """The first time, on the way to another image, and on the way to fewer pools; each killed a few times."""
-    started = time.monotonic()
-    site.up()
-    whole = time.monotonic() - started
-    chance = random.Random(7)
-    edits = (
-        ('registry.test/proxy, tag: "1"', 'registry.test/proxy, tag: "2"'),
-        ("      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n", ""),
-    )
-    site.down()
-    for edit in (None, *edits):
-        if edit is not None:
-            site.edit(*edit)
-        for _ in range(2):
-            # A process of its own starts more slowly than a call within this one.
-            kill(site, 0.5 + chance.random() * (whole + 2))
-        site.up()
-        assert site.changes() == []
-        settled(site.cluster, f"{site.prefix}-dev")
-    if site.engine == "helm":
-        assert site.release() == "deployed"
-        statuses = site.helm("history", "dev-lab", "--namespace", f"{site.prefix}-dev").out
-        assert "pending" not in statuses
+from .world import HELM, Site, read_until, settled
 
 
 @pytest.mark.thorough
@@ -104,28 +68,6 @@ def test_a_release_that_was_left_uninstalling_is_taken_down_first(site: Site) ->
     assert site.release() == "deployed"
     assert site.objects()["Service", f"{site.prefix}-dev", "small-main"]["metadata"]["uid"] != service
     assert site.changes() == []
-
-
-@pytest.mark.thorough
-@HELM
-def test_a_second_up_waits_for_the_first_and_says_for_whom(site: Site) -> None:
-    """Two people, or a person and a pipeline; the first one is at work for as long as no node takes its proxy."""
-    site.up()
-    only = f"example.com/only-{site.prefix}"
-    site.edit("proxy:\n  replicas: 1", f"proxy:\n  replicas: 1\n  nodeSelector: {{{only}: here}}")
-    first = site.start("--keep-going")
-    read_until(first, "Unschedulable")
-    second = site.start("--keep-going")
-    said = read_until(second, "is at work")
-    assert f"process {first.pid} is at work in {site.prefix}-dev …" in said
-    site.cluster.kubectl("label", "node", "cpu-1", f"{only}=here")
-    try:
-        for process in (first, second):
-            _, err = process.communicate(timeout=900)
-            assert process.returncode == 0, err
-    finally:
-        site.cluster.kubectl("label", "node", "cpu-1", f"{only}-")
-    assert site.kubectl("get", "leases", "--output=name").stdout == ""
 
 
 # ---- the Lease of a run: whose it is decides who may give it up ----

@@ -10,8 +10,9 @@ import pytest
 from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import PRODUCT, nodes_of
 from lab.local_cluster.stand_ins import prepare
+from tests.processes import until
 
-from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, planes, read, settled, until
+from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, planes, read, settled
 
 Object = dict[str, Any]
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"

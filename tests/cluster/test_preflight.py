@@ -8,9 +8,10 @@ import pytest
 
 from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import cpu_node, mig_mixed, mig_single
+from tests.processes import until
 
 from .conftest import MakeCluster
-from .world import HELM, Site, somebody, until
+from .world import HELM, Site, somebody
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 GPUS = f"gpus: [{{nodes: 2, product: {A100}, perNode: 8, mig: {{slices: {{1g.10gb: 7}}}}}}]"

@@ -1,6 +1,5 @@
 """A cluster that refuses: the message names the object, the rule, and what to do."""
 
-import json
 import re
 import signal
 from pathlib import Path
@@ -9,39 +8,11 @@ import pytest
 
 from rollout.kubectl import Kubectl, as_list
 from stacks.command import CommandError
+from tests.processes import until
 
-from .conftest import MakeCluster
-from .world import HELM, Site, read_until, roomy_nodes, somebody, until
+from .world import HELM, Site, read_until, somebody
 
 NO_NODE_HAS_THAT = 'resources: {cpu: "5000", memory: 8Gi}'
-
-
-def quota(site: Site, **hard: str) -> None:
-    """Give dev's namespace a quota, and wait until what is used of it is known."""
-    meta = {"name": "tight", "namespace": f"{site.prefix}-dev"}
-    site.cluster.apply([{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}}])
-
-    def known() -> bool:
-        status = site.cluster.get("resourcequota", "tight", f"{site.prefix}-dev").get("status", {})
-        return bool(status.get("hard") == hard and status.get("used", {}).keys() == hard.keys())
-
-    until("the quota counts", known)
-
-
-@pytest.mark.thorough
-def test_a_quota_on_objects_is_named_with_the_object(site: Site) -> None:
-    """And once it is raised the next `up` finishes."""
-    site.up()
-    site.down()
-    quota(site, **{"count/services": "2"})
-    ended = site.up(ok=False)
-    assert ended.code == 1
-    assert "stack dev-lab is not up: services " in ended.err
-    assert "was refused by the quota tight: requested: count/services=1, used: count/services=2" in ended.err
-    assert "Traceback" not in ended.text
-    site.kubectl("delete", "resourcequota", "tight")
-    site.up()
-    assert site.changes() == []
 
 
 @HELM
@@ -81,39 +52,6 @@ def test_rbac_is_named_with_who_may_not_do_what_and_how_to_check(site: Site) -> 
     assert f"services in namespace {site.prefix}-dev" in ended.err
     site.environment = mine
     site.up()
-
-
-@pytest.mark.thorough
-def test_a_missing_crd_says_what_must_be_installed(site: Site, make_cluster: MakeCluster) -> None:
-    """In a cluster of its own: others have it."""
-    bare = make_cluster(roomy_nodes(), "bare")
-    site.environment = {**site.environment, "KUBECONFIG": str(bare.kubeconfig)}
-    site.edit("context: tests,", "context: bare,")
-    site.edit("environments:\n  - {name: dev", "monitoring: {operator: true}\nenvironments:\n  - {name: dev")
-    ended = site.run("up", "--cluster", "bare", "--engine", site.engine, "--stack", "dev-lab", ok=False)
-    assert ended.code == 1
-    assert "the cluster bare knows no Pod" in ended.err or "the cluster bare knows no Prometheus" in ended.err
-    assert "the Prometheus operator is not there" in ended.err
-    assert "switch off what needs them in the definition" in ended.err
-
-
-@pytest.mark.thorough
-@HELM
-def test_a_cluster_that_does_not_answer_and_a_context_that_there_is_not_are_said(site: Site) -> None:
-    """Each with the command that shows the same."""
-    config = json.loads(site.cluster.kubectl("config", "view", "--raw", "--output=json").stdout)
-    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
-    path = site.folder / "dead"
-    path.write_text(json.dumps(config), "utf-8")
-    site.environment = {**site.environment, "KUBECONFIG": str(path)}
-    ended = site.up(ok=False)
-    assert ended.code == 1
-    assert "the cluster tests cannot be reached" in ended.err
-    assert "kubectl --context tests get namespaces" in ended.err
-    path.write_text("{apiVersion: v1, kind: Config}", "utf-8")
-    ended = site.up(ok=False)
-    assert ended.code == 1
-    assert "there is no context tests in the kubeconfig" in ended.err
 
 
 REFUSED_BY_A_POLICY = {

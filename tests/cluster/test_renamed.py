@@ -157,15 +157,6 @@ def test_a_state_whose_move_was_stopped_is_moved_by_the_next_up(site: Site, monk
 
 
 @pytest.mark.thorough
-def test_what_was_not_moved_yet_is_taken_down_all_the_same(site: Site) -> None:
-    up(site)
-    site.edit(*PLANE)
-    site.down(stack=NOW)
-    assert known_as(site) == (set() if site.engine == "helm" else {NOW}), "Pulumi's keeps the datasets"
-    assert {key[0] for key in site.objects()} == {"PersistentVolume", "PersistentVolumeClaim"}
-
-
-@pytest.mark.thorough
 @HELM
 def test_without_its_former_name_it_is_another_stack_and_the_message_says_how_to_say_it(site: Site) -> None:
     before = up(site)

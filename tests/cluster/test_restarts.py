@@ -10,8 +10,9 @@ from lab.local_cluster import LocalCluster
 from lab.local_cluster.stand_ins import prepare
 from rollout.changes.restarts import restarts
 from stacks.validate import read_definition
+from tests.processes import until
 
-from .world import objects_of, reference_in, settled, until
+from .world import objects_of, reference_in, settled
 
 Object = dict[str, Any]
 STACK = "dev-lab"

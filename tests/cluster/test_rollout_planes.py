@@ -22,9 +22,10 @@ from rollout.waves import gate
 from rollout.waves.journal import Journal, RolloutRecord
 from stacks.command import CommandError
 from stacks.definition.rollout import PortForwardProbe
+from tests.processes import until
 from tests.rollout.conftest import Ended
 
-from .world import COMMON, ENGINES, ROOT, Site, checkout_for_pulumi, read_until, until
+from .world import COMMON, ENGINES, ROOT, Site, checkout_for_pulumi, read_until
 
 pytestmark = pytest.mark.thorough
 PLANES = ("east", "west", "north")

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from charts import CHART
+from tests.processes import until
 
-from .world import HELM, Site, read_until, settled, until
+from .world import HELM, Site, read_until, settled
 
 POD_KINDS = "pods"
 

@@ -5,8 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from rollout.live import Live, live_objects
 from rollout.render import Rendered, render
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
+from tests.processes import until
 from tests.rollout.conftest import Ended
 
 ROOT = Path(__file__).parents[2]
@@ -74,15 +74,6 @@ def roomy_nodes() -> list[Object]:
     return [*gpus, *(cpu_node(f"cpu-{number}", cpu=256, memory_gi=1000) for number in range(1, 4))]
 
 
-def until(what: str, there: Callable[[], Any], seconds: float = 900) -> Any:
-    """Return what `there` returns as soon as it is true, and fail when that takes too long: on a slow machine too."""
-    deadline = time.monotonic() + seconds
-    while not (found := there()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-    return found
-
-
 def somebody(cluster: LocalCluster, name: str, *rules: tuple[str, str, str]) -> Path:
     """Return the kubeconfig of a user who may do this, by API groups, resources and verbs, and look at namespaces."""
     group = "rbac.authorization.k8s.io"
@@ -102,18 +93,11 @@ def somebody(cluster: LocalCluster, name: str, *rules: tuple[str, str, str]) -> 
 def settled(cluster: LocalCluster, *namespaces: str) -> None:
     """Wait until every workload of these namespaces has all its pods, updated and available."""
 
-    def busy() -> list[str]:
-        return [
-            f"{item['kind']} {item['metadata']['name']}"
-            for namespace in namespaces
-            for item in cluster.get("deployments,statefulsets", namespace=namespace)
-            if not _done(item)
-        ]
+    def done() -> bool:
+        found = (cluster.get("deployments,statefulsets", namespace=namespace) for namespace in namespaces)
+        return all(_done(item) for items in found for item in items)
 
-    deadline = time.monotonic() + 900
-    while waiting := busy():
-        assert time.monotonic() < deadline, f"not available: {', '.join(waiting)}"
-        time.sleep(0.2)
+    until("every workload is available", done, 900)
 
 
 def _done(item: Object) -> bool:

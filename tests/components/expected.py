@@ -40,7 +40,7 @@ def files(stack_name: str) -> dict[str, str]:
 
 
 def objects(stack_name: str) -> list[dict[str, Any]]:
-    return [yaml.safe_load(text) for text in files(stack_name).values()]
+    return [yaml.load(text, yaml.CSafeLoader) for text in files(stack_name).values()]
 
 
 def readable() -> str:

@@ -1,6 +1,5 @@
 """Every command of the pages is one that there is, and every block of them is run by a test, or says that none does."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -100,15 +99,12 @@ def test_what_is_said_to_be_run_is_there(begins: str, test: str) -> None:
 @pytest.mark.parametrize(("page", "line"), MAKE)
 def test_make_has_the_goal_and_the_settings(page: str, line: str) -> None:
     del page
-    line = re.sub(r"<\w+>", "one", line).replace("…", "x").partition(" > ")[0]
-    words = [each for each in shlex.split(line)[1:] if not each.startswith("-")]
-    if "init" not in words:
-        words.append("RUN=python")
-    done = subprocess.run(
-        ["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    goals = set(re.findall(r"^([a-z-]+(?: [a-z-]+)*):", makefile, re.MULTILINE))
+    words = [word for word in shlex.split(line.partition(" > ")[0])[1:] if not word.startswith("-")]
+    for word in words:
+        name, setting, _ = word.partition("=")
+        assert re.search(rf"\b{name}\b", makefile) if setting else name in " ".join(goals).split(), word
 
 
 @pytest.mark.parametrize(("page", "line"), TIDEGATE)

@@ -1,6 +1,7 @@
 """Every alert has its runbook: what it means, three commands that exist, and what it usually was."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,17 @@ def test_each_alert_leads_to_a_section_and_each_section_is_of_an_alert() -> None
         assert annotations["runbook_url"] == f"{RUNBOOKS}#{name.lower()}"
 
 
-RENDERED = [item for stack in CASES for item in objects(stack)]
-PODS = [each["spec"]["template"] for each in RENDERED if each["kind"] in ("Deployment", "StatefulSet")]
+@cache
+def rendered() -> list[Any]:
+    return [item for stack in CASES for item in objects(stack)]
+
+
+@cache
+def pods() -> list[Any]:
+    """Return the templates of all pods."""
+    return [each["spec"]["template"] for each in rendered() if each["kind"] in ("Deployment", "StatefulSet")]
+
+
 BLOCKS = [
     (page, re.sub(r"(?m)\s+#.*$|^#.*\n", "", block.replace("\\\n", " ")))
     for page in ("docs/runbooks.md", "docs/metrics.md")
@@ -61,7 +71,7 @@ def found_by(selector: str) -> list[dict[str, Any]]:
     wanted = [each.replace('"', "").partition("=") for each in selector.split(",")]
     return [
         pod
-        for pod in PODS
+        for pod in pods()
         if all(
             key in pod["metadata"]["labels"] and (not is_ or value[0] == "$" or pod["metadata"]["labels"][key] == value)
             for key, is_, value in wanted
@@ -73,17 +83,18 @@ def found_by(selector: str) -> list[dict[str, Any]]:
 def test_kubectl_finds_pods_by_these_labels_and_each_has_the_container(page: str, line: str) -> None:
     del page
     containers = [
-        {each["name"] for each in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ()))} for pod in PODS
+        {each["name"] for each in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ()))}
+        for pod in pods()
     ]
     for selector in named(line, "selector"):
-        pods = found_by(selector)
-        assert pods, line
-        containers = [within for pod, within in zip(PODS, containers, strict=True) if pod in pods]
+        found = found_by(selector)
+        assert found, line
+        containers = [within for pod, within in zip(pods(), containers, strict=True) if pod in found]
     for container in named(line, "container"):
         where = containers if named(line, "selector") else [max(containers, key=lambda each: container in each)]
         assert all(container in each for each in where), line
     for kind, name in re.findall(r"\b(deployment|configmap)[ /]([a-z-]+)", line):
-        assert (kind, name) in {(each["kind"].lower(), each["metadata"]["name"]) for each in RENDERED}, line
+        assert (kind, name) in {(each["kind"].lower(), each["metadata"]["name"]) for each in rendered()}, line
 
 
 @pytest.mark.parametrize(("page", "line"), LINES)

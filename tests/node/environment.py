@@ -2,12 +2,12 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 from tidegate_contracts import proxy_process, triton
 from tidegate_proxy.access.api_keys import hash_line, new_key
@@ -17,6 +17,7 @@ from charts.values_file import values_text
 from rollout.render import render
 from stacks.resolve import resolve
 from stacks.validate import read_definition
+from tests.processes import until
 
 from .images import ROOT
 from .machine import Machine
@@ -38,8 +39,6 @@ except urllib.error.HTTPError as error:
     answer = error
 print(json.dumps([answer.status, answer.headers.get_content_type(), answer.read().decode()]))
 """
-
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Log:
     def wait(self, name: str, seconds: float = PATIENCE) -> Event:
         """Return the first event of a name, as soon as it is there."""
         return until(
-            lambda: next((event for event in self.events() if event.name == name), None), seconds, f"{name} in the log"
+            f"{name} in the log", lambda: next((event for event in self.events() if event.name == name), None), seconds
         )
 
 
@@ -103,13 +102,13 @@ class Environment:
         """Apply it with its callers' keys; wait for nothing."""
         namespace, *others = self.objects()
         keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "api-keys", "namespace": self.namespace}}
-        self.apply([namespace, {**keys, "stringData": {"tests": hash_line(self.key)}}, *others])
+        self.machine.apply([namespace, {**keys, "stringData": {"tests": hash_line(self.key)}}, *others])
 
     def install_chart(self) -> None:
         """Install it by Helm with what `tidegate values` writes, as docs/helm.md says; its callers' keys come first."""
         definition = read_definition(self.definition)
         (stack,) = (stack for stack in definition.stacks if stack.name == self.release)
-        values = self.machine.folder / "values.yaml"
+        values = self.machine.root / "values.yaml"
         values.write_text(values_text(values_of(resolve(stack, definition.lock)), "Of tests/node."), "utf-8")
         self.machine.kubectl("create", "namespace", self.namespace)
         self.kubectl("create", "secret", "generic", "api-keys", f"--from-literal=tests={hash_line(self.key)}")
@@ -125,7 +124,7 @@ class Environment:
     @property
     def key(self) -> str:
         """The API key of the principal `tests`."""
-        file = self.machine.folder / "api-key"
+        file = self.machine.root / "api-key"
         if not file.exists():
             file.write_text(new_key())
         return file.read_text()
@@ -136,15 +135,10 @@ class Environment:
         if old:
             text = file.read_text()
             assert text.count(old) == 1, f"the definition has changed: {old!r} does not stand there once"
-            file = self.machine.folder / f"changed-{time.monotonic_ns()}.yaml"
+            file = self.machine.root / f"changed-{time.monotonic_ns()}.yaml"
             file.write_text(text.replace(old, new))
         definition = read_definition(file)
         return list(render(definition.stacks[0], definition).objects)
-
-    def apply(self, objects: list[dict[str, Any]]) -> str:
-        """Apply objects as README.md says; return what kubectl says."""
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        return self.machine.kubectl("apply", "--server-side", "--filename=-", text=text).stdout
 
     def kubectl(self, *arguments: str, **settings: Any) -> str:
         """Run kubectl in the namespace; return what it prints."""
@@ -152,10 +146,10 @@ class Environment:
 
     def wait_until_ready(self) -> None:
         """Wait until every workload is as it was declared, and has all its pods."""
-        until(self._is_ready, PATIENCE, f"{self.namespace} to be ready")
+        until(f"{self.namespace} to be ready", self._is_ready)
 
     def _is_ready(self) -> bool:
-        items = self.machine.get("deployments,statefulsets,pods", f"--namespace={self.namespace}")["items"]
+        items = self.machine.get("deployments,statefulsets,pods", namespace=self.namespace)
         ready = [one["metadata"]["name"] for one in items if one["kind"] == "Pod" and is_ready(one) and stays(one)]
         workloads = [one for one in items if one["kind"] != "Pod"]
         return bool(workloads) and all(
@@ -167,12 +161,12 @@ class Environment:
 
     def pods(self, prefix: str) -> list[dict[str, Any]]:
         """Return the pods whose names begin so, without those that are on their way out."""
-        found = self.machine.get("pods", f"--namespace={self.namespace}")["items"]
+        found = self.machine.get("pods", namespace=self.namespace)
         return [pod for pod in found if pod["metadata"]["name"].startswith(prefix) and stays(pod)]
 
     def pod(self, name: str) -> dict[str, Any]:
         """Return one pod."""
-        found: dict[str, Any] = self.machine.get("pod", name, f"--namespace={self.namespace}")
+        found: dict[str, Any] = self.machine.get("pod", name, self.namespace)
         return found
 
     def run(self, pod: str, container: str, *command: str, check: bool = True) -> str:
@@ -212,19 +206,10 @@ class Environment:
     def log(self, pod: Mapping[str, Any], container: str, start: int = 0) -> Log:
         """Return the log of the first, or a later, start of a pod's container."""
         about = pod["metadata"]
-        folder = self.machine.folder / "pod-logs" / f"{about['namespace']}_{about['name']}_{about['uid']}" / container
+        folder = self.machine.root / "pod-logs" / f"{about['namespace']}_{about['name']}_{about['uid']}" / container
         file = folder / f"{start}.log"
-        until(file.exists, PATIENCE, f"{file} to be there")
+        until(f"{file} to be there", file.exists)
         return Log(file.open())
-
-
-def until(find: Callable[[], Found | None], seconds: float, what: str) -> Found:
-    """Return what `find` finds as soon as it is something."""
-    deadline = time.monotonic() + seconds
-    while not (found := find()):
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
-        time.sleep(0.1)
-    return found
 
 
 def container_status(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
@@ -259,8 +244,8 @@ def calls(environment: Environment, model: str, *arguments: str, name: str = "ca
     node.kubectl("run", name, *of_pod, "--command", "--", "caller", url, *arguments)
     try:
         ready = ("--for=condition=Ready", f"pod/{name}", f"--timeout={PATIENCE}s")
-        node.kubectl("wait", *ready, seconds=PATIENCE + 30)
-        yield environment.log(node.get("pod", name), name)
+        node.kubectl("wait", *ready, timeout=PATIENCE + 30)
+        yield environment.log(node.get("pod", name, "default"), name)
     finally:
         node.kubectl("delete", "pod", name, "--now")
 

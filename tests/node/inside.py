@@ -2,7 +2,7 @@
 
 A control plane, containerd, kubelet, kube-proxy, the cluster's DNS: they see a network with nobody else in it, and
 write to folders that the machine around them never sees. `python -m tests.node.inside FOLDER PACKAGES ARCHIVE…` prints
-where its kubeconfig is when all is up, and is there until its standard input ends.
+a line when all is up, and is there until its standard input ends.
 """
 
 import json
@@ -11,13 +11,13 @@ import select
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from lab import tools
 from lab.local_cluster import LocalCluster, Network
 from lab.local_cluster.control_plane import PODS
-from lab.local_cluster.processes import wait_for
+from lab.local_plane.process import Process, running
 from lab.tools.debian import Unpacked
 
 HERE = Path(__file__).resolve().parent
@@ -32,12 +32,15 @@ START_SECONDS = 180
 def main(folder: Path, packages: Path, *archives: Path) -> None:
     """Bring the node up, tell where it is, and look after its processes until nobody wants it any more."""
     assert os.getpid() == 1, "this belongs into a PID namespace of its own"
-    print(Inside(folder, Unpacked(packages)).up(archives).kubeconfig, flush=True)
+    node = Inside(folder, Unpacked(packages))
+    node.up(archives)
+    print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 1)[0]:
         # The first process inherits what others leave behind, such as the shims of ended containers.
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+    os._exit(0)  # the kernel ends all others with the first process
 
 
 class Inside:
@@ -48,13 +51,14 @@ class Inside:
         self.debian = debian
         self.environment = debian.environment()
         self.room = folder / "room"
+        self.stack = ExitStack()
 
-    def up(self, archives: Sequence[Path]) -> LocalCluster:
+    def up(self, archives: Sequence[Path]) -> None:
         """Bring everything up."""
         self._private_folders()
         self._network()
         containerd = self._containerd()
-        cluster = LocalCluster.start(self.folder / "cluster", name="node", network=NETWORK)
+        cluster = self.stack.enter_context(LocalCluster.start(self.folder / "cluster", name="node", network=NETWORK))
         for file in ("coredns.yaml", "volumes.yaml"):
             cluster.kubectl("apply", "--server-side", "-f", str(HERE / file))
         self._images(containerd, archives)
@@ -62,7 +66,6 @@ class Inside:
         self._kube_proxy(cluster)
         cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=180s", timeout=200)
         cluster.kubectl("wait", "--for=jsonpath={.metadata.name}=default", "serviceaccount/default", "--timeout=50s")
-        return cluster
 
     def _private_folders(self) -> None:
         """Put empty folders in memory where programs write outside of `room`: only this mount namespace has them."""
@@ -95,7 +98,7 @@ class Inside:
             self._call(str(self.debian.path("ip")), *words.split())
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
 
-    def _containerd(self) -> "subprocess.Popen[bytes]":
+    def _containerd(self) -> Process:
         (self.room / "cni").mkdir()
         # Each pod has a line to the node, so that answers come back the way they went.
         addresses = {
@@ -111,13 +114,13 @@ class Inside:
         file.write_text(CONTAINERD.format(room=self.room, packages=self.debian.root))
         return self._start("containerd", str(self.debian.path("containerd")), "--config", str(file))
 
-    def _images(self, containerd: "subprocess.Popen[bytes]", archives: Sequence[Path]) -> None:
+    def _images(self, containerd: Process, archives: Sequence[Path]) -> None:
         ctr = (str(self.debian.path("ctr")), f"--address={self.room}/containerd.sock", "--namespace=k8s.io")
 
         def answers() -> bool:
             return subprocess.run([*ctr, "version"], env=self.environment, capture_output=True).returncode == 0
 
-        wait_for("containerd", answers, {"containerd": containerd}, self.folder, START_SECONDS)
+        containerd.wait_until(answers, START_SECONDS)
         for archive in archives:
             self._call(*ctr, "images", "import", str(archive))
         # The same image under another tag, to roll out.
@@ -148,7 +151,7 @@ class Inside:
         def is_ready() -> bool:
             return cluster.kubectl(*ready, check=False).returncode == 0
 
-        wait_for("kubelet", is_ready, {"kubelet": kubelet}, self.folder, START_SECONDS)
+        kubelet.wait_until(is_ready, START_SECONDS)
 
     def _kube_proxy(self, cluster: LocalCluster) -> None:
         file = self.room / "kube-proxy.yaml"
@@ -160,9 +163,9 @@ class Inside:
         done = subprocess.run(command, capture_output=True, text=True, env=self.environment, timeout=120)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
 
-    def _start(self, name: str, *command: str) -> "subprocess.Popen[bytes]":
-        with (self.folder / "logs" / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment)
+    def _start(self, name: str, *command: str) -> Process:
+        log = self.folder / "logs" / f"{name}.log"
+        return self.stack.enter_context(running(name, command, log, self.environment))
 
 
 # ---- what the programs are told ----

@@ -5,7 +5,6 @@ and network away. That process ends with the run of the tests, however that ends
 node's folder and its cgroups, and the next one sweeps them away.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -16,13 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab import tools
+from lab.local_cluster import LocalCluster
 from lab.local_cluster.control_plane import PROGRAMS
 from lab.tools import debian
 
 from .images import ROOT, archives
+from .inside import NETWORK
 
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 CONTROLLERS = {"cpu", "cpuset", "memory", "pids"}  # Those that a kubelet wants.
@@ -62,44 +62,21 @@ def cgroup_mounts() -> list[Path]:
     return one or [Path(place) for place, kind in mounts if kind == "cgroup2"]
 
 
-@dataclass(frozen=True)
-class Machine:
-    """A node and its control plane."""
+@dataclass
+class Machine(LocalCluster):
+    """A node and its control plane, whose network only commands with its `prefix` see."""
 
-    folder: Path
-    kubeconfig: str
-    process: int  # In whose network it is.
-
-    def command(self, *command: str) -> list[str]:
-        """Return a command that runs in the node's network."""
-        return ["nsenter", f"--net=/proc/{self.process}/ns/net", *command]
-
-    def kubectl(
-        self, *arguments: str, text: str | None = None, check: bool = True, seconds: float = 60
-    ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl as the administrator."""
-        done = subprocess.run(
-            self.command(str(tools.path("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments),
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            # Nothing of the person's own; the next node has the same address, but may offer other things.
-            env=os.environ | {"KUBECACHEDIR": str(self.folder / "kubectl-cache"), "KUBERC": "off"},
-        )
-        assert not check or done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}{done.stdout}"
-        return done
+    @property
+    def root(self) -> Path:
+        """The folder of all that the node writes."""
+        return self.folder.parent
 
     def helm(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run Helm as the administrator, with nothing of the person's own; return how it ended, whether well or not."""
-        folders = {f"HELM_{name}_HOME": str(self.folder / "helm") for name in ("CACHE", "CONFIG", "DATA")}
-        others = {name: value for name, value in os.environ.items() if not name.startswith("HELM_")}
-        command = self.command(str(tools.path("helm")), f"--kubeconfig={self.kubeconfig}", *map(str, arguments))
+        folders = {f"HELM_{name}_HOME": str(self.root / "helm") for name in ("CACHE", "CONFIG", "DATA")}
+        others = {name: value for name, value in self.environment().items() if not name.startswith("HELM_")}
+        command = [*self.prefix, str(tools.path("helm")), *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, timeout=240, env=others | folders)
-
-    def get(self, *arguments: str) -> Any:
-        """Return what `kubectl get` finds."""
-        return json.loads(self.kubectl("get", "--output=json", *arguments).stdout)
 
 
 @contextmanager
@@ -130,10 +107,10 @@ def machine() -> Iterator[Machine]:
             assert process.stdin
             assert process.stdout
             try:
-                kubeconfig = process.stdout.readline().strip()
-                if not kubeconfig:
+                if not process.stdout.readline():
                     raise RuntimeError(f"the node could not be brought up: {log.read_text()[-5000:]}")
-                yield Machine(folder, kubeconfig, process.pid)
+                prefix = ("nsenter", f"--net=/proc/{process.pid}/ns/net")
+                yield Machine(folder / "cluster", "node", NETWORK, NETWORK.port, prefix=prefix)
             finally:
                 process.stdin.close()
                 try:

@@ -7,7 +7,9 @@ from http import HTTPStatus
 
 from tidegate_contracts import eviction_process, lease, proxy_process, triton
 
-from .environment import PATIENCE, Environment, container_status, until
+from tests.processes import until
+
+from .environment import Environment, container_status
 from .images import OWN_POLICY
 
 ENVIRONMENT = "kept"
@@ -168,10 +170,10 @@ def test_a_pod_that_goes_leaves_the_names_first_then_triton_drains_and_the_polic
     try:
         asked = datetime.now(UTC)
         environment.kubectl("delete", "pod", POD, "--wait=false")
-        until(lambda: address not in environment.addresses()[host], PATIENCE, f"{host} without {address}")
+        until(f"{host} without {address}", lambda: address not in environment.addresses()[host])
         left = datetime.now(UTC)
         assert environment.answers(pod), "it serves whom the news has not reached yet"
-        ended = until(lambda: exit_codes(environment), PATIENCE, "both to have ended")
+        ended = until("both to have ended", lambda: exit_codes(environment))
     finally:
         hold(environment)
     assert ended == {"triton": 0, CONTAINER: 0}

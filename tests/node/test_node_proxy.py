@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from tidegate_contracts import proxy_process
-from tidegate_contracts.proxy_process import READY_PATH, server_ready_path
+from tidegate_contracts.proxy_process import READY_PATH, SERVER_READY_PATH
 from tidegate_proxy.access.api_keys import HASH, PREFIX
 
-from .environment import PATIENCE, Environment, calls, container_status, lost, served, until
+from tests.processes import until
+
+from .environment import PATIENCE, Environment, calls, container_status, lost, served
 
 ENVIRONMENT = "proxied"
 INFER = "/v2/models/churn/infer"
@@ -45,8 +47,8 @@ def ask(proxied: Environment, path: str, *headers: str, method: str = "GET", por
 def test_it_becomes_ready_with_the_tables_of_the_components_and_writes_nothing(environment: Environment) -> None:
     for path, status in (
         (READY_PATH, HTTPStatus.OK),
-        (server_ready_path("preload"), HTTPStatus.OK),
-        (server_ready_path("none"), HTTPStatus.NOT_FOUND),
+        (f"{SERVER_READY_PATH}/preload", HTTPStatus.OK),
+        (f"{SERVER_READY_PATH}/none", HTTPStatus.NOT_FOUND),
     ):
         assert ask(environment, path, port=proxy_process.ADMIN_PORT)[0] == status
     pod = environment.proxy()
@@ -83,7 +85,7 @@ def test_a_rolling_restart_under_load_loses_no_call_and_who_goes_serves_on_whom_
     old = names(environment)
     pod = environment.pod(environment.proxy())
     key, said = environment.key, tmp_path / "said"
-    watch = environment.machine.command(sys.executable, "-c", WATCH, pod["status"]["podIP"], key)
+    watch = [*environment.machine.prefix, sys.executable, "-c", WATCH, pod["status"]["podIP"], key]
     log = environment.log(pod, "proxy")
     with (
         calls(environment, "churn", f"x-api-key: {key}", name="caller-anew") as anew,
@@ -92,14 +94,14 @@ def test_a_rolling_restart_under_load_loses_no_call_and_who_goes_serves_on_whom_
         subprocess.Popen(watch, stdout=file) as watching,
     ):
         try:
-            until(lambda: len(said.read_text().splitlines()) > 5, PATIENCE, "answers")
-            until(lambda: min(served(anew)[0], served(kept)[0]) > 100, PATIENCE, "calls that are answered")
+            until("answers", lambda: len(said.read_text().splitlines()) > 5)
+            until("calls that are answered", lambda: min(served(anew)[0], served(kept)[0]) > 100)
             environment.kubectl("rollout", "restart", "deployment/inference-proxy")
             environment.wait_until_ready()
-            until(lambda: not old & names(environment), PATIENCE, "the old proxies to be gone")
+            until("the old proxies to be gone", lambda: not old & names(environment))
             before = served(anew)[0], served(kept)[0]
-            until(lambda: served(anew)[0] > before[0] + 100, PATIENCE, "more calls")
-            until(lambda: served(kept)[0] > before[1] + 100, PATIENCE, "more calls")
+            until("more calls", lambda: served(anew)[0] > before[0] + 100)
+            until("more calls", lambda: served(kept)[0] > before[1] + 100)
             watching.wait(PATIENCE)
         finally:
             watching.kill()
@@ -120,5 +122,5 @@ def test_a_rolling_restart_under_load_loses_no_call_and_who_goes_serves_on_whom_
 
 def names(proxied: Environment) -> set[str]:
     """Return the proxies that are there, also those on their way out."""
-    found = proxied.machine.get("pods", f"--namespace={proxied.namespace}")["items"]
+    found = proxied.machine.get("pods", namespace=proxied.namespace)
     return {name for pod in found if (name := pod["metadata"]["name"]).startswith("inference-proxy")}

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from tidegate_contracts import eviction_process, triton
 
-from .environment import PATIENCE, Environment, Log, calls, container_status, lost, served, until
+from tests.processes import until
+
+from .environment import PATIENCE, Environment, Log, calls, container_status, lost, served
 
 POLICY = f"http://127.0.0.1:{eviction_process.ADMIN_PORT}/stand-in"
 TRITON = f"http://127.0.0.1:{triton.HTTP_PORT}/stand-in"
@@ -34,7 +36,7 @@ def crash(environment: Environment, pod: str) -> None:
         now = container_status(environment.pod(pod), "eviction-policy")
         return "terminated" in now["state"] or "waiting" in now["state"] or now.get("lastState") != before
 
-    until(seen, PATIENCE, "the kubelet to see the crash")
+    until("the kubelet to see the crash", seen)
 
 
 def test_a_policy_that_crashes_is_started_again_and_its_triton_goes_on(environment: Environment) -> None:
@@ -46,7 +48,7 @@ def test_a_policy_that_crashes_is_started_again_and_its_triton_goes_on(environme
     crash(environment, name)
     assert environment.answers(pod)
     again = policy["restartCount"] + 1
-    until(lambda: restarts(environment, name, "eviction-policy") == again, PATIENCE, "a new policy")
+    until("a new policy", lambda: restarts(environment, name, "eviction-policy") == again)
     environment.wait_until_ready()
     now = environment.pod(name)
     assert now["metadata"]["uid"] == pod["metadata"]["uid"]
@@ -60,12 +62,12 @@ def test_a_policy_that_crashes_is_started_again_and_its_triton_goes_on(environme
     for pause in (10, 20, 40):  # for which the kubelet waits the second, third and fourth time: one is long enough
         crash(environment, name)
         with suppress(AssertionError):
-            until(leaves(environment, address, names), pause, f"{names} without {address}")
+            until(f"{names} without {address}", leaves(environment, address, names), pause)
             break
     else:
         raise AssertionError(f"{address} was never out of {names}")
     assert environment.answers(pod)
-    until(lambda: address in environment.addresses()[names], PATIENCE, f"{names} with {address} again")
+    until(f"{names} with {address} again", lambda: address in environment.addresses()[names])
     assert container_status(environment.pod(name), "triton")["containerID"] == server["containerID"]
 
 
@@ -85,17 +87,17 @@ def test_what_hangs_is_taken_out_of_the_names_and_started_again_after_its_grace_
     environment.post(beside, "triton", f"{POLICY}/hang")
 
     # Readiness: three failures, one every five seconds.
-    until(leaves(environment, address, names), 45, f"{names} without {address}")
+    until(f"{names} without {address}", leaves(environment, address, names), 45)
     assert restarts(environment, hung, "triton") == count, "it may come back by itself"
 
     # Liveness of the policy: three failures, one every ten seconds.
-    until(lambda: restarts(environment, beside, "eviction-policy") == policies + 1, PATIENCE, "a new policy")
+    until("a new policy", lambda: restarts(environment, beside, "eviction-policy") == policies + 1)
     now = environment.pod(beside)
     assert container_status(now, "triton")["containerID"] == container_status(other, "triton")["containerID"]
     assert environment.answers(now)
 
     # Liveness of Triton: six failures, then the pause, then SIGTERM, then the rest of the grace period.
-    until(lambda: restarts(environment, hung, "triton") == count + 1, grace + PATIENCE, "a new Triton")
+    until("a new Triton", lambda: restarts(environment, hung, "triton") == count + 1, grace + PATIENCE)
     ended = container_status(environment.pod(hung), "triton")["lastState"]["terminated"]
     assert ended["exitCode"] == 128 + 9, "it had to be killed"
     (first,) = [event for event in server.events() if event.name == "hung"]
@@ -103,7 +105,7 @@ def test_what_hangs_is_taken_out_of_the_names_and_started_again_after_its_grace_
     assert "exit" not in server.names()
     # A probe that comes late is no longer than a moment ahead of the next one.
     assert (told.at - first.at).total_seconds() > 45 + 10
-    until(lambda: address in environment.addresses()[names], PATIENCE, f"{names} with {address} again")
+    until(f"{names} with {address} again", lambda: address in environment.addresses()[names])
 
 
 def changed(environment: Environment, kind: str, name: str, old: str = "", new: str = "") -> list[dict[str, Any]]:
@@ -121,12 +123,12 @@ def test_a_new_version_of_a_pool_is_rolled_out_one_replica_after_the_other_witho
     old = {name: environment.pod(name)["metadata"]["uid"] for name in names}
     image = "{{name: triton, repository: localhost/triton, tag: {}}}"
     with calls(environment, "churn") as log:
-        until(lambda: served(log)[0] > 100, PATIENCE, "calls that are answered")
+        until("calls that are answered", lambda: served(log)[0] > 100)
         pool = changed(environment, "StatefulSet", "preload-main", image.format("test"), image.format("next"))
-        environment.apply(pool)
+        environment.machine.apply(pool)
         environment.wait_until_ready()
         before = served(log)[0]
-        until(lambda: served(log)[0] > before + 100, PATIENCE, "more calls")
+        until("more calls", lambda: served(log)[0] > before + 100)
     for name in names:
         pod = environment.pod(name)
         assert pod["metadata"]["uid"] != old[name]
@@ -141,12 +143,12 @@ def test_a_changed_routing_table_reaches_the_running_proxies(environment: Enviro
     for log in logs:
         assert log.wait("routing").details["models"] == ["digits", "churn"]
     table = ("ConfigMap", "inference-proxy-routing")
-    environment.apply(changed(environment, *table, "{name: churn, server", "{name: churn-two, server"))
+    environment.machine.apply(changed(environment, *table, "{name: churn, server", "{name: churn-two, server"))
     try:
-        until(lambda: all(last_models(log) == ["digits", "churn-two"] for log in logs), PATIENCE, "the new table")
+        until("the new table", lambda: all(last_models(log) == ["digits", "churn-two"] for log in logs))
     finally:
-        environment.apply(changed(environment, *table))
-    until(lambda: all(last_models(log) == ["digits", "churn"] for log in logs), PATIENCE, "the old table")
+        environment.machine.apply(changed(environment, *table))
+    until("the old table", lambda: all(last_models(log) == ["digits", "churn"] for log in logs))
     for pod in pods:
         now = environment.pod(pod["metadata"]["name"])
         assert container_status(now, "proxy") == container_status(pod, "proxy"), "no proxy was started again"

@@ -52,6 +52,6 @@ def test_a_tier_in_memory_ends_at_its_size_and_takes_nothing_from_the_policy(env
 
 
 def test_a_volume_of_its_own_goes_with_the_pod_that_it_was_made_for(environment: Environment) -> None:
-    claim = environment.machine.get("pvc", f"{pod_of('volume')}-staging", f"--namespace={environment.namespace}")
+    claim = environment.machine.get("pvc", f"{pod_of('volume')}-staging", environment.namespace)
     (owner,) = claim["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("Pod", pod_of("volume"))

@@ -7,7 +7,9 @@ from typing import Any
 from tidegate_contracts import eviction_process, proxy_process, triton
 from tidegate_proxy.access.api_keys import hash_line
 
-from .environment import PATIENCE, SLICE, SLICES, Environment, condition, container_status, is_ready, until
+from tests.processes import until
+
+from .environment import SLICE, SLICES, Environment, condition, container_status, is_ready
 
 ON_DEMAND, PRELOAD = "ondemand-small-0", "preload-main-0"
 SECRET_FILE = eviction_process.CONTROL_SECRET_FILE
@@ -121,7 +123,7 @@ def test_the_control_secret_is_in_memory_and_only_the_policy_and_its_triton_see_
 
 def test_the_names_in_the_routing_table_lead_to_the_addresses_of_the_pods(environment: Environment) -> None:
     """As a proxy sees it: headless Services, resolved by the cluster's own DNS."""
-    carrier = environment.machine.get("configmap/inference-proxy-routing", f"--namespace={environment.namespace}")
+    carrier = environment.machine.get("configmap", "inference-proxy-routing", environment.namespace)
     table = json.loads(carrier["data"][proxy_process.ROUTING_FILE])
     pools = {
         pool["host"]: f"{server['name']}-{pool['name']}" for server in table["servers"] for pool in server["pools"]
@@ -136,11 +138,11 @@ def test_the_names_in_the_routing_table_lead_to_the_addresses_of_the_pods(enviro
         }
         return all(ready.values()) and ready == {host: {*found} for host, found in environment.addresses().items()}
 
-    until(lead_to_pods, PATIENCE, "names that lead to all pods that are ready and to no others")
+    until("names that lead to all pods that are ready and to no others", lead_to_pods)
 
 
 def test_a_replica_without_a_slice_waits_and_the_reason_is_said(environment: Environment) -> None:
-    assert environment.machine.get("nodes")["items"][0]["status"]["allocatable"][SLICE] == str(SLICES)
+    assert environment.machine.get("nodes")[0]["status"]["allocatable"][SLICE] == str(SLICES)
 
     def why_pending() -> str:
         pods = environment.pods(f"ondemand-small-{SLICES}")
@@ -148,7 +150,7 @@ def test_a_replica_without_a_slice_waits_and_the_reason_is_said(environment: Env
 
     try:
         environment.kubectl("scale", "statefulset/ondemand-small", f"--replicas={SLICES + 1}")
-        said = until(why_pending, PATIENCE, "a reason")
+        said = until("a reason", why_pending)
     finally:
         environment.kubectl("scale", "statefulset/ondemand-small", f"--replicas={SLICES}")
     assert f"Insufficient {SLICE}" in said

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rollout import output
+from rollout import output, render
 
 from .conftest import Call, Edit, Patch, Tree
 
@@ -119,6 +119,7 @@ def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(monkeypatch: Pa
         signal.raise_signal(signal.SIGINT)
         return []
 
+    render._evaluated.cache_clear()
     monkeypatch.setattr("components.evaluate.evaluate", stopped)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -1,4 +1,4 @@
-"""Inputs from files and from the command line's words; outputs into files. Nothing is ever unpickled."""
+"""Inputs from files and from the command line's words, and outputs for people. Nothing is ever unpickled."""
 
 import json
 import math
@@ -79,20 +79,6 @@ def shown(array: Array, count: int) -> list[Any]:
     return [each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in values]
 
 
-def write_outputs(answer: Answer, path: Path) -> None:
-    """Write outputs to a file, as `.npz` or `.json`; raises UsageError."""
-    try:
-        if path.suffix.lower() == ".npz":
-            texts = {name: _storable(array, name) for name, array in answer.outputs.items()}
-            numpy.savez(path, **texts)  # type: ignore[arg-type]  # names of outputs are no options of savez
-        elif path.suffix.lower() == ".json":
-            path.write_text(json.dumps(plain(answer), ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
-        else:
-            raise UsageError("outputs are written as .npz or .json", where=str(path))
-    except OSError as error:
-        raise UsageError("this cannot be written", where=str(path), why=error.strerror or str(error)) from None
-
-
 def _numpy(path: str) -> Array | dict[str, Array]:
     """Return an array, or arrays by name; the content says which, and not the file's name."""
     loaded = numpy.load(path, allow_pickle=False)
@@ -132,13 +118,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _storable(array: Array, name: str) -> Array:
-    """Return texts in an array that NumPy stores without pickling; raises UsageError where it would cut them."""
-    if array.dtype != object:
-        return array
-    if any(bytes(each).endswith(b"\0") for each in array.flat):
-        why = "a text of it ends in a zero byte, which NumPy drops"
-        raise UsageError(f"output {name} cannot be written as .npz", why=why, do="write .json")
-    return array.astype(f"S{max([1, *map(len, array.flat)])}")

@@ -3,19 +3,15 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy
 
 from ..errors import RefusedError, UnreachableError, UsageError
 from .inputs import Signature, is_frame, requests, signature_of, take
 from .proxy import CallOptions, ProxyClient, Version
-from .replies import Reply
-from .tensors import Answer, Array, dtype_of, pack_json, unpack, values
+from .tensors import Answer, Array, dtype_of, values
 
-Route = Literal["v2", "predict"]
-ROUTES: Final[dict[str, Route]] = {"v2": "v2", "predict": "predict"}
-"""Binary tensors; JSON, as Domino's reference implementation has it."""
 _OWN: Final = ("version", "sticky", "deadline")
 _TO_TRITON: Final = ("sequence_id", "sequence_start", "sequence_end", "priority", "timeout")
 """What of the parameters of a call goes to Triton."""
@@ -50,14 +46,9 @@ class _Call:
 class Model:
     """Calls one model; made for threads."""
 
-    def __init__(
-        self, proxy: ProxyClient, name: str, *, server: str | None = None, version: Version = None, route: Route = "v2"
-    ) -> None:
-        """Ask nothing yet. `server` is needed for `predict`, and where several servers have a model of that name."""
-        if route == "predict" and server is None:
-            raise UsageError("/predict wants the name of the inference server", do="name it, or call /v2")
+    def __init__(self, proxy: ProxyClient, name: str, *, server: str | None = None, version: Version = None) -> None:
+        """Ask nothing yet. `server` is needed where several servers have a model of that name."""
         self.proxy, self.name, self.server, self.version = proxy, name, server, version
-        self.route: Route = route
         self._signatures: dict[str, tuple[Signature | None, float]] = {}
         """By version; each with the time (of the monotonic clock) until which it holds."""
 
@@ -117,7 +108,8 @@ class Model:
                     found.append(Answer(_typed(said, signature), self.name, str(said.get("model_version", ""))))
             return _joined(found, numpy.stack) if found else Answer({}, self.name, "")
         for place, inputs in enumerate(parts):
-            found.append(self._call(inputs, call.step(place, len(parts))))
+            step = call.step(place, len(parts))
+            found.append(self.proxy.infer(self.name, inputs, step.parameters, **self._how(step)))
         if not found:
             raise UsageError("there are no rows to answer")
         if taken.rows is None or (taken.batched and len(found) == 1):
@@ -127,13 +119,6 @@ class Model:
     def _how(self, call: _Call, *, ends: bool = True) -> CallOptions:
         deadline = call.left if ends else None
         return {"server": self.server, "version": call.version, "sticky": call.sticky, "deadline": deadline}
-
-    def _call(self, inputs: dict[str, Array], call: _Call) -> Answer:
-        if self.route == "v2":
-            return self.proxy.infer(self.name, inputs, call.parameters, **self._how(call))
-        payload = pack_json(inputs, call.parameters)
-        said = self.proxy.predict(self.name, payload, **self._how(call))
-        return unpack(Reply(200, {}, b""), f"{self.proxy.url}/predict", said)
 
     def _streamed(self, inputs: dict[str, Array], call: _Call, *, ends: bool) -> Iterator[dict[str, Any]]:
         body: dict[str, Any] = {name: values(array, name) for name, array in inputs.items()}

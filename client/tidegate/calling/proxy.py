@@ -233,13 +233,6 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         where = model_path(server, None).removesuffix("/v2/models")
         return self._json(f"{where}/v1/{call}", {"deadline": deadline}, body)[0]
 
-    def predict(self, model: str, payload: Mapping[str, Any], **how: Unpack[CallOptions]) -> dict[str, Any]:
-        """Call a model of a server as Domino's reference implementation does; `payload` is the body of a v2 request."""
-        _path(model, how, known=CallOptions)  # which refuses names that are none
-        server, version = how.get("server") or "", str(how.get("version") or "")
-        said = {"inference_server_name": server, "model_name": model, "model_version": version, "payload": payload}
-        return self._json("/predict", how, said, how.get("sticky"))[0]
-
     def stream(self, model: str, body: Mapping[str, Any], **how: Unpack[CallOptions]) -> Iterator[dict[str, Any]]:
         """Call a model by Triton's generate extension, with values by input names, and give its answers as they come.
 

@@ -106,15 +106,12 @@ def values(array: Array, name: str) -> list[Any]:
     return list(flat.tolist())
 
 
-def unpack(reply: Reply, where: str, said: Mapping[str, Any] | None = None) -> Answer:
-    """Return what an inference request was answered; raises UnreachableError for what is no such answer.
-
-    `said` is the answer's JSON where it is parsed already.
-    """
+def unpack(reply: Reply, where: str) -> Answer:
+    """Return what an inference request was answered; raises UnreachableError for what is no such answer."""
     length = reply.headers.get(HEADER_LENGTH.lower())
     try:
         end = len(reply.body) if length is None else int(length)
-        said = json.loads(reply.body[:end]) if said is None else said
+        said = json.loads(reply.body[:end])
         outputs: dict[str, Array] = {}
         for output in said["outputs"]:
             size = output.get("parameters", {}).get("binary_data_size")

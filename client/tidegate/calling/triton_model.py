@@ -11,7 +11,7 @@ import numpy
 from mlflow.pyfunc.model import PythonModel
 
 from ..errors import UsageError
-from .model import LONGEST, ROUTES, Model
+from .model import LONGEST, Model
 from .proxy import SECONDS, ProxyClient, Version
 
 CONTEXT: Final = "model_context"
@@ -20,8 +20,6 @@ VERSION: Final = "TIDEGATE_MODEL_VERSION"
 """`environment` (the default): the environment's shares, or its alias, choose the version that answers, so that a
 promotion or a rollback needs no new endpoint; `registered`: the version that this client was registered with; or a
 number."""
-ROUTE: Final = "TIDEGATE_ROUTE"
-"""`v2` (the default): binary tensors; `predict`: JSON, as Domino's reference implementation has it."""
 TIMEOUT: Final = "TIDEGATE_TIMEOUT_SECONDS"  # how long a call may take, all its tries together
 
 
@@ -58,12 +56,9 @@ class TritonModel(PythonModel):
 
 def make_model(context: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> Model:
     """Return the model that a context means, called as the environment's variables say; raises UsageError."""
-    route = environ.get(ROUTE, "v2")
-    if route not in ROUTES:
-        raise UsageError(f"{route!r} is no route", where=ROUTE, do="there are v2 and predict")
     proxy = ProxyClient(seconds=_seconds(environ))
     server = context.get("inference_server_name") or None
-    return Model(proxy, context["model_name"], server=server, version=_version(context, environ), route=ROUTES[route])
+    return Model(proxy, context["model_name"], server=server, version=_version(context, environ))
 
 
 def _read(path: Path) -> dict[str, str]:

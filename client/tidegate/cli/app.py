@@ -11,7 +11,7 @@ from ..triton.cli.entries import new
 from ..triton.cli.export import export
 from . import life
 from .calls import models, predict, status
-from .model import check, show
+from .model import check
 from .output import DEFECT
 from .top import top
 from .why import why
@@ -45,14 +45,13 @@ def application(words: str) -> typer.Typer:
 def add_commands(app: typer.Typer) -> None:
     """Add the commands for models to a command line."""
     model = typer.Typer(
-        no_args_is_help=True, help="Make, check and show entries: folders of Triton models, or of language models."
+        no_args_is_help=True, help="Make and check entries: folders of Triton models, or of language models."
     )
-    app.add_typer(model, name="model", short_help="Make, check and show entries.")
+    app.add_typer(model, name="model", short_help="Make and check entries.")
     for group, command, words in (
         (model, new, "Make an entry for Triton from a model's files."),
         (model, check, "Say what servers would refuse or ignore."),
-        (model, show, "Show tensors, settings, an ensemble's graph."),
-        (app, export, "Make an entry of a trained model."),
+        (app, export, "Make an entry of a trained scikit-learn model."),
         (app, life.register, "Register an entry in MLflow."),
         (app, life.deploy, "Bring a version into an environment such as dev."),
         (app, life.promote, "Bring a version into the next, such as prod."),
@@ -63,7 +62,7 @@ def add_commands(app: typer.Typer) -> None:
         (app, life.prune, "Remove versions that nobody serves."),
         (app, predict, "Call a model."),
         (app, models, "Show which models there are, and where."),
-        (app, status, "Show what is in memory, used, and hot."),
+        (app, status, "Show what is in memory, and used."),
         (app, top, "Show what sits in every slice, live."),
         (app, why, "Say where a model is, and why it does not answer."),
     ):

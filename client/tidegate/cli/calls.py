@@ -3,24 +3,22 @@
 import time
 from collections.abc import Sequence
 from json import dumps
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
 from ..errors import ExitCode, UsageError, hints_once
 from .completion import environment_option, model_argument
-from .output import File, Json, Text, Texts, answering, moment, note, print_json, print_table, printable
+from .output import Json, Text, Texts, answering, moment, note, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from ..calling.model import Model
     from ..calling.tensors import Answer
-    from ..status import AskedPlane, KnownProxy, ModelStatus, PlaneStatus, VersionStatus
+    from ..status import AskedPlane, ModelStatus, PlaneStatus, VersionStatus
     from ..whereabouts import FoundModel
 
 _SHOWN = 8  # values of an output that a table has
 _LONGEST = 200  # characters of a text that it has
-_RATE = "#PER SECOND", "#COMPUTING"
 Only = Annotated[Text, model_argument(help="Only this model.")]
 Environment = Annotated[
     Text, environment_option("--environment", "-e", help="The environment, such as dev; all without it.")
@@ -43,10 +41,8 @@ def predict(
     plane: Plane = None,
     proxy: Proxy = None,
     server: Annotated[Text, Option(help="Inference server, where several have a model of that name.")] = None,
-    route: Annotated[Literal["v2", "predict"], Option(help="Binary tensors; or JSON, as Domino's reference.")] = "v2",
     sticky: Annotated[Text, Option(help="Calls with the same word get the same version.")] = None,
     timeout: Annotated[float, Option(min=0.01, max=999999, help="Seconds to wait, all tries together.")] = 60.0,
-    out: Annotated[File, Option("--out", "-o", help="Write the outputs to a .npz or .json file.")] = None,
     json: Json = False,
 ) -> None:
     """Call a model, and show what it answers and which version did."""
@@ -57,10 +53,8 @@ def predict(
         name, _, version = model.partition("@")
         found = proxy_of(name, environment, plane, proxy)
         name = found.own_name(name)
-        if route == "predict" and server is None:
-            server = _server(name, found)
         with found.client(timeout) as client:
-            called = Model(client, name, server=server, version=version or None, route=route)
+            called = Model(client, name, server=server, version=version or None)
             given = _given(called, data, inputs or [], zeros)
             kind = found.kind_of(server) if server is not None else found.kind_of_model(name)
             if not kind.speaks_v2:
@@ -80,16 +74,7 @@ def predict(
                 return
             began = time.monotonic()
             answer = called.ask(given, params)
-            _show_answer(answer, time.monotonic() - began, out, json)
-
-
-def _server(model: str, proxy: "KnownProxy") -> str:
-    """Return the only server that has the model, for the route whose requests must name it."""
-    having = [] if proxy.facts is None else [each.server for each in proxy.facts.models if each.name == model]
-    if len(having) != 1:
-        known = f"; it is on {', '.join(having)}" if having else ""
-        raise UsageError("--route predict needs --server: its requests name the inference server", do=f"name it{known}")
-    return having[0]
+            _show_answer(answer, time.monotonic() - began, json)
 
 
 def _given(model: "Model", data: str | None, words: list[str], zeros: bool) -> Any:
@@ -109,15 +94,13 @@ def _given(model: "Model", data: str | None, words: list[str], zeros: bool) -> A
     return files.zeros(signature)
 
 
-def _show_answer(answer: "Answer", seconds: float, out: Path | None, json: bool) -> None:
-    from ..calling.files import plain, shown, write_outputs
+def _show_answer(answer: "Answer", seconds: float, json: bool) -> None:
+    from ..calling.files import plain, shown
     from ..calling.tensors import type_of
 
-    if out is not None:
-        write_outputs(answer, out)
     if json:
         said = {"model": answer.model, "version": answer.version, "seconds": round(seconds, 6)}
-        print_json(said | ({} if out else {"outputs": plain(answer)}))
+        print_json(said | {"outputs": plain(answer)})
         return
     rows = []
     for name, array in answer.outputs.items():
@@ -125,8 +108,6 @@ def _show_answer(answer: "Answer", seconds: float, out: Path | None, json: bool)
         rows.append((name, type_of(array, name), "×".join(map(str, array.shape)), values))
     which = f", version {answer.version}" if answer.version else ""
     print_table(("OUTPUT", "TYPE", "SHAPE", "VALUES"), rows, f"{answer.model}{which}, {seconds * 1000:.1f} ms")
-    if out is not None:
-        note(f"written to {out}")
 
 
 def _short(value: object) -> str:
@@ -134,23 +115,18 @@ def _short(value: object) -> str:
 
 
 def status(
-    model: Only = None,
-    environment: Environment = None,
-    plane: Plane = None,
-    proxy: Proxy = None,
-    watch: Annotated[float, Option(min=0, max=3600, help="Seconds to watch for rates; 0 shows totals alone.")] = 1.0,
-    json: Json = False,
+    model: Only = None, environment: Environment = None, plane: Plane = None, proxy: Proxy = None, json: Json = False
 ) -> None:
-    """Show what is in memory where, which versions answer, how much they are used, and who is hot. Loads nothing."""
+    """Show what is in memory where, which versions answer, and how much they are used. Loads nothing."""
     with answering():
         from ..status import collect, proxies
 
-        found = collect(proxies(environment, plane, proxy), model, watch_seconds=watch)
+        found = collect(proxies(environment, plane, proxy), model)
         if json:
             print_json(found)
         else:
             for each in found:
-                _show(each, watched=watch > 0)
+                _show(each)
         end(found, json)
 
 
@@ -185,12 +161,12 @@ def end(planes: "Sequence[AskedPlane]", json: bool) -> None:
         raise Exit(codes.pop() if len(codes) == 1 else ExitCode.UNREACHABLE)
 
 
-def _show(plane: "PlaneStatus", *, watched: bool) -> None:
+def _show(plane: "PlaneStatus") -> None:
     if plane.error:
         return
-    of_model, of_version = ("MODEL", "SERVER", "STATE", "TRAFFIC"), ("VERSION", "#REQUESTS", "#FAILED")
-    columns = *of_model, *of_version, *(_RATE if watched else ()), "#MEAN", "#QUEUED", "LAST USED"
-    rows = [row for model in plane.models for row in _rows(model, watched)]
+    of_version = "VERSION", "#REQUESTS", "#FAILED", "#MEAN", "#QUEUED", "LAST USED"
+    columns = "MODEL", "SERVER", "STATE", "TRAFFIC", *of_version
+    rows = [row for model in plane.models for row in _rows(model)]
     at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment
     print_table(columns, rows, f"{at}: {plane.proxy} (you are {plane.caller})")
     note(f"{at}: counts are of one replica of each pool, since it loaded the model")
@@ -219,24 +195,20 @@ def _place(model: "FoundModel") -> str:
     return f"{model.environment} {model.plane}".strip()
 
 
-def _rows(model: "ModelStatus", watched: bool) -> list[tuple[object, ...]]:
+def _rows(model: "ModelStatus") -> list[tuple[object, ...]]:
     server = model.server if model.pool is None else f"{model.server}/{model.pool}"
     head = model.model, server, model.state, model.traffic
     if not model.versions:
-        return [(*head, *[""] * (8 if watched else 6))]
-    first, *others = (_cells(each, watched) for each in model.versions)
+        return [(*head, *[""] * 6)]
+    first, *others = map(_cells, model.versions)
     return [(*head, *first), *(("", "", "", "", *each) for each in others)]
 
 
-def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:
-    rate: tuple[str, ...] = ("", "") if watched else ()
-    if watched and version.per_second is not None and version.busy is not None:
-        rate = (f"{version.per_second:.1f}", f"{100 * version.busy:.0f} %")
+def _cells(version: "VersionStatus") -> tuple[object, ...]:
     return (
         f"{version.version} (not ready)" if version.ready is False else version.version,
         "" if version.requests is None else version.requests,
         "" if version.failures is None else version.failures,
-        *rate,
         _time(version.mean_seconds),
         _time(version.queue_seconds),
         moment(version.last_used) or ("" if version.requests is None else "never"),

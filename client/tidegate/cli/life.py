@@ -33,18 +33,13 @@ Replace = Annotated[
 PublicKey = Annotated[
     File, Option(envvar="TIDEGATE_PUBLIC_KEY", help="Take only versions signed with this key's other half.")
 ]
-Root = Annotated[
-    list[Path] | None, Option(help="Take only versions signed with a certificate of this root; may be repeated.")
-]
 
 
 @contextmanager
-def _opened(
-    wait: float = WAIT_SECONDS, public_key: Path | None = None, roots: list[Path] | None = None
-) -> Iterator[Tidegate]:
+def _opened(wait: float = WAIT_SECONDS, public_key: Path | None = None) -> Iterator[Tidegate]:
     with (
         answering(),
-        Tidegate(public_key=public_key, roots=roots or (), wait_seconds=wait, tell=note, progress=progress) as tidegate,
+        Tidegate(public_key=public_key, wait_seconds=wait, tell=note, progress=progress) as tidegate,
     ):
         yield tidegate
 
@@ -59,8 +54,6 @@ def register(
         File, Option(help="JSON file: a request, and the outputs it must have wherever it is deployed.")
     ] = None,
     key: Annotated[File, Option(help=f"Sign with this private key (PEM); its password, if any, in {PASSWORD}.")] = None,
-    certificate: Annotated[File, Option(help="The key's certificate (PEM).")] = None,
-    chain: Annotated[list[Path] | None, Option(help="A certificate between that and a root; may be repeated.")] = None,
     experiment: Annotated[Text, Option(help="MLflow experiment to make the runs in.")] = None,
     trusted: Trusted = False,
     json: Json = False,
@@ -72,11 +65,7 @@ def register(
     with _opened() as tidegate:
         from ..registry import Registry, SigningKey
 
-        if key is None and (certificate is not None or chain):
-            raise UsageError("a certificate signs nothing without its key", do="name the key with --key")
-        signing = None
-        if key is not None:
-            signing = SigningKey(key, os.environ.get(PASSWORD) or None, certificate, tuple(chain or ()))
+        signing = None if key is None else SigningKey(key, os.environ.get(PASSWORD) or None)
         version = tidegate.register(
             entry, name, server=server, golden=golden, key=signing, experiment=experiment, trusted=trusted
         )
@@ -98,14 +87,13 @@ def deploy(
     replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
-    root: Root = None,
     json: Json = False,
 ) -> None:
     """Bring a registered version into an environment such as dev: verified, tried, and only then called.
 
     Of a language model it is published, and tried once the definition names it; until then the exit code is 8.
     """
-    with _opened(wait, public_key, root) as tidegate:
+    with _opened(wait, public_key) as tidegate:
         _show(tidegate.deploy(model, to, replace=replace), json)
 
 
@@ -115,14 +103,13 @@ def promote(
     replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
-    root: Root = None,
     json: Json = False,
 ) -> None:
     """Bring a version from one environment into the next, such as from dev into prod, by the rules of that one.
 
     Of a language model it is published, and tried once the definition names it; until then the exit code is 8.
     """
-    with _opened(wait, public_key, root) as tidegate:
+    with _opened(wait, public_key) as tidegate:
         _show(tidegate.promote(model, to, replace=replace), json)
 
 
@@ -133,14 +120,13 @@ def rollback(
     replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
-    root: Root = None,
     json: Json = False,
 ) -> None:
     """Go back to the version that an environment had before: nothing is fetched where it is still there.
 
     Calls of a language model come back to it by their weights in the definition.
     """
-    with _opened(wait, public_key, root) as tidegate:
+    with _opened(wait, public_key) as tidegate:
         _show(tidegate.roll_back(model, environment, version, replace=replace), json)
 
 

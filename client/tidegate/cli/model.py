@@ -1,4 +1,4 @@
-"""`tidegate model check` and `show`: entries of a model repository, whatever kind of server it is for."""
+"""`tidegate model check`: entries of a model repository, whatever kind of server it is for."""
 
 from collections import Counter
 from pathlib import Path
@@ -55,19 +55,6 @@ def check(
         grave = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
         if any(each.severity in grave for findings in found.values() for each in findings):
             raise Exit(ExitCode.FOUND)
-
-
-def show(entry: Annotated[Path, Argument(help="The entry's folder.")], json: Json = False) -> None:
-    """Show an entry: its tensors, how Triton runs it, and an ensemble's steps as a drawing; or a language model."""
-    with answering():
-        from ..kinds import kind_of_entry
-
-        kind = kind_of_entry(entry)
-        shown = kind.show(entry)
-        if json:
-            print_json(shown)
-        else:
-            kind.print_entry(shown)
 
 
 def _print_findings(entry: Path, findings: list[Finding]) -> None:

@@ -10,19 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 from pydantic_core import to_jsonable_python
 from rich.console import Console
-from rich.measure import Measurement
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
 from ..errors import ExitCode, TidegateError
 
 WIDTH = 160  # columns of what goes to no terminal
-_ENDLESS = 10_000
 DEFECT = 70  # exit code of a defect of the client's own (EX_SOFTWARE of sysexits.h)
 LINE_SECONDS = 5.0  # between two lines that tell how far it is, where there is no terminal
 TRACEBACK = "TIDEGATE_TRACEBACK"
@@ -57,28 +55,14 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Print a table; a column whose name begins with `#` holds numbers.
-
-    Where a terminal is too narrow for it, each row is a block of lines instead: nothing is cut.
-    """
-    lines = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    """Print a table; a column whose name begins with `#` holds numbers. Cells wrap where it is too wide."""
     table = Table(title=printable(title) or None, title_justify="left")
     for column in columns:
-        table.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left")
-    for line in lines:
-        table.add_row(*line)
-    to = console()
-    fits = Measurement.get(to, to.options.update(max_width=_ENDLESS), table).maximum <= to.width
-    if fits or not to.is_terminal:
-        to.print(table)
-        return
-    names = [column.removeprefix("#") for column in columns]
-    widest = max(map(len, names))
-    if title:
-        to.print(printable(title), soft_wrap=True)
-    for line in lines:
-        said = [f"{name:{widest}}  {cell}" for name, cell in zip(names, line, strict=True) if cell]
-        to.print("\n".join(["", *said]), soft_wrap=True)
+        justify: Literal["left", "right"] = "right" if column.startswith("#") else "left"
+        table.add_column(column.removeprefix("#"), justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*("" if cell is None else printable(str(cell)) for cell in row))
+    console().print(table)
 
 
 @contextmanager

@@ -2,9 +2,8 @@
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Option
@@ -20,17 +19,15 @@ if TYPE_CHECKING:
 
 _COLOURS: Final = {"resident": "green", "draining": "yellow", "loading": "blue"}
 _IN_MEMORY: Final = ("resident", "draining", "loading", "unloading", "freeing")
-_UNTOLD: Final = ("unseen", "unreachable")
-_WAS: Final = "was "  # before the last known state of a model whose replica does not say it now
-_BAD: Final = ("quarantined", "failed", *_UNTOLD)
+_UNKNOWN: Final = ("unseen", "unreachable")
+_BAD: Final = ("quarantined", "failed", *_UNKNOWN)
 _ORDER: Final = (*_BAD, *_IN_MEMORY, "queued", "cold", "unknown")
-_COLUMNS: Final = ("MODEL", "SERVER", "STATE", "SINCE", "SIZE", "HELD BY", "LAST USE", "WHY")
-_LEAST: Final = ("LAST USE", "SIZE", "HELD BY", "SERVER")  # They go in this order where there is no room.
-_GAP: Final = 2  # between two columns
+_COLUMNS: Final = {
+    "MODEL": 0, "SERVER": 80, "STATE": 0, "SINCE": 0, "SIZE": 120, "HELD BY": 100, "LAST USE": 120, "WHY": 0,
+}  # fmt: skip
+"""Columns, and how wide a terminal must be for each."""
 _ROWS: Final = 15  # of models, where there is no terminal
 _LONGEST_PAUSE: Final = 10.0  # seconds between two looks, for proxies that answer slowly
-_WHY_WIDTH: Final = 30  # of the column WHY, before others give way to it
-_LEAST_WIDTH: Final = 8  # of a column that is shown at all
 _ANSWER_SECONDS: Final = 3.0  # that a proxy may take, where others are looked at, too
 _ONCE_SECONDS: Final = 6.0  # and where it is looked but once: a proxy itself gives its replicas five
 _SHADES: Final = "█▓▒"  # Neighbours differ, without colours too.
@@ -55,29 +52,24 @@ def top(
         from rich.text import Text
 
         from ..status import proxies
-        from ..whereabouts import PlaneOverview, overview
+        from ..whereabouts import overview
 
-        asked = proxies(environment, plane, proxy)
-        if json:
-            print_json(found := overview(asked, _ONCE_SECONDS))
-            end(found, json)
-            return
-        if once or not sys.stdout.isatty():
-            to = console()
-            for part in _shown(found := overview(asked, _ONCE_SECONDS), to.width, rows or _ROWS):
+        asked, to = proxies(environment, plane, proxy), console()
+        if json or once or not sys.stdout.isatty():
+            found = overview(asked, _ONCE_SECONDS)
+            if json:
+                print_json(found)
+            for part in () if json else _shown(found, to.width, rows or _ROWS):
                 to.print(part)
             end(found, json)
             return
-        to = console()
         try:
             with Live(console=to, screen=True, auto_refresh=False) as live:
-                known: dict[str, tuple[float, PlaneOverview]] = {}
                 while True:
                     began = time.monotonic()
-                    found = [_or_before(each, known, began) for each in overview(asked, _ANSWER_SECONDS)]
-                    fit = rows or _that_fit(found, to.width, to.height)
+                    found = overview(asked, _ANSWER_SECONDS)
                     clock = Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
-                    live.update(Group(clock, *_shown(found, to.width, fit, live=True)), refresh=True)
+                    live.update(Group(clock, *_shown(found, to.width, rows or to.height, live=True)), refresh=True)
                     # Most of a proxy's time is for calls; one that gives no answer spends none.
                     took = 0.0 if any(each.error for each in found) else time.monotonic() - began
                     time.sleep(max(every, min(5 * took, _LONGEST_PAUSE)))
@@ -85,84 +77,33 @@ def top(
             return
 
 
-def _or_before(found: "PlaneOverview", known: "dict[str, tuple[float, PlaneOverview]]", now: float) -> "PlaneOverview":
-    """Return what was found, and of what gives no answer what was said last: of a proxy with how long ago that was, of
-    a replica each model's state."""
-    then, before = known.get(found.proxy, (now, found))
-    if not found.error:
-        found = _as_before(found, before)
-        known[found.proxy] = now, found
-    elif before is not found:
-        why = f"{found.error.splitlines()[0]}\nWhat is below was so {_ago(now - then)} ago."
-        return before.model_copy(update={"error": why})
-    return found
-
-
-def _as_before(found: "PlaneOverview", before: "PlaneOverview") -> "PlaneOverview":
-    """Return models with the states that they were in before their replicas ceased to say it."""
-    were = {
-        (model.server, model.model, place.replica): place.state.removeprefix(_WAS)
-        for model in before.models
-        for place in model.places
-        if place.state not in _UNTOLD
-    }
-
-    def remembered(model: "VisibleModel") -> "VisibleModel":
-        states = {
-            place.replica: _WAS + were[at]
-            for place in model.places
-            if _is_untold(place.state) and (at := (model.server, model.model, place.replica)) in were
-        }
-        if model.loading != "on-demand" or not states:
-            return model
-        places = [place.model_copy(update={"state": states.get(place.replica, place.state)}) for place in model.places]
-        state = next(iter(states.values())) if _is_untold(model.state) else model.state
-        return model.model_copy(update={"state": state, "places": tuple(places)})
-
-    return found.model_copy(update={"models": tuple(map(remembered, found.models))})
-
-
-def _that_fit(planes: "Sequence[PlaneOverview]", width: int, height: int) -> int:
-    """Return how many models of each environment fit into so many lines; one at least."""
-    fixed = 2 + any(each.slices for each in planes) + sum(3 + len(_above(each, width, live=True)) for each in planes)
-    return max(1, (height - fixed) // max(1, len(planes)))
-
-
 def _shown(
     planes: "Sequence[PlaneOverview]", width: int, rows: int, *, live: bool = False
-) -> "Iterable[RenderableType]":
+) -> "Iterator[RenderableType]":
     """Yield what is seen, those that cannot be asked first; `live`: every line is one, and errors are among them."""
-    from rich.text import Text
-
-    for each in sorted(planes, key=lambda each: not each.error):
-        yield from _above(each, width, live=live)
-        if each.models:
-            yield _table(each.models, rows, width, wraps=not live)
-        if (more := len(each.models) - rows) > 0:
-            yield Text(f"and {more} more: `tidegate models`, or --rows", style="dim")
-        yield Text("")
-    if any(each.slices for each in planes):
-        yield Text(_LEGEND, style="dim", no_wrap=live, overflow="ellipsis")
-    hint = "`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it."
-    yield Text(hint, style="dim", no_wrap=live, overflow="ellipsis")
-
-
-def _above(plane: "PlaneOverview", width: int, *, live: bool) -> "list[RenderableType]":
-    """Return the lines above the table of an environment: what there is of it, and what sits in its slices."""
     from rich.text import Text
 
     def line(text: str, style: str = "") -> Text:
         return Text(printable(text), style=style, no_wrap=live, overflow="ellipsis")
 
-    at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment or plane.proxy
-    lines: list[RenderableType] = [line(f"{at}   {_sums(plane)}", "bold")]
-    for error in plane.error.splitlines() if live else ():
-        lines += [line(each, "red") for each in wrap(error, width)]
-    for room in plane.slices:
-        lines += [line(_title(room)), _bar(room, plane.models, width)]
-    lines += [line(f"{where}  {states}") for where, states in _preloaded(plane).items()]
-    lines += [line(f"{where}  {why}", "red") for where, why in _untold(plane).items()]
-    return lines
+    for each in sorted(planes, key=lambda each: not each.error):
+        at = f"{each.environment} on {each.plane}" if each.plane else each.environment or each.proxy
+        yield line(f"{at}   {_sums(each)}", "bold")
+        if each.error and live:
+            yield line(each.error, "red")
+        for room in each.slices:
+            yield line(_title(room))
+            yield _bar(room, each.models, width)
+        yield from (line(f"{where}  {states}") for where, states in _preloaded(each).items())
+        yield from (line(f"{where}  {why}", "red") for where, why in _unknown(each).items())
+        if each.models:
+            yield _table(each.models, rows, width, wraps=not live)
+        if (more := len(each.models) - rows) > 0:
+            yield line(f"and {more} more: `tidegate models`, or --rows", "dim")
+        yield line("")
+    if any(each.slices for each in planes):
+        yield line(_LEGEND, "dim")
+    yield line("`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it.", "dim")
 
 
 def _sums(plane: "PlaneOverview") -> str:
@@ -201,7 +142,7 @@ def _preloaded(plane: "PlaneOverview") -> dict[str, str]:
     return {where: f"preload  {_counted(states)}" for where, states in pools.items()}
 
 
-def _untold(plane: "PlaneOverview") -> dict[str, str]:
+def _unknown(plane: "PlaneOverview") -> dict[str, str]:
     """Return replicas of on-demand pools that do not say what sits in them, with why, and what to do: none may be taken
     for empty."""
     from ..whereabouts import runbook
@@ -212,12 +153,8 @@ def _untold(plane: "PlaneOverview") -> dict[str, str]:
         )
         for model in plane.models
         for place in (model.places if model.loading == "on-demand" else ())
-        if _is_untold(place.state)
+        if place.state in _UNKNOWN
     }
-
-
-def _is_untold(state: str) -> bool:
-    return state in _UNTOLD or state.startswith(_WAS)
 
 
 def _title(room: "SliceRoom") -> str:
@@ -262,39 +199,30 @@ def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "Re
 
 
 def _table(models: "Sequence[VisibleModel]", rows: int, width: int, *, wraps: bool) -> "RenderableType":
-    """Return a row for each of so many models. MODEL, STATE and SINCE are never cut but for names that would take more
-    than a third; the others go, the least first, before WHY is hard to read."""
-    from rich.cells import cell_len
+    """Return a row for each of so many models, first those that fail or whose callers get no answer."""
     from rich.table import Table
 
     rank = {state: number for number, state in enumerate(_ORDER)}
     ordered = sorted(
         models,
         key=lambda each: (not _is_troubled(each), rank.get(each.state, len(rank)), -_requests(each), each.model),
-    )[:rows]
-    lines = [
-        [printable(cell) for cell in _row(each, next((at for at in each.places if at.state == each.state), None))]
-        for each in ordered
-    ]
-    columns = zip(_COLUMNS, zip(*lines, strict=True), strict=True)
-    widths = {name: max(cell_len(name), *map(cell_len, column)) for name, column in columns}
-    widths["MODEL"] = min(widths["MODEL"], max(2 * _LEAST_WIDTH, width // 3))
-    wanted = widths.pop("WHY")
-    for name in _LEAST:
-        left = width - sum(widths.values()) - _GAP * len(widths)
-        if left >= min(wanted, _WHY_WIDTH):
-            break
-        widths.pop(name, None)
-    if (left := width - sum(widths.values()) - _GAP * len(widths)) >= _LEAST_WIDTH:
-        widths["WHY"] = min(left, wanted)
-    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
-    shown = [name for name in _COLUMNS if name in widths]
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, expand=True)
+    shown = [name for name, least in _COLUMNS.items() if width >= least]
     for name in shown:
-        table.add_column(name, width=widths[name], overflow="ellipsis", no_wrap=not wraps or name != "WHY")
-    for model, line in zip(ordered, lines, strict=True):
+        table.add_column(
+            name,
+            overflow="ellipsis",
+            no_wrap=name != "WHY" or not wraps,
+            max_width=width // 3 if name == "MODEL" else None,
+            ratio=1 if name == "WHY" else None,  # It takes what the others leave.
+        )
+    for model in ordered[:rows]:
+        place = next((at for at in model.places if at.state == model.state), None)
+        cells = dict(zip(_COLUMNS, map(printable, _row(model, place)), strict=True))
         is_bad = model.state in _BAD or _is_troubled(model)
         style = "red" if is_bad else "green" if model.state == "resident" else ""
-        table.add_row(*(cell for name, cell in zip(_COLUMNS, line, strict=True) if name in shown), style=style)
+        table.add_row(*(cells[name] for name in shown), style=style)
     return table
 
 
@@ -324,7 +252,7 @@ def _row(model: "VisibleModel", place: "Place | None") -> tuple[str, ...]:
     bytes_ = place.footprint_bytes if place is not None else None
     failures = "; ".join(dict.fromkeys(each.why for place in model.places for each in place.failures))
     lately = f"told busy in five minutes: {busy}" if (busy := _busy(model)) else ""
-    known = "" if model.loading == "on-demand" and _is_untold(model.state) else model.why or failures
+    known = "" if model.loading == "on-demand" and model.state in _UNKNOWN else model.why or failures
     why = "; ".join(filter(None, (known, f"{waiters} waiting" if waiters else "", lately)))
     return (
         model.model, about, model.state, since, "" if bytes_ is None else size(bytes_), held,

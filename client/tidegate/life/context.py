@@ -3,14 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from tidegate_contracts.environments import DatasetLocation, Environment, Environments, Plane, WhoAmI
 
 from ..calling.proxy import ProxyClient
 from ..environments import Mounts, environment, folder_of, mounts
 from ..errors import UsageError
-from ..publishing import Repository
-from ..registry import Registry, Trust
+from ..publishing import Repository, open_repository
+from ..registry import Registry
 from ..registry.version import Record, Records
 from . import WAIT_SECONDS, Progress, silent
 from .target import Home
@@ -23,7 +24,7 @@ class Context:
     known: Environments
     registry: Registry
     said: Mounts = field(default_factory=mounts)
-    trust: Trust | None = None  # whose signatures are wanted; None where none is
+    public_key: Path | None = None  # Versions must be signed with its other half; None: they need no signature.
     tell: Callable[[str], None] = lambda _text: None  # is told of each step, in words
     progress: Progress = silent
     wait_seconds: float = WAIT_SECONDS
@@ -49,9 +50,9 @@ class Context:
         """Return the repository of a server. Raises UsageError where its dataset is not mounted here."""
         location = home.server.location
         if not isinstance(location, DatasetLocation):
-            return home.kind.open_repository(location.url)
+            return open_repository(location.url, home.kind.configs)
         folder = folder_of(location, home.environment.name, home.plane.name, self.known, self.said)
-        return home.kind.open_repository(folder)
+        return open_repository(folder, home.kind.configs)
 
     def records(self, model: str, *, aloud: bool = True) -> Records:
         """Return what was done with a model's versions, in the names of now; `aloud` tells what cannot be read."""

@@ -57,8 +57,8 @@ def bring(
         raise UsageError(cannot, why=ALIAS_RULE, do=do)
     everywhere = targets(of, model)
     manifest = registry.manifest(version)
-    if context.trust is not None:
-        registry.verify_signature(version, context.trust)
+    if context.public_key is not None:
+        registry.verify_signature(version, context.public_key)
     entry_config = registered_config(registry, version, manifest, everywhere[0].kind.configs.CONFIG)
     repositories = {target.key: context.repository(target.homes[0]) for target in everywhere}
     with ExitStack() as locks:

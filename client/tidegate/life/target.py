@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from tidegate_contracts import environments as contract
 
 from ..errors import NotFoundError, UsageError
-from ..kinds import ServerKind, kind_of_server
+from ..kinds import kind_of_server
 from ..names import nearest_of
+from ..server_kind import ServerKind
 
 Key = tuple[str, ...]  # volume and path, or the URL: the same for the same repository
 
@@ -23,9 +24,8 @@ class Home:
 
     @property
     def named(self) -> frozenset[int]:
-        """Versions that the definition itself names: those with shares, and the mirror's."""
-        mirrored = [self.model.mirror.version] if self.model.mirror is not None else []
-        return frozenset([*(share.version for share in self.model.versions), *mirrored])
+        """Versions that the definition itself names: those with shares."""
+        return frozenset(share.version for share in self.model.versions)
 
     @property
     def follows(self) -> str:

@@ -1,7 +1,6 @@
 """An entry for servers of OpenAI's API: a folder as Hugging Face's hub has it. Nothing of it is run, or unpickled."""
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -10,15 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel
-
 from ..errors import UsageError
 from ..failures import plain
 from ..findings import Finding, error, in_order, warning
 from ..hashing import below
-from .decoder import CONFIG, check_decoder, check_numbers, text_config
-from .weights import StoredTensor, UnknownTypeError, read_header
 
+CONFIG: Final = "config.json"
 INDEX: Final = "model.safetensors.index.json"
 WEIGHTS: Final = ".safetensors"
 _GGUF: Final = ".gguf"
@@ -28,20 +24,9 @@ _TEMPLATES: Final = ("chat_template.jinja", "chat_template.json")
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 _SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 _MOST_SHARDS: Final = 10_000
+_MOST_HEADER: Final = 100_000_000  # Bytes; the library of safetensors takes no longer ones.
 _MOST_JSON: Final = 1 << 28  # Bytes; tokenizers of many languages have some tens of millions.
 _POINTER: Final = b"version https://git-lfs.github.com/spec/v1"  # Such a file has less than 1024 bytes.
-
-
-class ShownHubEntry(BaseModel):
-    """What is shown of an entry."""
-
-    name: str
-    architectures: tuple[str, ...]
-    context_length: int | None  # Tokens, as its configuration has it.
-    parameters: int  # Numbers in its tensors; of packed weights, those that hold them.
-    chats: bool  # Whether it says how a chat becomes a text.
-    files: int
-    size: int  # Bytes.
 
 
 @dataclass(frozen=True)
@@ -88,20 +73,6 @@ class HubEntry:
         said = self.config.get("architectures")
         return tuple(each for each in said if isinstance(each, str)) if isinstance(said, list) else ()
 
-    @cached_property
-    def tensors(self) -> dict[str, dict[str, StoredTensor]]:
-        """The tensors of each file of weights that is whole."""
-        found = {}
-        for name in (each for each in self.files if each.endswith(WEIGHTS) and "/" not in each):
-            try:
-                found[name] = read_header(self.folder / name)
-            except UnknownTypeError as wrong:
-                do = "save the weights in one of the types of safetensors, such as BF16"
-                self.found.append(error("this file has tensors of an unknown type", name, str(wrong), do))
-            except (ValueError, OSError) as wrong:
-                self.found.append(error("this file is not whole", name, plain(wrong), "get it again"))
-        return found
-
     @property
     def chats(self) -> bool:
         """Whether it says how a chat becomes a text."""
@@ -147,17 +118,6 @@ def check_entry(entry: HubEntry, *, trusted: bool) -> list[Finding]:
     return in_order([*entry.found, *found])
 
 
-def show_entry(entry: HubEntry, name: str) -> ShownHubEntry:
-    """Describe an entry. Raises UsageError."""
-    length = text_config(entry.config).get("max_position_embeddings")
-    shapes = [tensor.shape for tensors in entry.tensors.values() for tensor in tensors.values()]
-    return ShownHubEntry(
-        name=name, architectures=entry.architectures, context_length=length if isinstance(length, int) else None,
-        parameters=sum(map(math.prod, shapes)), chats=entry.chats,
-        files=len(entry.files), size=sum(entry.files.values()),
-    )  # fmt: skip
-
-
 def _configuration(entry: HubEntry) -> Iterator[Finding]:
     if CONFIG not in entry.names:
         yield error("it is not there", CONFIG, "engines learn from it what kind of model it is", "get the whole folder")
@@ -166,7 +126,6 @@ def _configuration(entry: HubEntry) -> Iterator[Finding]:
     elif entry.config and not isinstance(entry.config.get("model_type"), str) and not _has_auto_map(entry.config):
         why = "engines choose by it what reads the configuration"
         yield error("it names no model_type", CONFIG, why, "get the configuration of the model")
-    yield from check_numbers(text_config(entry.config))
 
 
 def _tokenizer(entry: HubEntry) -> Iterator[Finding]:
@@ -175,10 +134,6 @@ def _tokenizer(entry: HubEntry) -> Iterator[Finding]:
     said = entry.json(_TOKENIZERS[0])
     if said is not None and not isinstance(said.get("model"), dict):
         yield error("this is no tokenizer", _TOKENIZERS[0], "it has no `model`, which has the words", "get it again")
-    size = text_config(entry.config).get("vocab_size")
-    if said is not None and isinstance(size, int) and (most := _largest_token(said)) >= size:
-        why = f"it has the token {most}, and vocab_size of {CONFIG} is {size}"
-        yield warning("it has tokens that the model has not", _TOKENIZERS[0], why, "see that both are of one model")
     if any("CausalLM" in each for each in entry.architectures) and not entry.chats:
         what, why = "it does not say how a chat becomes a text", "engines refuse chats without a chat_template"
         yield warning(what, _TOKENIZER_CONFIG, why, "give it one, or have it called by /v1/completions alone")
@@ -205,15 +160,24 @@ def _weights(entry: HubEntry) -> Iterator[Finding]:
     wanted |= dict.fromkeys(placed.values(), f"{INDEX} names it")
     for name in sorted(wanted.keys() - entry.names):
         yield error("it is not there", name, wanted[name], "get the whole folder")
-    do = f"get it and {INDEX} again: they are not of one model"
-    for name in sorted({*placed.values()} & entry.tensors.keys()):
-        listed = {tensor for tensor, where in placed.items() if where == name}
-        if odd := sorted(listed ^ entry.tensors[name].keys()):
-            has = "has no" if odd[0] in listed else "has a"
-            yield error(f"it {has} tensor {odd[0]}", name, f"{INDEX} says otherwise", do)
-    if (names | wanted.keys()) - {INDEX} == entry.tensors.keys():
-        found = {name: tensor for tensors in entry.tensors.values() for name, tensor in tensors.items()}
-        yield from check_decoder(entry.config, found)
+    for name in sorted(names & entry.files.keys()):
+        if why := _cut_short(entry.folder / name):
+            yield error("this file is not whole", name, why, "get it again")
+
+
+def _cut_short(file: Path) -> str:
+    """Return why a safetensors file is not whole, by its header (https://huggingface.co/docs/safetensors, "Format")."""
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as opened:
+            length = int.from_bytes(opened.read(8), "little")
+            if size < 8 or length > _MOST_HEADER or 8 + length > size:
+                return "its header is cut, or it is no safetensors file"
+            said = json.loads(opened.read(length))
+        end = max((each["data_offsets"][1] for name, each in said.items() if name != "__metadata__"), default=0)
+        return "" if 8 + length + end == size else f"it has {size} bytes, and its header says {8 + length + end}"
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as wrong:
+        return f"its header cannot be read: {plain(wrong)}"
 
 
 def _strange(entry: HubEntry, *, trusted: bool) -> Iterator[Finding]:
@@ -240,14 +204,3 @@ def _has_auto_map(said: Any) -> bool:
             each = [*each.values()]
         rest += each if isinstance(each, list) else ()
     return False
-
-
-def _largest_token(tokenizer: Mapping[str, Any]) -> int:
-    model = tokenizer.get("model")
-    words = model.get("vocab") if isinstance(model, dict) else None
-    numbers = [each for each in words.values() if isinstance(each, int)] if isinstance(words, dict) else []
-    if isinstance(words, list):  # Unigram: its words are in the order of their numbers
-        numbers = [len(words) - 1]
-    added = said if isinstance(said := tokenizer.get("added_tokens"), list) else []
-    numbers += [each["id"] for each in added if isinstance(each, dict) and isinstance(each.get("id"), int)]
-    return max(numbers, default=-1)

@@ -1,28 +1,28 @@
 # ruff: noqa: ARG002 - engines need little of what Triton is told
-"""Servers of OpenAI's API as one kind of inference server: see `tidegate.kinds.ServerKind`, which this fulfils."""
+"""Servers of OpenAI's API as one kind of inference server."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from tidegate_contracts.openai import served_as
 
 from ..errors import UnreachableError, UsageError
+from ..server_kind import ServerKind
 
 if TYPE_CHECKING:
     from ..calling.proxy import ProxyClient
     from ..findings import Finding, ServerHas
     from ..publishing import Repository
     from ..registry.golden import Golden
-    from ..repository import Configs, StoredFile
-    from .entry import ShownHubEntry
+    from ..repository import Configs
 
 _VERBS: Final = {"messages": "chat/completions", "prompt": "completions", "input": "embeddings"}
 """Which call a golden request is, by the key that only this call has."""
 _OUTPUTS: Final = {"messages": ("text", "tokens"), "prompt": ("text", "tokens"), "input": ("embedding",)}
 
 
-class OpenaiKind:
+class OpenaiKind(ServerKind):
     """Entries are folders as Hugging Face's hub has them, which are one version each."""
 
     entry = "a language model's, with config.json, a tokenizer and *.safetensors"
@@ -43,7 +43,7 @@ class OpenaiKind:
 
     def version_folder(self, entry: Path) -> str:
         """Return the entry's own folder. Raises UsageError where it has no configuration."""
-        from .decoder import CONFIG
+        from .entry import CONFIG
 
         if not (entry / CONFIG).is_file():
             raise UsageError(f"it has no {CONFIG}", where=entry, do="name a whole folder, as the hub has it")
@@ -96,26 +96,6 @@ class OpenaiKind:
             raise UnreachableError(f"this is no answer to /v1/{verb}", where=proxy.url, why=why) from None
         return {"outputs": [{"name": name, "data": data} for name, data in outputs.items()]}
 
-    def show(self, folder: Path) -> "ShownHubEntry":
-        """Describe an entry by its configuration and the headers of its weights."""
-        from .entry import HubEntry, show_entry
-
-        return show_entry(HubEntry(folder), folder.resolve().name)
-
-    def print_entry(self, shown: "ShownHubEntry") -> None:
-        """Print it in two lines."""
-        from ..cli.output import counted, size
-
-        print(f"{shown.name}: {', '.join(shown.architectures) or 'unknown'}, {shown.files} files, {size(shown.size)}")
-        length = "" if shown.context_length is None else f", {counted(shown.context_length, 'token')} at most"
-        print(f"{shown.parameters:,} parameters{length}, {'with' if shown.chats else 'without'} a chat template")
-
-    def open_repository(self, where: Path | str) -> "Repository":
-        """Open a repository in a folder or in object storage."""
-        from ..publishing import open_repository
-
-        return open_repository(where, self.configs)
-
     @property
     def configs(self) -> "Configs":
         """What is written down beside the versions, which engines do not read."""
@@ -136,32 +116,6 @@ class OpenaiKind:
         from tidegate_contracts.manifest import ENTRY_VERSION
 
         return self.check(staged / ENTRY_VERSION, trusted=True)
-
-    def check_backend(
-        self, model: str, entry_config: str, files: "Collection[StoredFile]", backends: Collection[str] | None
-    ) -> "list[Finding]":
-        """Return nothing: which architectures an engine knows is told nowhere."""
-        return []
-
-    def needs_gpu(self, _entry_config: str) -> str | None:
-        """Return None: that is the engine's own business, and the definition's."""
-        return None
-
-    def code_backend(self, _entry_config: str, _files: "Iterable[StoredFile]") -> str | None:
-        """Return None: an entry holds its weights."""
-        return None
-
-    def alias_of(self, _config: Mapping[str, Any], _alias: str) -> str | None:
-        """Return None: engines keep no aliases of versions."""
-        return None
-
-    def counts(self, _statistics: Mapping[str, Any]) -> dict[str, float]:
-        """Return zeros: through the proxy engines tell no statistics."""
-        return dict.fromkeys(("requests", "failures", "rows", "seconds", "queued", "computed", "last_used"), 0.0)
-
-    def check_beside(self, _old_config: str, _new_config: str, _old: int, _new: int) -> "list[Finding]":
-        """Return nothing: versions share no process."""
-        return []
 
 
 def _outputs(verb: str, answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -266,52 +266,41 @@ class ObjectStore:
 
     def folders(self, path: str) -> list[str]:
         """See `Store`."""
-        import obstore
-
         with self._explained():
-            found = obstore.list_with_delimiter(self._store, path)["common_prefixes"]
+            found = self._store.list_with_delimiter(path)["common_prefixes"]
             return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
 
     def sizes(self, path: str) -> dict[str, int]:
         """See `Store`."""
-        import obstore
-
         with self._explained():
-            pages = obstore.list(self._store, f"{path}/")
+            pages = self._store.list(f"{path}/")
             return {each["path"].removeprefix(f"{path}/"): each["size"] for page in pages for each in page}
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """See `Store`."""
-        import obstore
-
         with self._explained():
-            for chunk in obstore.get(self._store, path).stream(min_chunk_size=_PART):
+            for chunk in self._store.get(path).stream(min_chunk_size=_PART):
                 yield bytes(chunk)
 
     def modified(self, path: str) -> float:
         """See `Store`."""
-        import obstore
-
         with self._explained():
-            return float(obstore.head(self._store, path)["last_modified"].timestamp())
+            return float(self._store.head(path)["last_modified"].timestamp())
 
     def put(self, path: str, data: bytes | Path, *, create: bool = False) -> None:
         """See `Store`; a large file goes in parts, of which none is seen before all are there."""
-        import obstore
         from obstore.exceptions import AlreadyExistsError
 
         with self._explained(), step(f"put {path.rpartition('/')[2]}"):
             try:
-                obstore.put(self._store, path, data, mode="create" if create else "overwrite", chunk_size=_PART)
+                self._store.put(path, data, mode="create" if create else "overwrite", chunk_size=_PART)
             except AlreadyExistsError:
                 raise TakenError(path) from None
 
     def copy(self, source: str, target: str) -> None:
         """See `Store`."""
-        import obstore
-
         with self._explained(), step(f"put {target.rpartition('/')[2]}"):
-            obstore.copy(self._store, source, target)
+            self._store.copy(source, target)
 
     def is_program(self, path: str) -> bool:  # noqa: ARG002
         """See `Store`."""
@@ -329,10 +318,8 @@ class ObjectStore:
 
     def delete(self, path: str) -> None:
         """See `Store`."""
-        import obstore
-
         with self._explained(), step(f"delete {path.rpartition('/')[2]}"):
-            obstore.delete(self._store, path)
+            self._store.delete(path)
 
     def delete_folder(self, path: str) -> None:
         """See `Store`; file by file."""

@@ -2,7 +2,7 @@
 
 from .golden import Golden
 from .registry import Registry
-from .signing import SigningKey, Trust
+from .signing import SigningKey
 from .version import Record, RegisteredVersion
 
-__all__ = ["Golden", "Record", "RegisteredVersion", "Registry", "SigningKey", "Trust"]
+__all__ = ["Golden", "Record", "RegisteredVersion", "Registry", "SigningKey"]

@@ -38,7 +38,7 @@ PROXY: Final = "DOMINO_INFERENCE_PROXY"
 DOMINO_USER: Final = "DOMINO_STARTING_USERNAME"
 ASKING_SECONDS: Final = 10.0
 SOURCE: Final = "model"  # Below the artifacts of a run: where its model is, for MLflow and for us.
-_KEEP: Final = (".keep", ".gitkeep")  # They keep a folder that has no other file: `tidegate model new` writes them too.
+_KEEP: Final = (".keep", ".gitkeep")  # They keep a folder that has no other file, as an ensemble's version.
 REGISTER_RECORD: Final = f"{RECORDS_FOLDER}/registered.json"
 
 

@@ -19,7 +19,7 @@ from .golden import Golden
 from .manifest import checked_name, manifest_of
 from .registration import Registration, checked
 from .server import Server
-from .signing import SigningKey, Trust, verify
+from .signing import SigningKey, verify
 from .transfer import check_listing, download, read_verified
 from .version import ATTEMPTS_FOLDER, RECORDS_FOLDER, REMOVALS_FOLDER, Record, Records, RegisteredVersion
 
@@ -126,15 +126,15 @@ class Registry:
         except ValidationError:
             raise IntegrityError("the golden request cannot be read", where=artifacts.where) from None
 
-    def verify_signature(self, version: RegisteredVersion, trust: Trust) -> None:
-        """Raise IntegrityError unless the version has a trusted signature."""
+    def verify_signature(self, version: RegisteredVersion, public_key: Path) -> None:
+        """Raise IntegrityError unless the version has a signature by this key's other half."""
         digest = version.tags.get(words.SIGNATURE)
         if digest is None:
             do = "register the same entry again with the key: the version stays, and gets the signature"
             raise IntegrityError(f"version {version.number} of {version.model} is not signed", where=self.where, do=do)
         artifacts = self._artifacts(version)
         signature = read_verified(artifacts, words.extra_file("signature", digest), digest, SMALL_BYTES)
-        verify(self._manifest(version, artifacts), signature, trust, artifacts.where)
+        verify(self._manifest(version, artifacts), signature, public_key, artifacts.where)
 
     def fetch(self, version: RegisteredVersion, folder: Path, progress: Progress = lambda _bytes: None) -> Manifest:
         """Bring a version's entry into a folder, every file verified; return its manifest.

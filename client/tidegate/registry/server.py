@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotFoundError, RefusedError, UnreachableError, UsageError
-from ..failures import from_status, shown, translated
+from ..failures import from_status, message, shown, translated
 from .artifacts import Artifacts
 from .settings import settings
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PAGE = 200
 GREETING_SECONDS = 15
+PROBE = "/api/2.0/mlflow/registered-models/search?max_results=1"
 GATEWAYS = ("INTERNAL_ERROR: Response", "was not in a valid JSON format")
 """How MLflow's client tells an answer that is not MLflow's, such as a gateway's 401; it forgets the status."""
 
@@ -50,7 +51,7 @@ class Server:
                 yield
         except UnreachableError as error:
             if any(each in error.why for each in GATEWAYS):
-                self._check_it_is_mlflow(what)
+                self._greet(what)
             raise
 
     def artifacts(self, uri: str) -> Artifacts:
@@ -118,37 +119,21 @@ class Server:
             pages: Any = get_results_from_paginated_fn
             return list(pages(lambda number, token: search(max_results=number, page_token=token), PAGE))
 
-    def _greet(self) -> None:
-        """Find out at once whether the server answers and takes the credential; MLflow itself tries for minutes."""
-        what = "the registry does not answer"
-        if self.uri.lower().startswith(("http:", "https:")):
-            answer = self._probe(what)
-            if answer.status_code >= 500:
-                raise from_status(answer.status_code, what, self.where)
-            with self.doing(what):
-                self.client.search_registered_models(max_results=1)
+    def _greet(self, what: str = "the registry does not answer") -> None:
+        """Ask once: MLflow's client tries for minutes, and forgets the status of an answer that is not MLflow's."""
+        from mlflow.utils import credentials, rest_utils
 
-    def _probe(self, what: str) -> Any:
-        """Return the answer, a `requests.Response`, to a request that has no credential but the address's own."""
-        import requests
-        from mlflow import environment_variables as variables
-
-        known: Any = variables
-        insecure = known.MLFLOW_TRACKING_INSECURE_TLS.get()
-        with translated(what, self.where):
-            return requests.get(
-                f"{self.uri.rstrip('/')}/api/2.0/mlflow/registered-models/search",
-                params={"max_results": 1},
-                timeout=GREETING_SECONDS,
-                verify=False if insecure else known.MLFLOW_TRACKING_SERVER_CERT_PATH.get() or True,
-                cert=known.MLFLOW_TRACKING_CLIENT_CERT_PATH.get(),
+        if not self.uri.lower().startswith(("http:", "https:")):
+            return
+        known: Any = credentials  # mlflow has no types
+        rest: Any = rest_utils
+        with settings(), translated(what, self.where):
+            host = known.get_default_host_creds(self.uri)
+            answer = rest.http_request(
+                host, PROBE, "GET", max_retries=0, timeout=GREETING_SECONDS, raise_on_status=False
             )
-
-    def _check_it_is_mlflow(self, what: str) -> None:
-        """Raise what the status or the kind of an answer says where MLflow's client could not tell."""
-        answer = self._probe(what)
         if not answer.ok:
-            raise from_status(answer.status_code, what, self.where)
+            raise from_status(answer.status_code, what, self.where, message(answer))
         if "json" not in answer.headers.get("Content-Type", ""):
             why = "it answers with no JSON; perhaps it asks to sign in"
             do = "set MLFLOW_TRACKING_URI to the address of the MLflow server, and its credential"

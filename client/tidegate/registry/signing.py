@@ -1,4 +1,4 @@
-"""Signs a version's manifest and verifies the signature: OpenSSF model signing, with a key or a certificate.
+"""Signs a version's manifest and verifies the signature: OpenSSF model signing, with a key.
 
 What is signed is the file `manifest.json`, which holds the digest of every other file, so that nothing is hashed again.
 Anybody with the version's files can verify it: `model_signing verify key --signature … --public_key … FOLDER`, with
@@ -22,28 +22,15 @@ _WANTED = (
     "give a private key of an elliptic curve (prime256v1, secp384r1 or secp521r1) in PEM, and its password where it "
     "has one"
 )
+_PUBLIC = "give a public key in PEM"
 
 
 @dataclass(frozen=True)
 class SigningKey:
-    """What a version is signed with: an elliptic curve's private key, and its certificate where there is one."""
+    """What a version is signed with: an elliptic curve's private key."""
 
     private_key: Path
     password: str | None = field(default=None, repr=False)
-    certificate: Path | None = None
-    chain: tuple[Path, ...] = ()  # Certificates between that one and a root.
-
-
-@dataclass(frozen=True)
-class Trust:
-    """Whose signatures count: one public key, or certificates that lead to one of these roots."""
-
-    public_key: Path | None = None
-    roots: tuple[Path, ...] = ()
-
-    def __post_init__(self) -> None:
-        if (self.public_key is None) == (not self.roots):
-            raise UsageError("a signature is verified with a public key, or with root certificates: say one of them")
 
 
 def sign(manifest: Manifest, key: SigningKey) -> bytes:
@@ -52,14 +39,9 @@ def sign(manifest: Manifest, key: SigningKey) -> bytes:
         config = library.signing.Config()
         signature = folder.parent / "signature.json"
         try:
-            if key.certificate is None:
-                # Bytes: the library hands it on to one that takes nothing else, whatever its type hint says.
-                password = key.password.encode() if key.password is not None else None
-                config.use_elliptic_key_signer(private_key=key.private_key, password=password)
-            else:
-                config.use_certificate_signer(
-                    private_key=key.private_key, signing_certificate=key.certificate, certificate_chain=key.chain
-                )
+            # Bytes: the library hands it on to one that takes nothing else, whatever its type hint says.
+            password = key.password.encode() if key.password is not None else None
+            config.use_elliptic_key_signer(private_key=key.private_key, password=password)
             config.sign(folder, signature)
         except Exception as error:  # of a key of another kind, the library raises whatever it stumbles over
             # Its words may hold the key: of those, only the system's own are told.
@@ -68,21 +50,16 @@ def sign(manifest: Manifest, key: SigningKey) -> bytes:
         return signature.read_bytes()
 
 
-def verify(manifest: Manifest, signature: bytes, trust: Trust, where: str) -> None:
-    """Raise IntegrityError when a signature is not of this manifest, or not a trusted one."""
+def verify(manifest: Manifest, signature: bytes, public_key: Path, where: str) -> None:
+    """Raise IntegrityError when a signature is not of this manifest, or not by this key's other half."""
     with _library(manifest) as (library, folder):
         file = folder.parent / "signature.json"
         file.write_bytes(signature)
         config = library.verifying.Config()
         try:
-            if trust.public_key is not None:
-                config.use_elliptic_key_verifier(public_key=trust.public_key)
-            else:
-                config.use_certificate_verifier(certificate_chain=trust.roots)
+            config.use_elliptic_key_verifier(public_key=public_key)
         except Exception as error:
-            what, do = "what signatures are verified with cannot be read", "give a public key or certificates in PEM"
-            where = ", ".join(map(str, [trust.public_key] if trust.public_key else trust.roots))
-            raise UsageError(what, where=where, why=str(error), do=do) from None
+            raise UsageError("the public key cannot be read", where=public_key, why=str(error), do=_PUBLIC) from None
         try:
             config.verify(folder, file)
         except Exception as error:  # of a bundle that is none, the library and its libraries raise whatever they like

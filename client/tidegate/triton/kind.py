@@ -1,4 +1,4 @@
-"""Triton as one kind of inference server: see `tidegate.kinds.ServerKind`, which this fulfils.
+"""Triton as one kind of inference server.
 
 What a method needs is imported when it runs: protobuf and gRPC take longer to import than most commands run.
 """
@@ -14,13 +14,13 @@ from tidegate_contracts.triton import ALIAS_PARAMETER, code_backend
 
 from ..errors import UsageError
 from ..findings import Finding, ServerHas, error, warning
+from ..server_kind import ServerKind
 
 if TYPE_CHECKING:
     from ..calling.proxy import ProxyClient
     from ..publishing import Repository
     from ..registry.golden import Golden
     from ..repository import Configs, StoredFile
-    from .entries.show import Shown
 
 _VERSION: Final = re.compile(r"[1-9][0-9]*")
 NEEDS_GPU: Final = ("tensorrt", "tensorrt_plan", "tensorrtllm", "dali")
@@ -28,7 +28,7 @@ HARMLESS: Final = ("version_policy", "dynamic_batching", "instance_group", "mode
 """Fields in which versions may differ and still be served beside each other under the configuration of one of them."""
 
 
-class TritonKind:
+class TritonKind(ServerKind):
     """Entries are folders of a Triton model repository: `config.pbtxt` and a folder for each version."""
 
     entry = "a Triton model's, with config.pbtxt and a version's folder, 1/"
@@ -87,24 +87,6 @@ class TritonKind:
     def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> dict[str, Any]:
         """Send the body of a v2 inference request."""
         return proxy.infer_json(model, request, **about)
-
-    def show(self, folder: Path) -> "Shown":
-        """Describe an entry by its `config.pbtxt` and its files."""
-        from .entries.show import show_entry
-
-        return show_entry(folder)
-
-    def print_entry(self, shown: "Shown") -> None:
-        """Print the tensors, or an ensemble's steps as a drawing, and the settings."""
-        from .cli.entries import print_entry
-
-        print_entry(shown)
-
-    def open_repository(self, where: Path | str) -> "Repository":
-        """Open a model repository in a folder or in object storage."""
-        from .publishing import open_repository
-
-        return open_repository(where)
 
     @property
     def configs(self) -> "Configs":

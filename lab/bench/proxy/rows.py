@@ -11,7 +11,7 @@ from lab.local_plane.process import Server
 from tests.proxy.rigs.perf_analyzer import PerfAnalyzerError, perf_analyzer
 from tests.proxy.rigs.tables import SERVER
 
-from .contestants import DIRECT, IDIOMATIC, OURS, Cores
+from .contestants import DIRECT, OURS, Cores
 from .load import Call, LoadError, answer, first_event, load
 
 MODEL = "simple"  # The model of the upstream that answers at once.
@@ -57,7 +57,6 @@ _RATIOS = {
     "v2_vs_nginx": ("v2", "nginx", "per_second", "≥ 0.75"),
     "v2_p99_vs_nginx": ("v2", "nginx", "p99", "≤ 2"),
     "v2_vs_envoy": ("v2", "envoy", "per_second", "≥ 1.5"),
-    "v2_vs_idiomatic": ("v2", IDIOMATIC, "per_second", "≥ 8"),
     "predict_varying_vs_nginx": ("predict_varying", "nginx", "per_second", "≥ 0.55"),
     "v2_varying_vs_nginx": ("v2_varying", "nginx", "per_second", "≥ 0.65"),
     "v2_varying_p99_vs_nginx": ("v2_varying", "nginx", "p99", "≤ 1.1"),
@@ -160,8 +159,8 @@ def rows() -> list[Row]:
     repeat = _first_event(_json("/v2/models/repeat/generate_stream", {"IN": [1, 2, 3], "DELAY": [0, 5, 5]}))
     pair, triton = ["nginx", OURS], "triton"
     return [
-        Row("predict", "/predict, 32 connections", "simple", [*pair, IDIOMATIC], predict),
-        Row("v2", "/v2/…/infer, 32 connections", "simple", [*pair, "envoy", "haproxy", IDIOMATIC], v2),
+        Row("predict", "/predict, 32 connections", "simple", pair, predict),
+        Row("v2", "/v2/…/infer, 32 connections", "simple", [*pair, "envoy"], v2),
         Row("predict_varying", "/predict, heads vary, 32 connections", "simple", pair, predict_varying),
         Row("v2_varying", "/v2/…/infer, heads vary, 32 connections", "simple", [*pair, "envoy"], v2_varying),
         Row("triton_http", "real Triton, /v2/…/infer, 32 connections", triton, pair, add_sub),

@@ -9,10 +9,11 @@ from functools import partial
 
 from tidegate.errors import ExitCode
 
-from ..playing import Outcome, Scene, claim, scene, until
+from ..playing import Outcome, Played, Scene, claim, play, scene, until
+from ..show import Show
 from . import notebook
 from .stage import SHOWN_LINES, LifeStage, call_times
-from .world import CHURN, COMMAND_SECONDS, DEPLOYER, DEV, DEVELOPER, ENDPOINT, OCR, PROD
+from .world import CHURN, COMMAND_SECONDS, DEPLOYER, DEV, DEVELOPER, ENDPOINT, OCR, PROD, World
 
 SCENES: list[Scene[LifeStage]] = []
 CALLS = 1000
@@ -25,6 +26,18 @@ model = mlflow.pyfunc.load_model("models:/{CHURN}-client/1")
 answer = model.predict({{"FEATURES": numpy.array([{list(notebook.CUSTOMER)}], numpy.float32)}})
 print(json.dumps(float(numpy.asarray(answer["SCORE"]).reshape(-1)[0])))
 """
+
+
+def perform(world: World, show: Show) -> list[Played]:
+    """Print what runs, and who is there, and play all scenes."""
+    show.say(
+        "This runs on this machine: MLflow with a SQL store and S3 (MinIO) behind it; dev and prod, each with a "
+        "preload Triton, an on-demand Triton with its eviction policy, and a proxy. They are the real ones, on the "
+        "processor instead of a GPU.\n"
+        f"The {DEVELOPER} registers models and deploys them to dev, the {DEPLOYER} alone may promote to prod; both "
+        f"have the command `tidegate`. {CHURN} is the model."
+    )
+    return play(LifeStage(world, show), show, SCENES, world.check)
 
 
 def new_version(stage: LifeStage, version: int, model: str = CHURN) -> None:

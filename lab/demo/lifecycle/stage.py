@@ -17,21 +17,10 @@ from rollout.tools.running import repeating
 from ..playing import claim
 from ..show import Show
 from . import notebook
-from .world import CHURN, DEPLOYER, DEVELOPER, ENDPOINT, PROD, Said, World
+from .world import CHURN, DEPLOYER, ENDPOINT, PROD, Said, World
 
 PAUSE_SECONDS = 0.05
 SHOWN_LINES = 12
-
-
-def introduce(show: Show) -> None:
-    """Print what runs, and who is there."""
-    show.say(
-        "This runs on this machine: MLflow with a SQL store and S3 (MinIO) behind it; dev and prod, each with a "
-        "preload Triton, an on-demand Triton with its eviction policy, and a proxy. They are the real ones, on the "
-        "processor instead of a GPU.\n"
-        f"The {DEVELOPER} registers models and deploys them to dev, the {DEPLOYER} alone may promote to prod; both "
-        f"have the command `tidegate`. {CHURN} is the model."
-    )
 
 
 @dataclass

@@ -111,22 +111,6 @@ def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(beh
         (lambda caller: caller.answer(b"<html>", kind="text/html"), infer, 1),
         (lambda caller: caller.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n"), infer, 1),
     ],
-    ids=[
-        "failed",
-        "failed-look",
-        "reset",
-        "closed",
-        "reset-look",
-        "load-failed",
-        "never-fits",
-        "half",
-        "half-reset",
-        "half-a-head",
-        "nonsense",
-        "chunks",
-        "html",
-        "length",
-    ],
 )
 def test_only_what_harms_nobody_is_tried_again(
     behind: rig.Upstream, behave: rig.Behaviour, call: Call, times: int
@@ -252,7 +236,6 @@ def test_names_that_climb_or_are_none_are_never_sent(behind: rig.Upstream, name:
         lambda: calls.metadata(name),
         lambda: calls.infer("m", ONE, server=name),
         lambda: calls.infer("m", ONE, version=name),
-        lambda: calls.predict("m", {}, server=name),
     ):
         with pytest.raises(UsageError):
             call()
@@ -291,7 +274,7 @@ def test_statistics_that_are_none_are_told(behind: rig.Upstream, body: bytes) ->
 def test_a_misspelt_keyword_is_refused_and_no_other_version_is_called(behind: rig.Upstream) -> None:
     calls = ProxyClient(f"http://{behind.http}", KEY)
     with pytest.raises(TypeError, match="'verison'; there are server, version"):
-        calls.predict("m", {}, verison=3)  # type: ignore[call-arg]
+        calls.infer("m", ONE, verison=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="'sticky'; there are server, version"):
         calls.metadata("m", sticky="a")  # type: ignore[call-arg]
 

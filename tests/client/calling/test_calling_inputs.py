@@ -80,20 +80,6 @@ def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
         (table({"X": [1, 2, 3]}), ANY, {"X": [1, 2, 3]}),
         ({"X": 7}, Signature((TensorSpec("X", "INT32", (1,)),), (), 0, False), {"X": [7]}),
     ],
-    ids=[
-        "cells",
-        "dicts",
-        "one-row",
-        "one-number",
-        "series",
-        "list",
-        "bytes",
-        "text",
-        "array",
-        "features",
-        "column",
-        "no-batches",
-    ],
 )
 def test_what_is_given_becomes_tensors(value: Any, signature: Signature, inputs: dict[str, Any]) -> None:
     assert {name: array.tolist() for name, array in take(made(value), signature).inputs.items()} == inputs

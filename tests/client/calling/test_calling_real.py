@@ -19,7 +19,6 @@ from lab.local_plane.proxy import proxy
 from lab.local_plane.triton import Triton
 from tests.counts import examples
 from tests.proxy.rigs.pytest_rigs import Exposed, Front
-from tests.proxy.rigs.tables import SERVER
 
 from .conftest import write_keyed
 
@@ -104,13 +103,7 @@ def test_rows_for_a_model_with_sequences_are_the_steps_of_one(calls: ProxyClient
     assert model.predict([4, 5], end)["OUTPUT"].tolist() == [[10], [15]]
 
 
-def test_the_reference_route_answers_the_same(calls: ProxyClient) -> None:
-    for name, given_ in (("versions", {"INPUT": [7, 8]}), ("echo_bytes", {"INPUT": ["ä"]}), ("echo", [1.5])):
-        one = Model(calls, name, server=SERVER, version=1).predict(given_)
-        other = Model(calls, name, server=SERVER, version=1, route="predict").predict(given_)
-        assert {key: value.tolist() for key, value in one.items()} == {key: v.tolist() for key, v in other.items()}
-    with pytest.raises(UsageError, match="inference server"):
-        Model(calls, "echo", route="predict")
+def test_a_parameter_that_no_call_has_is_refused(calls: ProxyClient) -> None:
     with pytest.raises(UsageError, match="'versoin'"):
         Model(calls, "versions").predict([3], {"versoin": 2})
 

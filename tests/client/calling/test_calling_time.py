@@ -118,29 +118,6 @@ def answering(*pieces: bytes, pause: float = 0.0) -> Iterator[str]:
         yield f"http://{running.http}"
 
 
-def test_a_body_may_come_later_than_its_head_had_to() -> None:
-    with (
-        answering(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n", b"la", b"te", pause=0.4) as url,
-        Transport(url).stream("GET", "/x", (), {}, time.monotonic() + 0.3, idle=5) as (reply, pieces),
-    ):
-        assert (reply.status, b"".join(pieces)) == (200, b"late")
-
-
-def test_a_stream_of_which_nothing_comes_any_more_ends() -> None:
-    with (
-        answering(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nla") as url,
-        pytest.raises(TimeIsUpError),
-        Transport(url).stream("GET", "/x", (), {}, time.monotonic() + 60, idle=0.3) as (_, pieces),
-    ):
-        list(pieces)
-
-
-def test_a_body_that_drips_has_the_time_of_its_request() -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n"
-    with answering(head, *[b"0"] * 60, pause=0.05) as url, pytest.raises(TimeIsUpError):
-        ask(Transport(url), b"x", 0.5)
-
-
 def test_no_room_is_made_on_an_answers_word_alone() -> None:
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2147483000\r\n\r\n{") as url:
         tracemalloc.start()

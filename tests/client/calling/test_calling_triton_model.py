@@ -116,21 +116,14 @@ def test_mlflow_streams_what_the_model_streams(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("endpoint")
 @pytest.mark.parametrize(("said", "version"), [("environment", 1), ("registered", 2), ("2", 2)])
-@pytest.mark.parametrize("route", ["v2", "predict"])
-def test_the_version_is_the_environments_the_registered_or_a_number(
-    triton_model: Any, said: str, version: int, route: str
-) -> None:
-    model = triton_model.make_model(
-        CONTEXT | {"model_version": "2"}, {"TIDEGATE_MODEL_VERSION": said, "TIDEGATE_ROUTE": route}
-    )
-    assert model.route == route
+def test_the_version_is_the_environments_the_registered_or_a_number(triton_model: Any, said: str, version: int) -> None:
+    model = triton_model.make_model(CONTEXT | {"model_version": "2"}, {"TIDEGATE_MODEL_VERSION": said})
     assert model.predict([7])["VERSION"].tolist() == [version]
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("TIDEGATE_ROUTE", "v3"),
         ("TIDEGATE_MODEL_VERSION", "newest"),
         ("TIDEGATE_MODEL_VERSION", "0"),
         ("TIDEGATE_TIMEOUT_SECONDS", "soon"),

@@ -1,7 +1,6 @@
 """`tidegate` as a whole: help, version, exit codes, and errors that are one message."""
 
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -61,7 +60,6 @@ def test_the_version_is_that_of_the_package() -> None:
     [
         (("deploy", "churn"), ExitCode.USAGE, "TIDEGATE_ENVIRONMENTS"),
         (("model", "check", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
-        (("model", "show", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
         (("model", "new", "m", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
         (("register", "/nowhere/at/all"), ExitCode.USAGE, "/nowhere/at/all"),
         (("predict", "churn", "--zeros"), ExitCode.USAGE, "TIDEGATE_ENVIRONMENTS"),
@@ -125,28 +123,6 @@ def test_who_registers_is_told_once_it_is_done(tmp_path: Path) -> None:
     assert "urllib3" not in said.stderr
 
 
-@pytest.mark.parametrize(("columns", "is_table"), [(200, True), (60, False)])
-def test_where_a_terminal_is_too_narrow_a_row_is_a_block_and_nothing_is_cut(columns: int, is_table: bool) -> None:
-    program = (
-        "from tidegate.cli.output import print_table\n"
-        "rows = [('a-model-of-a-long-name', 3, 'x' * 40), ('b', None, 'two words')]\n"
-        "print_table(('MODEL', '#VERSION', 'WHY'), rows, 'dev: here')\n"
-    )
-    own, terminal = pty.openpty()
-    with os.fdopen(own, "rb", buffering=0) as screen:
-        subprocess.run(
-            [sys.executable, "-c", program], stdout=terminal, timeout=60, check=True,
-            env=os.environ | {"PYTHONPATH": PATHS, "COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"},
-        )  # fmt: skip
-        said = screen.read(4096).decode().replace("\r\n", "\n")
-        os.close(terminal)
-    if is_table:
-        assert "│ a-model-of-a-long-name │       3 │" in said
-    else:
-        blocks = ["dev: here", f"MODEL    a-model-of-a-long-name\nVERSION  3\nWHY      {'x' * 40}"]
-        assert said == "\n\n".join([*blocks, "MODEL    b\nWHY      two words\n"])
-
-
 def test_nothing_that_somebody_wrote_gives_orders_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     order = "\x1b]0;owned\x07"
     output.print_table(("A",), [(f"cell{order}",)], f"title{order}")
@@ -181,7 +157,7 @@ def test_a_shell_completes_commands_and_options() -> None:
         return said.stdout.split()
 
     assert completed("tidegate pro") == ["promote"]
-    assert set(completed("tidegate model ")) == {"new", "check", "show"}
+    assert set(completed("tidegate model ")) == {"new", "check"}
     assert "--max-batch-size" in completed("tidegate export --max")
 
 

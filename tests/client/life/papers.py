@@ -14,11 +14,13 @@ from tidegate.life.rules import Operation
 from tidegate.registry import Golden, Record, RegisteredVersion
 from tidegate.registry.manifest import checked_name, manifest_of
 from tidegate.registry.version import Records
-from tidegate.triton.publishing import open_repository, read_published
+from tidegate.triton.publishing.config import read_published
 from tidegate_contracts.environments import Environments, Location, ObjectStoreLocation, WhoAmI
 from tidegate_contracts.manifest import Manifest
 from tidegate_contracts.triton import ALIAS_PARAMETER
 from tidegate_contracts.whereabouts import Place, VisibleModel, Whereabouts
+
+from tests.client.triton.publishing.opening import open_repository
 
 from .entries import write_entry
 from .test_life_target import MODEL, dataset, known, plane

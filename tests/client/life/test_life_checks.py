@@ -10,9 +10,11 @@ from tidegate.life.checks import _packages, against_environments, check_fits, ch
 from tidegate.life.target import Target, targets
 from tidegate.publishing import Repository
 from tidegate.triton.kind import TritonKind
-from tidegate.triton.publishing import config, open_repository
+from tidegate.triton.publishing import config
 from tidegate_contracts.environments import ModelFacts, PoolFacts, Promotion
 from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
+
+from tests.client.triton.publishing.opening import open_repository
 
 from .entries import CONFIG, write_entry
 from .test_life_target import MODEL, dataset, known, plane

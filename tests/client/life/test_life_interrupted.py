@@ -16,7 +16,7 @@ from tidegate.life.deploy import deploy
 from tidegate.life.rules import history
 from tidegate.publishing import Repository, steps
 from tidegate.registry import Registry
-from tidegate.triton.publishing import read_published
+from tidegate.triton.publishing.config import read_published
 
 from tests.client.triton.publishing.killing import expire
 

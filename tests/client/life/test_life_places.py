@@ -16,11 +16,12 @@ from tidegate.life.publish import bring
 from tidegate.life.rules import history
 from tidegate.life.undeploy import undeploy
 from tidegate.publishing import steps
-from tidegate.triton.publishing import open_repository, read_published
+from tidegate.triton.publishing.config import read_published
 from tidegate_contracts.environments import ObjectStoreLocation
 from tidegate_contracts.whereabouts import Place
 
 from lab.local_plane.object_store import ObjectStore, object_store
+from tests.client.triton.publishing.opening import open_repository
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .entries import golden

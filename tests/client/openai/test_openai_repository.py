@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidegate.errors import UsageError
 from tidegate.kinds import KINDS
 from tidegate.openai import configs
-from tidegate.publishing import Repository
+from tidegate.publishing import Repository, open_repository
 from tidegate.registry.manifest import manifest_of
 from tidegate.repository import Published
 from tidegate_contracts.manifest import ENTRY_VERSION
@@ -37,7 +37,7 @@ def test_versions_lie_beside_each_other_as_engines_read_them(
 ) -> None:
     (tmp_path / "dataset" / "models").mkdir(parents=True)
     place: Path | str = tmp_path / "dataset" / "models"
-    repository = KIND.open_repository(request.getfixturevalue("url") if where == "S3" else place)
+    repository = open_repository(request.getfixturevalue("url") if where == "S3" else place, KIND.configs)
     entries = {number: write_entry(tmp_path / word, word) for number, word in ((1, "one"), (2, "two"))}
     assert publish(repository, entries[1], 1, served(1, 1))
     assert publish(repository, entries[2], 2, served(2, 1, 2))

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from tidegate.errors import ExitCode
 from tidegate.registry.registration import checked, registrant
-from tidegate.triton.entries.write import new_entry
 
 from .conftest import World
 from .entries import entry
@@ -69,22 +68,11 @@ def test_files_that_a_notebook_or_an_editor_leaves_are_told_before_they_go_into_
     assert [told.count(str(root / path)) for path in odd] == [1, 1, 1]
 
 
-def test_nothing_is_said_of_what_keeps_the_folder_of_an_ensemble_that_new_has_made(tmp_path: Path) -> None:
-    for name, tensors in (("first", ("IN", "MID")), ("second", ("MID", "OUT"))):
-        step = entry(tmp_path, name, {"1/model.py": MODEL})
-        taken, given = (f'put {{ name: "{each}" data_type: TYPE_FP32 dims: [ 1 ] }}\n' for each in tensors)
-        (step / "config.pbtxt").write_text(f'backend: "python"\nin{taken}out{given}')
-    made = new_entry("both", [tmp_path / "first", tmp_path / "second"], tmp_path)
-    assert (made.folder / "1" / ".keep").exists()
-    assert checked(made.folder, "both") == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
         (["missing"], ExitCode.USAGE, "no such folder"),
         (["ENTRY", "--golden", "missing"], ExitCode.USAGE, "cannot be read"),
-        (["ENTRY", "--certificate", "c.pem"], ExitCode.USAGE, "without its key"),
         (["ENTRY", "--name", "../up"], ExitCode.USAGE, "cannot be a model's name"),
     ],
 )

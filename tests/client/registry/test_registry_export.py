@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tidegate.errors import ExitCode
 
-from tests.client.triton.export.models import boosted, export, have_exporters, refused, sample
+from tests.client.triton.export.models import export, have_exporters, refused, sample, trained
 
 from .conftest import World
 from .relay import Relay
@@ -16,7 +16,7 @@ def logged(world: World, folder: Path) -> str:
     """Log a forest as MLflow's clients do, register it, and return its run."""
     client = world.client()
     run = client.create_run(client.get_experiment_by_name("Default").experiment_id)
-    client.log_artifacts(run.info.run_id, str(boosted(folder)), "model")
+    client.log_artifacts(run.info.run_id, str(trained(folder)), "model")
     client.create_registered_model("forest")
     client.create_model_version("forest", f"{run.info.artifact_uri}/model", run.info.run_id)
     return str(run.info.run_id)

@@ -7,10 +7,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from tidegate.errors import IntegrityError, UsageError
 from tidegate.registry.manifest import manifest_of
-from tidegate.registry.signing import SigningKey, Trust, sign, verify
+from tidegate.registry.signing import SigningKey, sign, verify
 from tidegate_contracts.manifest import Manifest
-
-from lab.local_cluster.certificates import Authority
 
 from .conftest import World
 from .entries import entry, program
@@ -43,20 +41,20 @@ def test_a_signature_by_a_key_holds_for_its_manifest_and_that_key_only(manifest:
     private, public = pair(tmp_path, "mine")
     _, other = pair(tmp_path, "other")
     signature = sign(manifest, SigningKey(private))
-    verify(manifest, signature, Trust(public), "here")
+    verify(manifest, signature, public, "here")
     with pytest.raises(IntegrityError, match="does not hold"):
-        verify(manifest, signature, Trust(other), "here")
+        verify(manifest, signature, other, "here")
     changed = manifest.model_copy(update={"model": "another"})
     with pytest.raises(IntegrityError, match="does not hold"):
-        verify(changed, signature, Trust(public), "here")
+        verify(changed, signature, public, "here")
     for broken in (b"", b"{}", signature[:-20], b"\xff" * 100, signature.replace(b"a", b"b", 40)):
         with pytest.raises(IntegrityError, match="does not hold"):
-            verify(manifest, broken, Trust(public), "here")
+            verify(manifest, broken, public, "here")
 
 
 def test_a_key_with_a_password_wants_it_and_never_shows_it(manifest: Manifest, tmp_path: Path) -> None:
     private, public = pair(tmp_path, "locked", PASSWORD)
-    verify(manifest, sign(manifest, SigningKey(private, PASSWORD)), Trust(public), "here")
+    verify(manifest, sign(manifest, SigningKey(private, PASSWORD)), public, "here")
     for wrong in (None, "wr0ng-pass"):
         with pytest.raises(UsageError, match="the key cannot sign") as told:
             sign(manifest, SigningKey(private, wrong))
@@ -72,19 +70,7 @@ def test_what_is_no_key_is_told(manifest: Manifest, tmp_path: Path) -> None:
             sign(manifest, SigningKey(file))
     private, _ = pair(tmp_path, "mine")
     with pytest.raises(UsageError, match="cannot be read"):
-        verify(manifest, sign(manifest, SigningKey(private)), Trust(tmp_path / "missing"), "here")
-    for wrong in ({}, {"public_key": private, "roots": (private,)}):
-        with pytest.raises(UsageError, match="say one of them"):
-            Trust(**wrong)  # type: ignore[arg-type]
-
-
-def test_a_signature_by_a_certificate_holds_for_its_root_only(manifest: Manifest, tmp_path: Path) -> None:
-    ours, theirs = (Authority().write(tmp_path / name, "signer") for name in ("ours", "theirs"))
-    root = ours / "ca.crt"
-    signature = sign(manifest, SigningKey(ours / "tls.key", certificate=ours / "tls.crt", chain=(root,)))
-    verify(manifest, signature, Trust(roots=(root,)), "here")
-    with pytest.raises(IntegrityError, match="does not hold"):
-        verify(manifest, signature, Trust(roots=(theirs / "ca.crt",)), "here")
+        verify(manifest, sign(manifest, SigningKey(private)), tmp_path / "missing", "here")
 
 
 def test_a_version_is_signed_when_it_is_registered_or_afterwards(world: World, tmp_path: Path) -> None:
@@ -94,15 +80,15 @@ def test_a_version_is_signed_when_it_is_registered_or_afterwards(world: World, t
     root = entry(tmp_path, "signed-version")
     version = registry.register(root, registered_by="anna")
     with pytest.raises(IntegrityError, match="is not signed"):
-        registry.verify_signature(version, Trust(public))
+        registry.verify_signature(version, public)
     again = registry.register(root, registered_by="anna", key=SigningKey(private))
     assert (again.number, again.signed, version.signed) == (1, True, False)
-    registry.verify_signature(again, Trust(public))
+    registry.verify_signature(again, public)
     with pytest.raises(IntegrityError, match="does not hold"):
-        registry.verify_signature(again, Trust(other))
+        registry.verify_signature(again, other)
     (root / "1/model.py").write_bytes(program(2))
     second = registry.register(root, registered_by="anna", key=SigningKey(private))
-    registry.verify_signature(second, Trust(public))
+    registry.verify_signature(second, public)
     stolen = second.model_copy(update={"tags": second.tags | {"tidegate.signature.sha256": "0" * 64}})
     with pytest.raises(IntegrityError, match="not in the artifact store"):
-        registry.verify_signature(stolen, Trust(public))
+        registry.verify_signature(stolen, public)

@@ -85,22 +85,22 @@ def by_name(models: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def test_status_says_which_versions_are_ready_and_hides_what_is_not_for_the_caller(seen: dict[str, str]) -> None:
-    [plane] = json.loads(run(seen, "status", "--watch", "0", "--json"))
+    [plane] = json.loads(run(seen, "status", "--json"))
     found = by_name(plane["models"])
     assert {name: each["state"] for name, each in found.items()} == {
         "chat": "resident", "plain": "resident", "secret": "hidden"
     }  # fmt: skip
     assert {each["version"]: each["ready"] for each in found["chat"]["versions"]} == {"3": True, "4": False}
     assert {each["requests"] for each in found["chat"]["versions"]} == {None}, "which nobody has counted"
-    table = run(seen, "status", "--watch", "0")
+    table = run(seen, "status")
     assert "4 (not ready)" in table
     assert "never" not in table
 
 
 def test_status_of_a_proxy_alone_tells_what_the_proxy_tells(seen: dict[str, str]) -> None:
-    [plane] = json.loads(run(seen, "status", "--watch", "0", "--json"))
+    [plane] = json.loads(run(seen, "status", "--json"))
     alone = {name: value for name, value in seen.items() if name != "TIDEGATE_ENVIRONMENTS"}
-    [plane] = json.loads(run(alone, "status", "--watch", "0", "--json", "--proxy", plane["proxy"]))
+    [plane] = json.loads(run(alone, "status", "--json", "--proxy", plane["proxy"]))
     assert {name: each["state"] for name, each in by_name(plane["models"]).items()} == {
         "chat": "resident", "plain": "resident"
     }  # fmt: skip
@@ -113,14 +113,14 @@ def test_models_and_top_say_where_each_is_and_why_not(seen: dict[str, str]) -> N
     }  # fmt: skip
     green = next(place for place in found["chat"]["places"] if place["pool"] == "green")
     assert (green["state"], green["why"]) == ("unknown", "its engine serves no chat-v4: it serves chat-v2")
-    for words in (("models",), ("status", "--watch", "0"), ("top", "--once"), ("why", "chat")):
+    for words in (("models",), ("status",), ("top", "--once"), ("why", "chat")):
         assert "serves no chat-v4" in run(seen, *words)
     assert "llm/green" in run(seen, "why", "chat")
 
 
 @pytest.mark.parametrize("name", ["plain", *NAMES])
 def test_a_model_is_asked_about_and_called_by_any_of_its_names(seen: dict[str, str], name: str) -> None:
-    asked = ("status", name, "--watch", "0", "--json"), ("models", name, "--json"), ("why", name, "--json")
+    asked = ("status", name, "--json"), ("models", name, "--json"), ("why", name, "--json")
     status, models, [why] = (json.loads(run(seen, *words)) for words in asked)
     assert [each["model"] for plane in status for each in plane["models"]] == ["plain"]
     assert [(each["model"], each["state"]) for each in models] == [("plain", "resident")]

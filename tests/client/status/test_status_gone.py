@@ -12,7 +12,7 @@ import pytest
 from tidegate.calling.credentials import Credential
 from tidegate.status import KnownProxy, PlaneStatus, collect
 from tidegate_contracts import routing
-from tidegate_contracts.proxy_process import server_ready_path
+from tidegate_contracts.proxy_process import SERVER_READY_PATH
 
 from lab.local_plane import environment as local
 from lab.local_plane.environment import LocalEnvironment
@@ -54,7 +54,7 @@ def ask(here: LocalEnvironment, path: str, body: bytes | None = None) -> tuple[i
 
 def probe(here: LocalEnvironment, server: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{here.proxies[0].admin}{server_ready_path(server)}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{here.proxies[0].admin}{SERVER_READY_PATH}/{server}", timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -67,24 +67,6 @@ def test_a_stream_is_a_line_for_each_answer(cli: Cli) -> None:
     assert "-5 is less than 0" in cli.run(*words, code=6)
 
 
-def test_the_reference_route_answers_the_same(cli: Cli) -> None:
-    words = ("predict", "versions", "-i", "INPUT=[7]")
-    one, other = cli.json(*words), cli.json(*words, "--route", "predict")
-    assert one["outputs"] == other["outputs"] == cli.json(*words, "--server", "preload")["outputs"]
-    unknown = cli.run(*words, "--route", "predict", "--proxy", "http://localhost:1", code=2)
-    assert "--route predict needs --server" in unknown
-
-
-def test_outputs_are_written_to_files(cli: Cli, tmp_path: Path) -> None:
-    rows = json.dumps(ROWS)
-    cli.run("predict", "batched", "-i", f"INPUT={rows}", "-o", str(tmp_path / "out.npz"))
-    with numpy.load(tmp_path / "out.npz", allow_pickle=False) as found:
-        assert found["OUTPUT"].tolist() == ROWS
-    cli.run("predict", "batched", "-i", f"INPUT={rows}", "-o", str(tmp_path / "out.json"))
-    assert json.loads((tmp_path / "out.json").read_text())["OUTPUT"]["shape"] == [2, 3]
-    assert "written as" in cli.run("predict", "batched", "--zeros", "-o", str(tmp_path / "out.txt"), code=2)
-
-
 def test_the_variable_of_endpoints_says_where_if_nobody_else_does(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", "http://127.0.0.1:9")
     assert "cannot be reached" in cli.run("predict", "batched", "--zeros", code=6)
@@ -113,8 +95,8 @@ def test_a_pickle_is_never_loaded(cli: Cli, tmp_path: Path) -> None:
     [((), "one of --data"), (("--zeros", "-i", "INPUT=1"), "one of --data"), (("-i", "INPUT"), "NAME=VALUE"),
      (("-i", "INPUT=1", "-i", "INPUT=2"), "given twice"), (("-d", "missing.json"), "cannot be read"),
      (("-i", "INPUTS=[1,2,3]"), "did you mean INPUT?"), (("-i", "INPUT=[1,2]"), "INPUT FP32[3]"),
-     (("-i", "INPUT=abc"), "cannot hold"), (("--zeros", "--route", "x"), "is not one of")],
-    ids=["nothing", "two", "no-value", "twice", "missing", "name", "shape", "text", "route"],
+     (("-i", "INPUT=abc"), "cannot hold")],
+    ids=["nothing", "two", "no-value", "twice", "missing", "name", "shape", "text"],
 )  # fmt: skip
 def test_what_is_wrong_is_told_and_nothing_is_called(cli: Cli, words: tuple[str, ...], told: str) -> None:
     said = cli.run("predict", "batched", *words, code=2)
@@ -124,5 +106,5 @@ def test_what_is_wrong_is_told_and_nothing_is_called(cli: Cli, words: tuple[str,
 
 def test_a_wrong_key_ends_every_command_alike(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_wrong")
-    for words in (("status", "--watch", "0"), ("models",), ("predict", "versions", "-i", "INPUT=[7]")):
+    for words in (("status",), ("models",), ("predict", "versions", "-i", "INPUT=[7]")):
         assert "does not believe the credential" in cli.run(*words, code=3)

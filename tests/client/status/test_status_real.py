@@ -1,7 +1,6 @@
 """`tidegate status` and `tidegate models`, of a real environment: nothing is loaded for looking."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,9 @@ from tidegate_contracts.environments import Environments
 
 from lab.local_plane.environment import ON_DEMAND, PRELOAD
 from lab.local_plane.process import HOST, free_ports
-from tests.client.life.calling import Caller
 
 from .conftest import Cli
 
-RATE_SECONDS = 60.0
 FOUR_ROWS = {"inputs": [{"name": "INPUT", "shape": [4, 3], "datatype": "FP32", "data": [1.0] * 12}]}
 
 
@@ -24,7 +21,7 @@ def by_name(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def test_looking_tells_what_is_there_and_loads_nothing(cli: Cli) -> None:
-    [plane] = cli.json("status", "--watch", "0")
+    [plane] = cli.json("status")
     assert (plane["environment"], plane["plane"], plane["caller"]) == ("dev", "here", "visitor")
     found = by_name(plane["models"])
     assert set(found) == {"batched", "versions", "add_sub", "repeat", "words", "late", "huge"}
@@ -35,24 +32,24 @@ def test_looking_tells_what_is_there_and_loads_nothing(cli: Cli) -> None:
     said = by_name(cli.json("models"))
     assert (said["late"]["state"], said["late"]["inputs"]) == ("cold", [])
     assert {name for name, each in said.items() if each["state"] == "resident"} == set(found) - {"late", "huge"}
-    assert by_name(cli.json("status", "--watch", "0")[0]["models"])["late"]["state"] == "cold"
+    assert by_name(cli.json("status")[0]["models"])["late"]["state"] == "cold"
 
 
 def test_where_only_the_proxy_s_address_is_known_models_that_are_not_in_memory_are_told_too(cli: Cli) -> None:
-    address = cli.json("status", "--watch", "0")[0]["proxy"]
+    address = cli.json("status")[0]["proxy"]
     for words in (("huge",), ()):
-        [plane] = cli.json("status", *words, "--proxy", address, "--watch", "0")
+        [plane] = cli.json("status", *words, "--proxy", address)
         huge = by_name(plane["models"])["huge"]
         assert huge["state"] == "cold"
         assert (huge["server"], huge["loading"]) == (ON_DEMAND, "on-demand")
 
 
 def test_it_tells_who_decides_which_version_answers(cli: Cli) -> None:
-    [plane] = cli.json("status", "--watch", "0")
+    [plane] = cli.json("status")
     found = by_name(plane["models"])
     ready = {version["version"]: version["ready"] for version in found["add_sub"]["versions"]}
     assert ready == {"1": True, "2": False}  # which is named, and is not there
-    table = cli.run("status", "--watch", "0")
+    table = cli.run("status")
     assert "2 (not ready)" in table
     assert "COMPUTING" not in table
     traffic = {name: each["traffic"] for name, each in found.items()}
@@ -73,42 +70,27 @@ def test_models_tell_what_they_take_and_give(cli: Cli) -> None:
     assert "cold" in table
 
 
-def wait_until_rates_are_told(cli: Cli) -> dict[str, Any]:
-    """Return the status once the model that is called has a rate: only counts of one load, twice seen, make one."""
-    end = time.monotonic() + RATE_SECONDS
-    while True:
-        [plane] = cli.json("status", "--watch", "1.5")
-        rates = [each["perSecond"] for each in by_name(plane["models"])["batched"]["versions"]]
-        if any(rate is not None and rate > 1 for rate in rates):
-            found: dict[str, Any] = plane
-            return found
-        assert time.monotonic() < end, plane
-
-
-def test_who_is_called_is_counted_and_the_hottest_stands_first(cli: Cli) -> None:
-    with ProxyClient(cli.environment.url) as client, Caller(client, "batched", FOUR_ROWS):
-        plane = wait_until_rates_are_told(cli)
-    hottest = plane["models"][0]
-    [version] = hottest["versions"]
-    assert hottest["model"] == "batched"
-    assert version["perSecond"] > 1
-    assert 0 < version["busy"] <= 1.5
-    assert version["requests"] >= version["perSecond"]
-    assert 2 * version["requests"] < version["rows"] <= 4 * version["requests"]
+def test_who_is_called_is_counted_and_stands_first(cli: Cli) -> None:
+    with ProxyClient(cli.environment.url) as client:
+        for _ in range(20):
+            client.infer_json("batched", FOUR_ROWS)
+    first = cli.json("status")[0]["models"][0]
+    [version] = first["versions"]
+    assert first["model"] == "batched"
+    assert version["requests"] >= 20
+    assert version["rows"] >= 2 * version["requests"]
     assert version["meanSeconds"] > 0
     assert version["lastUsed"].startswith("20")
-    assert not by_name(plane["models"])["repeat"]["versions"][0]["perSecond"]
 
 
 def test_what_is_loaded_by_a_call_is_in_memory(cli: Cli) -> None:
     cli.run("predict", "late", "--environment", "dev", "--input", "INPUT=[1, 2, 3]")
-    [late] = cli.json("status", "late", "--watch", "0")[0]["models"]
+    [late] = cli.json("status", "late")[0]["models"]
     assert late["state"] == "resident"
     assert late["versions"][0]["version"] == "1"
     assert late["versions"][0]["requests"] >= 1
     table = cli.run("status", "late")
     assert "resident" in table
-    assert "COMPUTING" in table
 
 
 def test_one_plane_that_is_down_hides_no_other(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,18 +102,18 @@ def test_one_plane_that_is_down_hides_no_other(cli: Cli, tmp_path: Path, monkeyp
     file = tmp_path / "both.json"
     file.write_text(Environments(environments=(both,)).model_dump_json(by_alias=True))
     monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(file))
-    said = cli.run("status", "--watch", "0", code=6)
+    said = cli.run("status", code=6)
     assert "dev on here" in said
     assert "dev gone: " in said
     assert "cannot be reached" in said
-    found = json.loads(cli.run("status", "--watch", "0", "--json", code=6))
+    found = json.loads(cli.run("status", "--json", code=6))
     assert [bool(each["error"]) for each in found] == [False, True]
-    assert "dev on here" in cli.run("status", "--plane", "here", "--watch", "0")
+    assert "dev on here" in cli.run("status", "--plane", "here")
 
 
 def test_the_proxys_address_alone_is_enough(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
-    [plane] = cli.json("status", "--proxy", cli.environment.url, "--watch", "0")
+    [plane] = cli.json("status", "--proxy", cli.environment.url)
     assert plane["environment"] == "dev"
     assert {"batched", "versions", "add_sub", "repeat"} <= set(by_name(plane["models"]))
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", cli.environment.url)

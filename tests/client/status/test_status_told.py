@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from tidegate import Tidegate
 from tidegate.cli.app import app
-from tidegate.cli.calls import _cells
 from tidegate.errors import NotFoundError, UsageError
-from tidegate.kinds import KINDS
-from tidegate.status import _version, proxies, proxy_of
+from tidegate.status import proxies, proxy_of
 from tidegate_contracts import environments as facts
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 from typer.testing import CliRunner
@@ -137,10 +135,10 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path, monkey
         dev = facts.Environment(name="dev", planes=(made.model_copy(update=update),))
         known = facts.Environments(environments=(dev,))
         (tmp_path / "environments.json").write_text(known.model_dump_json(by_alias=True))
-        said = CliRunner().invoke(app, ["status", "--watch", "0"])
+        said = CliRunner().invoke(app, ["status"])
         assert (said.exit_code, said.stdout.count("unknown")) == (0, 2), said.output
         assert said.stderr.count(f"aliased, plain: {MISSING}") == 1
-        [found] = json.loads(CliRunner().invoke(app, ["status", "--watch", "0", "--json"]).stdout)
+        [found] = json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout)
         assert {each["model"]: each["state"] for each in found["models"]} == {
             "there": "resident", "plain": "unknown", "aliased": "unknown",
         }  # fmt: skip
@@ -176,7 +174,7 @@ def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(
             facts.Environments(environments=(dev,)).model_dump_json(by_alias=True)
         )
         began = time.monotonic()
-        said = CliRunner().invoke(app, ["status", "--watch", "0", "--json"])
+        said = CliRunner().invoke(app, ["status", "--json"])
         assert time.monotonic() - began < 5, "it does not wait for what may be back"
         assert said.exit_code == 0, said.output
         [found] = json.loads(said.stdout)
@@ -184,20 +182,8 @@ def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(
         told = {each["model"]: (each["state"], each["why"]) for each in found["models"]}
         assert told["there"] == ("resident", "")
         assert told["lost"] == ("unreachable", "10.0.0.1:8000 gets no calls: there is no answer")
-        said = CliRunner().invoke(app, ["status", "--watch", "0"])
+        said = CliRunner().invoke(app, ["status"])
         why = "10.0.0.1:8000 gets no calls: there is no answer"
         assert [line for line in said.stderr.splitlines() if "there is no answer" in line] == [
             f"dev on lab: gpu/main is not ready: {why}"
         ], "once for the pool, and not for each of its models"
-
-
-def counted(requests: int) -> dict[str, float]:
-    return KINDS["triton"].counts({"inference_stats": {"success": {"count": requests, "ns": requests * 1000}}})
-
-
-@pytest.mark.parametrize("before", [None, counted(1000)])
-def test_a_rate_is_what_was_counted_meanwhile_of_one_replica_and_load(before: dict[str, float] | None) -> None:
-    assert _version("1", True, counted(10), counted(30), 2.0).per_second == 10
-    found = _version("1", True, before, counted(30), 2.0)
-    assert (found.requests, found.per_second, found.busy) == (30, None, None)
-    assert _cells(found, watched=True)[3:5] == ("", "")

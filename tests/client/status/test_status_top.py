@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from tidegate.cli.app import app
-from tidegate.cli.top import _or_before, _shown, _that_fit
+from tidegate.cli.top import _shown
 from tidegate.whereabouts import PlaneOverview
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from typer.testing import CliRunner, Result
@@ -129,28 +129,6 @@ def test_parts_that_ensembles_share_do_not_push_the_rest_out_of_the_bar(folder: 
     assert (bar.index(" ant "), bar.index(" leaked "), bar.count("·")) == (60, 120, 24)
 
 
-def test_as_many_models_are_shown_as_fit_into_the_terminal() -> None:
-    planes = [PlaneOverview(environment="prod", plane=name, proxy="x") for name in ("east", "west")]
-    assert [_that_fit(planes, WIDE, height) for height in (5, 40, 50)] == [1, 15, 20]
-
-
-def test_of_a_proxy_that_answers_no_more_its_last_answer_is_shown_with_its_age() -> None:
-    before = PlaneOverview(environment="prod", plane="east", proxy="x", slices=(), models=())
-    away = PlaneOverview(environment="prod", plane="east", proxy="x", error="no answer in 3 s\ndo: wait")
-    known: dict[str, tuple[float, PlaneOverview]] = {}
-    assert _or_before(away, known, 1.0) is away, "nothing is known of it yet"
-    assert _or_before(before, known, 2.0) == before
-    shown = _or_before(away, known, 14.0)
-    assert shown.error == "no answer in 3 s\nWhat is below was so 12 s ago."
-
-
-def test_of_an_older_proxy_which_knows_no_slices_models_are_shown(folder: Path) -> None:
-    with planes(folder, east={"models": [model("ant")]}):
-        done = top()
-    assert done.exit_code == 0
-    assert [line.split()[:3] for line in done.stdout.splitlines()[2:3]] == [["ant", "gpu/small", "resident"]]
-
-
 FULL = "there is no room: all that is resident is in use, or was too lately (whale, moose)"
 LEASES = [{"holder": "proxy-1", "secondsLeft": 9.0, "inFlight": 3}]
 WORDS: dict[str, Any] = {
@@ -184,30 +162,6 @@ def test_at_every_width_a_model_its_state_and_since_when_are_whole_and_why_is_wi
     assert width - head.index("WHY") >= 30
     assert row[head.index("WHY") :].startswith("there is no room: ")
     assert ("SERVER" in head, "LAST USE" in head) == (width >= 80, width >= 120)
-    if live:
-        assert row.rstrip().endswith("…") == (width < 220), "a row is a line, and says that there is more"
-
-
-def test_a_name_that_would_take_the_whole_line_is_cut_and_leaves_room_for_the_others() -> None:
-    [row] = [line for line in drawn(80, model("long" * 40, why=FULL, **WORDS), live=True) if line.startswith("long")]
-    assert re.match(r"(long){6}l…  resident +\d+ d +there is no room", row)
-
-
-def test_a_part_that_says_no_more_what_sits_in_it_is_told_once_and_its_models_keep_their_last_states() -> None:
-    def seen(*states: str, why: str = "") -> PlaneOverview:
-        models = [model(f"m-{number}", state, why=why) for number, state in enumerate(states)]
-        return PlaneOverview.model_validate({"environment": "p", "plane": "e", "proxy": "x", "models": models})
-
-    silent = seen(*["unseen"] * 3, why="its policy is silent")
-    known: dict[str, tuple[float, PlaneOverview]] = {}
-    lines = [str(each) for each in _shown([_or_before(silent, known, 0.0)], WIDE, 9, live=True)]
-    assert sum("its policy is silent" in line for line in lines) == 1
-    assert not any("m-0" in line for line in lines), "nothing is known of them"
-    _or_before(seen("resident", "cold", "quarantined"), known, 1.0)
-    for now in (2.0, 3.0):
-        shown = _or_before(silent, known, now)
-        assert [each.state for each in shown.models] == ["was resident", "was cold", "was quarantined"]
-    assert {each.state for each in _or_before(seen(*["cold"] * 3), known, 4.0).models} == {"cold"}
 
 
 def test_environments_that_cannot_be_asked_come_first_and_pools_without_slices_have_a_line() -> None:

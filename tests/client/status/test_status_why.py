@@ -97,14 +97,6 @@ def test_what_to_do_is_where_the_alert_leads_that_comes_of_it(
         assert f"(docs/runbooks.md, {alert})" in why("fraud").stdout
 
 
-def test_a_plane_that_does_not_answer_hides_no_other_and_ends_with_its_code(tmp_path: Path) -> None:
-    with planes(tmp_path, east=None, west=[HELD]):
-        said = why("fraud")
-        assert said.exit_code == ExitCode.UNREACHABLE.value, said.output
-        assert "proxy-a.1" in said.stdout
-        assert "prod east: " in said.stderr
-
-
 def test_a_model_that_no_plane_has_is_told_once_with_what_to_do(tmp_path: Path) -> None:
     with planes(tmp_path, east=UNKNOWN, west=UNKNOWN):
         said = why("fraud")
@@ -138,10 +130,3 @@ def test_an_answer_that_is_none_is_told_as_one(tmp_path: Path) -> None:
         assert said.exit_code not in (0, 1), said.output
         assert "prod east: " in said.stderr
         assert "Traceback" not in said.output
-
-
-def test_environments_planes_and_proxies_that_there_are_not_are_told(tmp_path: Path) -> None:
-    with planes(tmp_path, east=[HELD]):
-        for words in (("--environment", "pord"), ("--plane", "nowhere")):
-            assert why("fraud", *words).exit_code == ExitCode.NOT_FOUND.value, words
-        assert why("fraud", "--proxy", "x:1", "--environment", "prod").exit_code == ExitCode.USAGE.value

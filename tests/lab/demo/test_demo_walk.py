@@ -18,7 +18,7 @@ from urllib3.exceptions import HTTPError
 
 from lab.demo import __main__ as command
 from lab.demo import playing, walk, zoo
-from lab.demo.playing import Outcome, Played, Scene, claim
+from lab.demo.playing import Outcome, Scene, claim
 from lab.demo.show import Show
 from lab.demo.stage import Stage
 from lab.local_plane.process import CannotBeHadError, ProcessError
@@ -60,15 +60,6 @@ def throws(error: BaseException) -> Callable[..., NoReturn]:
         raise error
 
     return throw
-
-
-def test_every_scene_is_played_and_told() -> None:
-    out = io.StringIO()
-    played = walk.play(stage(out), [scene("one", good), scene("two", good)])
-    titles = ["title of one", "title of two", "Room was never overrun"]
-    assert [(each.title, each.ok) for each in played] == [(title, True) for title in titles]
-    said = out.getvalue()
-    assert said.index("1/2  title of one") < said.index("claim of one") < said.index("✔ it held")
 
 
 def test_after_every_scene_its_parts_must_still_run() -> None:
@@ -139,32 +130,12 @@ def test_what_is_in_its_way_is_one_clear_message(
 
 
 @pytest.mark.usefixtures("plain_signals")
-@pytest.mark.parametrize(("ok", "status"), [(True, 0), (False, 1)])
-def test_a_claim_that_does_not_hold_is_its_exit_code(monkeypatch: pytest.MonkeyPatch, ok: bool, status: int) -> None:
-    monkeypatch.setattr(walk, "introduce", lambda *_: None)
-    monkeypatch.setattr(walk, "stage_for", lambda *_: None)
-    monkeypatch.setattr(walk, "play", lambda _: [Played("Cold", ok, "short", 1.0)])
-    done = ends_with(monkeypatch, lambda: None, "walk")
-    assert done.exit_code == status, done.output
-
-
-@pytest.mark.usefixtures("plain_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize(("said", "status"), [("walk", 130), ("up", 0), ("lifecycle", 130), ("lifecycle-up", 0)])
 def test_it_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch, number: int, said: str, status: int) -> None:
     done = ends_with(monkeypatch, lambda: os.kill(os.getpid(), number), said)
     assert done.exit_code == status
     assert "nothing is left running" in done.output
-
-
-def test_other_peoples_words_are_not_read_as_markup() -> None:
-    out = io.StringIO()
-    show = Show(Console(file=out, width=100))
-    show.failure("[bold]horn.npy[/nonsense] is not there")
-    show.summary([("[red]a scene", "[blue]what came of it", 1.5)])
-    assert "[bold]horn.npy[/nonsense] is not there" in out.getvalue()
-    assert "[red]a scene" in out.getvalue()
-    assert "[blue]what came of it" in out.getvalue()
 
 
 @pytest.mark.parametrize("said", ["", "[tidegate_eviction.policies]\na = a:policy\nb = b:policy\n"])

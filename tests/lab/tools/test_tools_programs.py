@@ -165,12 +165,6 @@ def test_a_cache_folder_that_cannot_be_written_is_an_error_with_a_way_out(scratc
     assert "Traceback" not in err
 
 
-def test_an_unknown_name_is_refused_before_anything_is_built(run: Run) -> None:
-    status, out, err = run("helm", "kubecomform")
-    assert (status, out) == (2, "")
-    assert "unknown tool 'kubecomform': there are helm, kubectl, " in err
-
-
 def test_what_takes_long_is_built_for_those_alone_who_name_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,15 +180,6 @@ def test_what_takes_long_is_built_for_those_alone_who_name_it(
     by_name = {name for name, program in PROGRAMS.items() if program.by_name}
     assert {"keda-operator", "keda-adapter"} == by_name
     assert said == [{*PROGRAMS, *files.SOURCES} - by_name, {"keda-operator"}]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", sorted(name for name, program in PROGRAMS.items() if program.ask))
-def test_the_real_tool_is_built_and_tells_the_pinned_version(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDEGATE_TOOLS", "built")
-    found = tools.find(name)
-    said = subprocess.check_output([found.path, *PROGRAMS[name].ask], text=True, timeout=60)
-    assert pins.numbers(said) == pins.numbers(found.version)
 
 
 def test_everything_works_offline_with_a_warm_cache_and_no_go(run: Run, tmp_path: Path) -> None:

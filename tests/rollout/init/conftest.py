@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from requirements.install import folder
-from tests.docs.test_ci import git, surroundings
+from tests.docs.test_ci import surroundings
+from tests.processes import git
 
 ROOT = Path(__file__).resolve().parents[3]
 

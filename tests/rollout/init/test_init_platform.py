@@ -19,7 +19,8 @@ from rollout.init import repository
 from rollout.init.repository import DEFINITION, InitRequest, write_repository
 from stacks.command import CommandError, Outcome
 from stacks.validate import read_definition
-from tests.docs.test_ci import GITHUB, GITLAB, git, surroundings
+from tests.docs.test_ci import GITHUB, GITLAB, surroundings
+from tests.processes import git
 from tests.rollout.conftest import Call, Tree, change
 
 from .conftest import ROOT, Program, commit

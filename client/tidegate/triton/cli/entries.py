@@ -1,15 +1,14 @@
-"""`tidegate model new`, and how an entry of a Triton model repository is printed."""
+"""`tidegate model new`: makes an entry of a Triton model repository."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from ...cli.output import File, Json, Texts, answering, console, note, print_json, print_table, size
+from ...cli.output import File, Json, Texts, answering, note, print_json
 from ...errors import UsageError, hints_once
 
 if TYPE_CHECKING:
-    from ..entries.show import Shown
     from ..entries.write import NewEntry
 
 _TENSOR = "NAME:TYPE:DIMS"
@@ -23,9 +22,7 @@ def _complete() -> list[str]:
 
 def new(
     name: Annotated[str, Argument(help="The model's name; its entry is a folder of this name.")],
-    sources: Annotated[
-        list[Path], Argument(metavar="SOURCE", help="The model's file or folder; several entries: an ensemble.")
-    ],
+    source: Annotated[Path, Argument(help="The model's file or folder.")],
     into: Annotated[Path, Option(help="The folder in which the entry is made.")] = Path("."),
     framework: Annotated[
         str, Option(autocompletion=_complete, help="What it is made with, where its files do not tell: onnx, python, …")
@@ -38,16 +35,7 @@ def new(
         int, Option(metavar="N", min=0, help="The largest batch; 0 is none. DIMS leave it out.")
     ] = 0,
     dynamic_batching: Annotated[bool, Option("--dynamic-batching", help="Let Triton form batches.")] = False,
-    instances: Annotated[
-        Texts, Option(metavar="COUNT[:KIND[:GPUS]]", help="Copies that run at once: 2, 1:gpu:0,1 or 4:cpu.")
-    ] = None,
     parameter: Annotated[Texts, Option(metavar="KEY=VALUE", help="A parameter for the backend.")] = None,
-    labels: Annotated[
-        Texts, Option(metavar="OUTPUT=FILE", help="A file with the names of an output's classes, a line each.")
-    ] = None,
-    link: Annotated[
-        Texts, Option(metavar="MODEL.TENSOR=NAME", help="Within an ensemble, another name for a step's tensor.")
-    ] = None,
     settings: Annotated[
         File,
         Option(exists=True, dir_okay=False, help="Any other fields, as config.pbtxt has them; options count over it."),
@@ -62,22 +50,15 @@ def new(
     with answering():
         from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-        from ..entries.configure import Options, one_of, overlaid, pair
+        from ..entries.configure import Options, one_of, overlaid
         from ..entries.detect import Framework
         from ..entries.text import parse_config
         from ..entries.write import new_entry
 
-        options = Options(
-            input_ or (), output or (), max_batch_size, dynamic_batching, instances or (), parameter or ()
-        )
+        options = Options(input_ or (), output or (), max_batch_size, dynamic_batching, parameter or ())
         said = ModelConfig() if settings is None else parse_config(_text(settings), str(settings))
-        made = new_entry(
-            name, sources, into,
-            framework=Framework(one_of(framework, list(Framework), "framework")) if framework else None,
-            settings=overlaid(said, options.config()),
-            labels={key: Path(file) for key, file in (pair(each, "--labels OUTPUT=FILE") for each in labels or ())},
-            links=dict(pair(each, "--link MODEL.TENSOR=NAME") for each in link or ()),
-        )  # fmt: skip
+        known = Framework(one_of(framework, list(Framework), "framework")) if framework else None
+        made = new_entry(name, source, into, framework=known, settings=overlaid(said, options.config()))
         _print_new(made, json)
 
 
@@ -89,39 +70,18 @@ def _text(file: Path) -> str:
 
 
 def _print_new(made: "NewEntry", json: bool) -> None:
-    from ..entries.show import show_entry
+    from google.protobuf.json_format import MessageToDict
 
-    shown = show_entry(made.folder)
+    from ..entries.text import config_text
+
     if json:
-        warnings = [str(each) for each in made.warnings]
-        said = {"folder": made.folder, "framework": made.framework, "notes": made.notes, "warnings": warnings}
-        print_json(said | {"entry": shown})
+        said = {"folder": made.folder, "framework": made.framework, "notes": made.notes}
+        config = MessageToDict(made.config, preserving_proto_field_name=True)
+        print_json(said | {"warnings": [str(each) for each in made.warnings], "config": config})
         return
     print(f"{made.folder} is there: {made.framework}")
-    print_entry(shown)
+    print(config_text(made.config), end="")
     for text in hints_once(map(str, made.warnings)):
         note(text)
     for text in made.notes:
         note(f"note: {text}")
-
-
-def print_entry(shown: "Shown") -> None:
-    """Print an entry for people: its tensors, or an ensemble's steps as a drawing, and its settings."""
-    from ..entries.show import draw
-
-    versions = ", ".join(map(str, shown.versions)) or "none"
-    print(f"{shown.name}: {shown.backend}, version {versions}, {shown.files} files, {size(shown.size)}")
-    if shown.steps:
-        console().print(draw(shown))
-    else:
-        rows = [
-            (side, tensor.name, str(tensor), ", ".join(tensor.notes))
-            for side, tensors in (("input", shown.inputs), ("output", shown.outputs))
-            for tensor in tensors
-        ]
-        if rows:
-            print_table(("", "tensor", "type and shape", ""), rows)
-        else:
-            print("its tensors are known once Triton has loaded it")
-    if shown.settings:
-        print(shown.settings)

@@ -19,10 +19,10 @@ def export(
     ] = 1e-4,
     name: Annotated[Text, Option(help="Name of the model; the folder's by default.")] = None,
     max_batch_size: Annotated[int, Option(metavar="N", min=0, help="The largest batch; 0 is none.")] = 64,
-    trusted: Annotated[bool, Option("--trusted", help="Load a pickle or TorchScript, and so run its code.")] = False,
+    trusted: Annotated[bool, Option("--trusted", help="Load a pickle, and so run its code.")] = False,
     json: Json = False,
 ) -> None:
-    """Make an entry of a trained model: ONNX by its library's exporter, if both give the same answers.
+    """Make an entry of a trained scikit-learn model: ONNX by its exporter, if both give the same answers.
 
     The golden request lies in it.
     """

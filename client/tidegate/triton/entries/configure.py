@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelInstanceGroup
+from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
 from ...errors import UsageError
 from .frameworks.reading import ANY, Reading, Tensor, data_type, in_range
-
-_INSTANCE_KINDS = {"auto": "KIND_AUTO", "gpu": "KIND_GPU", "cpu": "KIND_CPU", "model": "KIND_MODEL"}
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,6 @@ class Options:
     outputs: Sequence[str] = ()
     max_batch_size: int = 0
     dynamic_batching: bool = False
-    instances: Sequence[str] = ()  # `COUNT[:KIND[:GPU,GPU…]]` each, with a KIND of auto, gpu, cpu, model.
     parameters: Sequence[str] = ()  # `KEY=VALUE` each.
 
     @in_range()
@@ -38,8 +35,6 @@ class Options:
                 side.add(name=name, data_type=DataType.Value(f"TYPE_{kind}") if kind else 0, dims=dims)
         if self.dynamic_batching:
             config.dynamic_batching.SetInParent()
-        for text in self.instances:
-            _add_instances(config, text)
         for text in self.parameters:
             key, value = pair(text, "--parameter KEY=VALUE")
             config.parameters[key].string_value = value
@@ -113,7 +108,7 @@ def first_dimension_varies(reading: Reading) -> bool:
 
 def _tensors(config: Any, side: str, told: Sequence[Tensor], reading: Reading, chosen: Sequence[Any]) -> None:
     into = getattr(config, side)
-    known = {each.name: each for each in into}  # an ensemble's are in its configuration already
+    known: dict[str, Any] = {}
     over = {each.name: each for each in chosen}
     for tensor in told:
         said = tensor.name in over and over[tensor.name].dims  # as config.pbtxt has them, without the batch's
@@ -173,21 +168,6 @@ def _tensor_option(text: str) -> tuple[str, str, tuple[int, ...]]:
     if not all(re.fullmatch(r"\s*(-1|[1-9]\d*)\s*", each) for each in sizes):
         raise UsageError(f"{text!r}: {dims!r} are no dimensions", do="say numbers with commas; -1 is any size")
     return name, data_type(kind) if kind else "", tuple(int(each) for each in sizes)
-
-
-def _add_instances(config: Any, text: str) -> None:
-    count, _, rest = text.partition(":")
-    kind, _, gpus = rest.partition(":")
-    if not re.fullmatch(r"[1-9]\d{0,8}", count):
-        raise UsageError(f"{text!r}: {count!r} is no number", do="say a whole number from 1 on")
-    group = config.instance_group.add(count=int(count))
-    if kind:
-        known = one_of(kind.lower(), list(_INSTANCE_KINDS), "kind of instance")
-        group.kind = ModelInstanceGroup.Kind.Value(_INSTANCE_KINDS[known])
-    if gpus:
-        if not all(each.isdigit() for each in gpus.split(",")):
-            raise _malformed(text, "COUNT[:KIND[:GPU,GPU…]], for example 1:gpu:0,1")
-        group.gpus.extend(int(each) for each in gpus.split(","))
 
 
 def _malformed(text: str, form: str) -> UsageError:

@@ -6,55 +6,42 @@ from enum import StrEnum
 from pathlib import Path
 
 from ...errors import UsageError
-from .frameworks import dali, fil, llm, onnx, opaque, openvino, python, tensorflow, torch
+from .frameworks import dali, fil, llm, onnx, opaque, openvino, python, torch
 from .frameworks.reading import Reading, head, unreadable
 
 
 class Framework(StrEnum):
     """What models are made with, as `--framework` takes it."""
 
-    SAVED_MODEL = "tensorflow-savedmodel"
-    GRAPH_DEF = "tensorflow-graphdef"
     ONNX = "onnx"
     TORCHSCRIPT = "torchscript"
     TORCH_PACKAGE = "torch-aoti"
-    TORCH_MODULE = "torch-module"
     TENSORRT = "tensorrt"
     PYTHON = "python"
-    JAX = "jax"
     OPENVINO = "openvino"
     XGBOOST_JSON = "xgboost-json"
-    XGBOOST_UBJSON = "xgboost-ubjson"
     LIGHTGBM = "lightgbm"
     TREELITE = "treelite"
-    ENSEMBLE = "ensemble"
     DALI = "dali"
-    TENSORRT_LLM = "tensorrt-llm"
     VLLM = "vllm"
     CUSTOM = "custom"
 
 
 READERS: dict[Framework, Callable[[Path], Reading]] = {
-    Framework.SAVED_MODEL: tensorflow.read_saved_model,
-    Framework.GRAPH_DEF: tensorflow.read_graph,
     Framework.ONNX: onnx.read,
     Framework.TORCHSCRIPT: torch.read_script,
     Framework.TORCH_PACKAGE: torch.read_package,
-    Framework.TORCH_MODULE: torch.read_module,
     Framework.TENSORRT: opaque.read_plan,
     Framework.PYTHON: python.read,
-    Framework.JAX: python.read_jax,
     Framework.OPENVINO: openvino.read,
     Framework.XGBOOST_JSON: fil.read_xgboost_json,
-    Framework.XGBOOST_UBJSON: fil.read_xgboost_ubjson,
     Framework.LIGHTGBM: fil.read_lightgbm,
     Framework.TREELITE: fil.read_treelite,
     Framework.DALI: dali.read,
-    Framework.TENSORRT_LLM: llm.read_tensorrt_llm,
     Framework.VLLM: llm.read_vllm,
     Framework.CUSTOM: opaque.read_library,
 }
-"""What reads the files of each; an ensemble is read of several entries (`ensemble.chain`)."""
+"""What reads the files of each."""
 
 _PICKLES = frozenset({".pkl", ".pickle", ".joblib", ".sav", ".dill"})
 _NO_PICKLE = (
@@ -63,9 +50,12 @@ _NO_PICKLE = (
     "backend"
 )
 _PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_NO_TENSORFLOW = (
+    "Triton has had no TensorFlow backend since 25.03: convert the model to ONNX (python -m tf2onnx.convert, or in "
+    "Keras model.export('model.onnx', format='onnx'))"
+)
 _OTHERS = {
-    ".h5": "export it from Keras as a SavedModel: model.export(FOLDER)",
-    ".keras": "export it from Keras as a SavedModel: model.export(FOLDER)",
+    **dict.fromkeys((".h5", ".keras", ".pb", ".graphdef"), _NO_TENSORFLOW),
     ".safetensors": 'weights alone say nothing: serve them by vLLM ({"model": FOLDER} in a model.json), or export ONNX',
     ".gguf": "Triton has no backend for GGUF: serve the original weights by vLLM (a model.json that names them)",
     ".cbm": "save it as ONNX: model.save_model('model.onnx', format='onnx')",
@@ -75,8 +65,7 @@ _OTHERS = {
 }
 _SUFFIXES = {
     ".onnx": Framework.ONNX, ".plan": Framework.TENSORRT, ".engine": Framework.TENSORRT, ".trt": Framework.TENSORRT,
-    ".graphdef": Framework.GRAPH_DEF, ".pb": Framework.GRAPH_DEF, ".dali": Framework.DALI,
-    ".ubj": Framework.XGBOOST_UBJSON, ".tl": Framework.TREELITE, ".pt2": Framework.TORCH_PACKAGE,
+    ".dali": Framework.DALI, ".tl": Framework.TREELITE, ".pt2": Framework.TORCH_PACKAGE,
 }  # fmt: skip
 _PROGRAMS = (python.PROGRAM, dali.PROGRAM)
 
@@ -124,7 +113,9 @@ def _file(file: Path) -> Framework:
     if suffix == ".xml" and b"<net" in begin:
         return Framework.OPENVINO
     if begin[:1] == b"{" and b"learner" in begin[:64]:  # of XGBoost, whatever it is called
-        return Framework.XGBOOST_JSON if begin[1:2] in b' \n\r\t"' else Framework.XGBOOST_UBJSON
+        if begin[1:2] in b' \n\r\t"':
+            return Framework.XGBOOST_JSON
+        raise UsageError("XGBoost's UBJSON is not read", where=file, do="save it as JSON: save_model('model.json')")
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
     raise _unknown(file)
@@ -151,12 +142,10 @@ def _archive(file: Path) -> Framework:
 def _program(file: Path) -> Framework:
     module = python.program(file)
     if python.is_served(module):
-        return Framework.JAX if "jax" in python.imports(module) else Framework.PYTHON
+        return Framework.PYTHON
     if python.is_dali_pipeline(module):
         return Framework.DALI
-    if python.is_torch_module(module):
-        return Framework.TORCH_MODULE
-    what = "it has neither a TritonPythonModel, nor a torch.nn.Module, nor a DALI pipeline with @autoserialize"
+    what = "it has neither a TritonPythonModel nor a DALI pipeline with @autoserialize"
     do = "write a class TritonPythonModel with execute(self, requests), for the Python backend"
     raise UsageError(what, where=file, do=do)
 
@@ -171,12 +160,10 @@ def _json(file: Path, begin: bytes) -> Framework:
 
 def _folder(folder: Path) -> tuple[Framework, Path]:
     if (folder / "config.pbtxt").is_file():
-        do = "`tidegate model check` and `tidegate model show` take it; several entries make an ensemble"
+        do = "`tidegate model check` takes it"
         raise UsageError("it is an entry already", where=folder, do=do)
-    if (folder / tensorflow.SAVED_MODEL_FILE).is_file():
-        return Framework.SAVED_MODEL, folder
-    if (folder / llm.ENGINE).is_file() and (folder / llm.CONFIG).is_file():
-        return Framework.TENSORRT_LLM, folder
+    if (folder / "saved_model.pb").is_file():
+        raise UsageError("Triton cannot serve a SavedModel", where=folder, do=_NO_TENSORFLOW)
     if opaque.library(folder):
         return Framework.CUSTOM, folder
     for name in _PROGRAMS:

@@ -1,19 +1,10 @@
-"""Ensembles: graphs of steps, which are models, and of tensors between them; made by chaining entries."""
+"""Ensembles: graphs of steps, which are models, and of tensors between them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from tritonclient.grpc.model_config_pb2 import ModelConfig
-
-from ...errors import UsageError
-from .entry import read_entry
-from .frameworks.reading import ANY, Reading
-
-KEEP = ".keep"  # The version's folder must be there, and folders without files do not survive artifact stores and git.
 NEWEST = -1  # The version of a step that takes whichever is the newest.
 
 
@@ -95,91 +86,3 @@ def graph(config: Any) -> Graph:
 
 def _sorted(names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(names.items()))
-
-
-def chain(sources: Sequence[Path], links: Mapping[str, str] | None = None) -> Reading:
-    """Chain the entries in these folders, in this order, into an ensemble.
-
-    A step's input is fed by the output of an earlier step that has its name, else it is an input of the ensemble; an
-    output that no later step takes is one of the ensemble's. `links` give tensors other names: `model.tensor` to the
-    name within the ensemble. Optional inputs that no step feeds are left out, unless linked. Raises UsageError where
-    the tensors do not fit.
-    """
-    configs = [_config(source) for source in sources]
-    names = dict(links or {})
-    batch = min(config.max_batch_size for config in configs)
-    ensemble = ModelConfig(platform="ensemble", max_batch_size=batch)
-    made: dict[str, tuple[str, Any, int]] = {}
-    entrances: dict[str, tuple[str, Any, int]] = {}
-    taken: set[str] = set()
-    for config in configs:
-        step = ensemble.ensemble_scheduling.step.add(model_name=config.name, model_version=-1)
-        for tensor in config.input:
-            link = names.pop(f"{config.name}.{tensor.name}", None)
-            name = link or tensor.name
-            if tensor.optional and link is None and name not in made:
-                continue
-            step.input_map[tensor.name] = name
-            taken.add(name)
-            if name not in made:
-                _same(name, (config.name, tensor, config.max_batch_size), entrances)
-        for tensor in config.output:
-            name = names.pop(f"{config.name}.{tensor.name}", tensor.name)
-            if name in made or name in entrances:
-                first = made.get(name) or entrances[name]
-                what = f"{config.name} makes a tensor {name!r}, which is there already, of {first[0]}"
-                raise UsageError(what, do=f"give it another name: --link {config.name}.{tensor.name}=NAME")
-            step.output_map[tensor.name] = name
-            made[name] = (config.name, tensor, config.max_batch_size)
-    if names:
-        known = [f"{config.name}.{tensor.name}" for config in configs for tensor in (*config.input, *config.output)]
-        near = get_close_matches(sorted(names)[0], known, 1)
-        do = (f"did you mean {near[0]}? " if near else "") + f"There are {', '.join(known)}; --link MODEL.TENSOR=NAME"
-        raise UsageError(f"nothing is called {', '.join(sorted(names))}", do=do)
-    for side, tensors in ((ensemble.input, entrances), (ensemble.output, made)):
-        for name, (_, tensor, its_batch) in tensors.items():
-            if tensors is made and name in taken:
-                continue
-            whole = ([ANY] if its_batch else []) + list(tensor.dims)
-            side.add(name=name, data_type=tensor.data_type, dims=whole[1:] if batch else whole)
-    note = f"it works where {', '.join(config.name for config in configs)} lie in the same repository"
-    return Reading(ensemble, notes=(note, *_apart(configs, ensemble)))
-
-
-def _apart(configs: Sequence[Any], ensemble: Any) -> Iterator[str]:
-    """Yield notes on steps that take nothing of those before, with the link that may be meant."""
-    steps = ensemble.ensemble_scheduling.step
-    for number in range(1, len(steps)):
-        before = {name: (other, key) for other in range(number) for key, name in steps[other].output_map.items()}
-        if before.keys() & set(steps[number].input_map.values()):
-            continue
-        said = f"{configs[number].name} takes nothing of the steps before it"
-        for tensor in configs[number].input:
-            for name, (other, key) in before.items():
-                own = next(each for each in configs[other].output if each.name == key)
-                if own.data_type == tensor.data_type and list(own.dims) == list(tensor.dims):
-                    said += f"; if it is to take {name}: --link {configs[number].name}.{tensor.name}={name}"
-                    break
-        yield said
-
-
-def _config(source: Path) -> Any:
-    entry = read_entry(source)
-    if entry.config is None:
-        why = "; ".join(f"{problem.where}: {problem.what}" for problem in entry.problems)
-        raise UsageError("it is no entry with a configuration", where=source, why=why)
-    if not entry.config.input or not entry.config.output:
-        do = "name its inputs and outputs there; Triton can complete them, but whoever chains it must know them"
-        raise UsageError("its configuration names no tensors", where=source / "config.pbtxt", do=do)
-    config = ModelConfig()
-    config.CopyFrom(entry.config)
-    config.name = config.name or entry.name
-    return config
-
-
-def _same(name: str, new: tuple[str, Any, int], entrances: dict[str, tuple[str, Any, int]]) -> None:
-    model, tensor, _ = new
-    first_model, first, _ = entrances.setdefault(name, new)
-    if first.data_type != tensor.data_type:
-        what = f"{first_model} and {model} both take {name!r}, of different types"
-        raise UsageError(what, do=f"give one of them another name: --link {model}.{tensor.name}=NAME")

@@ -23,7 +23,6 @@ _OTHER_NAMES = {
     "labels": "label_filename",
     "filename": "default_model_filename",
     "onnx": "onnxruntime",
-    "tf": "tensorflow",
     "trt": "tensorrt",
     "xgboost": "fil",
     "lightgbm": "fil",

@@ -1,1 +1,1 @@
-"""Makes entries of models as they were trained: converted by their libraries' own exporters, and then compared."""
+"""Makes entries of scikit-learn models as they were trained: converted to ONNX, and then compared."""

@@ -75,11 +75,11 @@ class Export:
         given = source.example if given is None else given
         if given is None:
             raise UsageError("there are no inputs to compare on", where=self.source, do="give some: --input FILE")
-        sample = sample_of(source.library, given, self.source, columns_of(source))
+        sample = sample_of(given, self.source, columns_of(source))
         right = ask_original(source, sample, self.source)
         file = scratch / onnx.MODEL
-        sample = convert(source, sample, len(right), file, self.source)
-        found = ask_exported(file, sample, self.source, source.library)
+        sample = convert(source, sample, file, self.source)
+        found = ask_exported(file, sample, self.source)
         named = [each.name for each in onnx.read_tensors(file).outputs]
         if len(named) != len(right):
             what = f"the exported model has {len(named)} outputs, and the original {len(right)}"
@@ -92,14 +92,14 @@ class Export:
         wanted, answered = (dict(zip(named, each, strict=True)) for each in (right, found))
         differences = self._differences(wanted, answered)
         for rows in (1, sample.rows + 1) if self.max_batch_size else ():
-            batched = ask_exported(file, sample.resized(rows), self.source, source.library)
+            batched = ask_exported(file, sample.resized(rows), self.source)
             others = {name: resized(array, rows) for name, array in wanted.items()}
             self._differences(others, dict(zip(named, batched, strict=True)), f" in a batch of {rows}")
         golden = self._golden(sample, wanted)
         settings = ModelConfig(max_batch_size=self.max_batch_size)
         if self.max_batch_size > 1:
             settings.dynamic_batching.SetInParent()
-        new_entry(self.name, [file], scratch, settings=settings)
+        new_entry(self.name, file, scratch, settings=settings)
         (scratch / self.name / GOLDEN).write_bytes(golden.canonical())
         folder = shlex.quote(str(self.folder))
         then = f"tidegate register {folder} --golden {shlex.quote(str(self.folder / GOLDEN))}"

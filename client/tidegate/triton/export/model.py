@@ -1,6 +1,5 @@
-"""A model of MLflow's: loaded by its own library, converted to ONNX by that library's exporter, and called."""
+"""A scikit-learn model of MLflow's: loaded, converted to ONNX by skl2onnx, and called."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -14,19 +13,19 @@ from ...calling.tensors import Array
 from ...errors import UsageError, install
 from ...registry.fetching import ADDRESS, fetched
 from ...registry.server import quiet
-from ..entries.detect import is_pickle
 
-_FLAVORS: Final = {"xgboost": "xgboost", "lightgbm": "lightgbm", "pytorch": "torch", "sklearn": "sklearn"}
-"""Libraries by MLflow's names. The first one of a model counts: wrappers may have that of scikit-learn, too."""
-_LIBRARIES: Final = {
-    *_FLAVORS.values(), "joblib", "onnxmltools", "onnxruntime", "onnxscript", "pandas", "skl2onnx", "skops"
-}  # fmt: skip
+_LIBRARIES: Final = {"joblib", "onnxruntime", "pandas", "skl2onnx", "sklearn", "skops"}
+_ELSEWHERE: Final = {
+    "xgboost": "save it by Booster.save_model('model.json'), then `tidegate model new`",
+    "lightgbm": "save it by Booster.save_model('model.txt'), then `tidegate model new`",
+    "pytorch": "export it by torch.onnx.export, then `tidegate model new`",
+}
+"""What to do with models of MLflow's other flavors. The first counts: wrappers have that of scikit-learn, too."""
 _OPSET: Final = {"": 17, "ai.onnx.ml": 3}  # ONNX Runtime has known them since 2022.
 _LOCALE: Final = "C.UTF-8"  # To lower letters: Linux images have it, and seldom ONNX Runtime's default, en_US.UTF-8.
 _ROWS: Final = "N"  # The first dimension of every tensor, of any size.
 OTHERWISE: Final = (
-    "leave unknown steps to the callers, or serve the model by Triton's Python backend, or trees by its FIL backend: "
-    "tidegate model new --help"
+    "leave unknown steps to the callers, or serve the model by Triton's Python backend: tidegate model new --help"
 )
 _INPUTS: Final = (
     "give rows of numbers (.npy), or columns by name, each with as many rows (.csv, .json, .npz); encode texts where "
@@ -39,7 +38,6 @@ class Source:
     """A model as its library has it."""
 
     model: Any
-    library: str  # The library's module.
     example: Any = None  # The inputs that MLflow keeps with it, if any.
 
 
@@ -62,8 +60,8 @@ def resized(array: Array, rows: int) -> Array:
 
 
 @contextmanager
-def failing(what: str, where: str, library: str = "", do: str = "") -> Iterator[None]:
-    """Turn what a library or a loaded model raises into a UsageError, which names the extra of a missing package."""
+def failing(what: str, where: str, do: str = "") -> Iterator[None]:
+    """Turn what a library or a loaded model raises into a UsageError, which names a missing package."""
     try:
         with quiet():
             yield
@@ -72,7 +70,7 @@ def failing(what: str, where: str, library: str = "", do: str = "") -> Iterator[
     except Exception as error:
         missing = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
         if missing in _LIBRARIES:
-            do = install(library or "sklearn")
+            do = install("sklearn")
             raise UsageError(f"exporting this needs {missing}", where=where, why=str(error), do=do) from None
         text = " ".join(str(error).split()).partition(" Stack trace:")[0][:400]
         if "Failed to construct locale" in text:
@@ -83,7 +81,7 @@ def failing(what: str, where: str, library: str = "", do: str = "") -> Iterator[
 def load(source: str, scratch: Path, *, trusted: bool) -> Source:
     """Load a model from MLflow's `models:/…`, `runs:/…`, or folder; raises TidegateError.
 
-    It is fetched into the folder `scratch`. Pickles and TorchScript, whose code runs, are loaded only if `trusted`.
+    It is fetched into the folder `scratch`. Pickles, whose code runs, are loaded only if `trusted`.
     """
     folder = fetched(source, scratch) if ADDRESS.match(source) else Path(source)
     if not (folder / "MLmodel").is_file():
@@ -94,25 +92,22 @@ def load(source: str, scratch: Path, *, trusted: bool) -> Source:
     with failing("MLflow cannot read the file MLmodel", source):
         described = Model.load(str(folder))
         example = described.load_input_example(str(folder)) if described.saved_input_example_info else None
-    flavor = next((each for each in _FLAVORS if each in described.flavors), None)
-    if flavor is None:
-        do = f"there are exporters for the flavors {', '.join(_FLAVORS)}; `tidegate model new` takes other models"
+    flavor = next((each for each in (*_ELSEWHERE, "sklearn") if each in described.flavors), None)
+    if flavor != "sklearn":
+        do = _ELSEWHERE.get(flavor or "", "there is an exporter for sklearn; `tidegate model new` takes other models")
         raise UsageError(f"it has the flavors {', '.join(described.flavors)}", where=source, do=do)
-    library, settings = _FLAVORS[flavor], described.flavors[flavor]
-    file = folder / str(settings.get("data", settings.get("pickled_model", "")))
+    file = folder / str(described.flavors[flavor].get("pickled_model", ""))
     do = "install the versions of the libraries that saved it, and name the folder of your own modules in PYTHONPATH"
-    with failing(f"{library} cannot load it", source, library, do):
+    with failing("sklearn cannot load it", source, do):
         if file.suffix == ".skops":
-            return Source(_skops(file, source, trusted), library, example)
-        if library in ("xgboost", "lightgbm") and file.is_file() and not is_pickle(file):
-            return Source(_xgboost(file) if library == "xgboost" else _lightgbm(file), library, example)
+            return Source(_skops(file, source, trusted), example)
         _check_trusted(source, trusted)
-        import mlflow
+        import mlflow.sklearn
 
-        return Source(getattr(mlflow, flavor).load_model(str(folder)), library, example)
+        return Source(mlflow.sklearn.load_model(str(folder)), example)
 
 
-def _check_trusted(where: str, trusted: bool, what: str = "it is a pickle or TorchScript") -> None:
+def _check_trusted(where: str, trusted: bool, what: str = "it is a pickle") -> None:
     if not trusted:
         what = f"{what}, and loading it runs whatever code is in it, with all your rights"
         raise UsageError(what, where=where, do="if you know who wrote it, and trust them, pass --trusted")
@@ -126,56 +121,31 @@ def _skops(file: Path, where: str, trusted: bool) -> Any:
     return skops.io.load(file, trusted=types)
 
 
-def _lightgbm(file: Path) -> Any:
-    import lightgbm
-
-    return lightgbm.Booster(model_file=str(file))
-
-
-def _xgboost(file: Path) -> Any:
-    """Return the model as one of scikit-learn's interface, which tells classes from probabilities."""
-    import xgboost
-
-    booster = xgboost.Booster(model_file=str(file))
-    objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
-    is_classifier = objective.startswith(("binary:", "multi:"))
-    model = xgboost.XGBClassifier() if is_classifier else xgboost.XGBRegressor()
-    model.load_model(booster.save_raw())
-    return model
-
-
 def columns_of(source: Source) -> list[str]:
     """Return the columns that a model was trained with, in their order; none if it keeps no names."""
-    model = getattr(source.model, "booster_", source.model)
-    kept = model.feature_name() if hasattr(model, "feature_name") else getattr(model, "feature_names_in_", ())
-    names = [str(each) for each in kept]
-    return [] if names == [f"Column_{at}" for at in range(len(names))] else names  # LightGBM's own names
+    return [str(each) for each in getattr(source.model, "feature_names_in_", ())]
 
 
-def sample_of(library: str, given: Any, where: str, columns: Sequence[str] = ()) -> Sample:
-    """Return inputs for a library's models; raises UsageError.
+def sample_of(given: Any, where: str, columns: Sequence[str] = ()) -> Sample:
+    """Return inputs for a model; raises UsageError.
 
-    A table's columns are taken by name, in the order of `columns`. They are one input each for scikit-learn, and one
-    matrix for others. The exported model takes fractions as FP32; the original takes what was given.
+    A table's columns are taken by name, in the order of `columns`, and are one input each. The exported model takes
+    fractions as FP32; the original takes what was given.
     """
-    only = "INPUT__0" if library == "torch" else "X"
-    with failing("these inputs are no tensors", where, library, _INPUTS):
-        is_trees = library in ("xgboost", "lightgbm")
-        has_columns = isinstance(given, Mapping) and len(given) > 1 and (is_trees or library == "sklearn")
+    with failing("these inputs are no tensors", where, _INPUTS):
+        has_columns = isinstance(given, Mapping) and len(given) > 1
         if has_columns or (isinstance(given, list) and given and isinstance(given[0], Mapping)):
             import pandas
 
             given = pandas.DataFrame(given)
-        if is_frame(given) and columns:
-            given = _chosen(given, columns, library, where)
-        if is_frame(given) and library == "sklearn":
+        if is_frame(given):
+            given = _chosen(given, columns, where) if columns else given
             named = {str(column): given[column].to_numpy().reshape(-1, 1) for column in given}
         else:
-            given = given.to_numpy(float if is_trees else None) if is_frame(given) else given
-            by_name = given if isinstance(given, Mapping) else {only: given}
+            by_name = given if isinstance(given, Mapping) else {"X": given}
             named = {str(each): numpy.asarray(value) for each, value in by_name.items()}
             given = next(iter(named.values()))
-            if is_trees or (library == "sklearn" and given.dtype.kind in "iub"):
+            if given.dtype.kind in "iub":
                 named = {each: array.astype(numpy.float32) for each, array in named.items()}
         tensors = {each: _cast(array) for each, array in named.items()}
     rows = {array.shape[0] if array.ndim else 0 for array in tensors.values()}
@@ -185,10 +155,9 @@ def sample_of(library: str, given: Any, where: str, columns: Sequence[str] = ())
     return Sample(given, tensors, rows.pop())
 
 
-def _chosen(table: Any, columns: Sequence[str], library: str, where: str) -> Any:
+def _chosen(table: Any, columns: Sequence[str], where: str) -> Any:
     """Return a table's columns of these names, in their order; raises UsageError if one is missing."""
-    # LightGBM writes blanks in names as underscores.
-    there = [str(each).replace(" ", "_") if library == "lightgbm" else str(each) for each in table]
+    there = [str(each) for each in table]
     if missing := [each for each in columns if each not in there]:
         why = f"it was trained with {', '.join(columns)[:400]}; they have {', '.join(there)[:400]}"
         what = f"the inputs lack columns of the model: {', '.join(missing)[:400]}"
@@ -205,15 +174,8 @@ def _cast(array: Array) -> Array:
 def ask_original(source: Source, sample: Sample, where: str) -> list[Array]:
     """Return the original's answers, output by output as its exporter orders them; raises UsageError."""
     do = "give rows as its own predict takes them; the model must be fitted, and have its library's version here"
-    with failing("the model does not answer these inputs", where, source.library, do):
-        if source.library == "torch":
-            import torch
-
-            with torch.no_grad():
-                answer = _module(source.model)(*_torch_tensors(sample))
-            return [each.numpy() for each in (answer if isinstance(answer, tuple | list) else [answer])]
-        is_booster = source.library == "lightgbm" and hasattr(source.model, "num_trees")
-        found = (_ask_booster if is_booster else _ask_sklearn)(source.model, sample)
+    with failing("the model does not answer these inputs", where, do):
+        found = _ask_sklearn(source.model, sample)
         return [numpy.asarray(each.toarray() if hasattr(each, "toarray") else each) for each in found]
 
 
@@ -229,16 +191,9 @@ def _ask_sklearn(model: Any, sample: Sample) -> list[Any]:
     return [getattr(model, each)(sample.given) for each in methods]
 
 
-def _ask_booster(model: Any, sample: Sample) -> list[Any]:
-    answer, objective = model.predict(sample.given), model.dump_model()["objective"].split(" ")[0]
-    if objective == "binary":
-        answer = numpy.stack([1 - answer, answer], axis=1)
-    return [answer.argmax(axis=1), answer] if objective in ("binary", "multiclass", "multiclassova") else [answer]
-
-
-def ask_exported(file: Path, sample: Sample, where: str, library: str = "") -> list[Array]:
+def ask_exported(file: Path, sample: Sample, where: str) -> list[Array]:
     """Return the answers of a file of ONNX; raises UsageError."""
-    with failing("the exported model does not answer these inputs", where, library):
+    with failing("the exported model does not answer these inputs", where):
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -247,26 +202,16 @@ def ask_exported(file: Path, sample: Sample, where: str, library: str = "") -> l
         return [numpy.asarray(each) for each in session.run(None, sample.tensors)]
 
 
-def convert(source: Source, sample: Sample, outputs: int, file: Path, where: str) -> Sample:
-    """Write a model, which has so many outputs, as ONNX; raises UsageError.
-
-    Returns the inputs as the exported model takes them.
-    """
-    with failing(f"this model of {source.library} cannot be exported", where, source.library, OTHERWISE):
-        if source.library == "torch":
-            _from_torch(source.model, sample, outputs, file)
-            return sample
-        if source.library == "sklearn":
-            made, sample = _from_sklearn(source.model, sample)
-            names = [each.name for each in made.graph.input]  # it writes other signs than letters and digits as _
-            sample = replace(sample, tensors=dict(zip(names, sample.tensors.values(), strict=True)))
-        else:
-            made = _from_trees(source, sample)
-        made.graph.name = source.library  # not a random one: the same model is the same version in the registry
-        for each in made.graph.output:  # that of LightGBM's labels is 1 without it
+def convert(source: Source, sample: Sample, file: Path, where: str) -> Sample:
+    """Write a model as ONNX, and return the inputs as the exported model takes them; raises UsageError."""
+    with failing("this model of sklearn cannot be exported", where, OTHERWISE):
+        made, sample = _from_sklearn(source.model, sample)
+        names = [each.name for each in made.graph.input]  # it writes other signs than letters and digits as _
+        made.graph.name = "sklearn"  # not a random one: the same model is the same version in the registry
+        for each in made.graph.output:
             each.type.tensor_type.shape.dim[0].dim_param = _ROWS
         file.write_bytes(made.SerializeToString())
-        return sample
+        return replace(sample, tensors=dict(zip(names, sample.tensors.values(), strict=True)))
 
 
 def _from_sklearn(model: Any, sample: Sample) -> tuple[Any, Sample]:
@@ -305,44 +250,3 @@ def _to_onnx(model: Any, sample: Sample) -> Any:
         if each.op_type == "StringNormalizer" and not any(one.name == "locale" for one in each.attribute):
             each.attribute.append(helper.make_attribute("locale", _LOCALE))
     return made
-
-
-def _from_trees(source: Source, sample: Sample) -> Any:
-    import onnxmltools
-    from onnxmltools.convert.common.data_types import FloatTensorType
-
-    types = [(name, FloatTensorType([None, *array.shape[1:]])) for name, array in sample.tensors.items()]
-    if source.library == "lightgbm":
-        # Its exporter knows no classes True and False; the booster's are 1 and 0.
-        has_bool = numpy.asarray(getattr(source.model, "classes_", 0)).dtype.kind == "b"
-        model = source.model.booster_ if has_bool else source.model
-        return onnxmltools.convert_lightgbm(model, initial_types=types, zipmap=False)
-    source.model.get_booster().feature_names = None  # its exporter wants f0, f1, …
-    return onnxmltools.convert_xgboost(source.model, initial_types=types)
-
-
-def _from_torch(model: Any, sample: Sample, outputs: int, file: Path) -> None:
-    import torch
-
-    tensors = _torch_tensors(sample, 2)  # a single row makes the exporter fix the number of rows at one
-    is_script = isinstance(model, torch.jit.ScriptModule)
-    options: dict[str, Any] = {"output_names": [f"OUTPUT__{at}" for at in range(outputs)]}
-    options["input_names"] = list(sample.tensors)
-    if is_script:  # the newer exporter does not take it
-        options["dynamic_axes"] = {name: {0: _ROWS} for names in options.values() for name in names}
-    elif not isinstance(model, torch.export.ExportedProgram):  # which has its own
-        options["dynamic_shapes"] = tuple({0: torch.export.Dim.DYNAMIC} for _ in tensors)
-    if not is_script:
-        options["external_data"] = False
-    torch.onnx.export(model, tensors, str(file), dynamo=not is_script, verbose=False, **options)
-
-
-def _module(model: Any) -> Any:
-    """Return the callable: for an exported program, its module."""
-    return model.module() if hasattr(model, "graph_signature") else model.eval()
-
-
-def _torch_tensors(sample: Sample, at_least: int = 1) -> tuple[Any, ...]:
-    import torch
-
-    return tuple(map(torch.from_numpy, sample.resized(max(at_least, sample.rows)).tensors.values()))

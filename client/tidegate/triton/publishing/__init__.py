@@ -25,19 +25,3 @@ What that rests on, as Triton 2.51 does it in poll mode
 - Where Triton may write the repository, its Python backend puts `__pycache__` into versions, and then loads them twice,
   since they have changed: mount it read-only. (No variable keeps it from that, for its Python runs isolated.)
 """
-
-from pathlib import Path
-
-from tidegate_contracts.manifest import published_path
-
-from ... import publishing
-from ...publishing import Repository
-from . import config
-from .config import config_differences, published_config, read_published
-
-__all__ = ["config_differences", "open_repository", "published_config", "published_path", "read_published"]
-
-
-def open_repository(where: Path | str) -> Repository:
-    """Return the repository of Tritons in a folder, or at a URL."""
-    return publishing.open_repository(where, config)

@@ -19,7 +19,6 @@ MODELS = {
     "onnxruntime": "model.onnx",
     "openvino": "model.xml",
     "pytorch": "model.pt",
-    "tensorflow_savedmodel": "model.savedmodel/saved_model.pb",
 }
 """What each kind of model has in its version; no backend of the test's Triton ever reads it."""
 TENSORS = """\

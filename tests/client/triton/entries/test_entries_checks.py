@@ -32,8 +32,6 @@ def said(folder: Path, config: str, files: Files | None = None) -> list[str]:
         ('platform: "onnxruntime_onnx"', "model.onnx"),
         ('backend: "onnxruntime"', "model.onnx/model.onnx"),
         ('platform: "tensorrt_plan"', "model.plan"),
-        ('platform: "tensorflow_graphdef"', "model.graphdef"),
-        ('platform: "tensorflow_savedmodel"', "model.savedmodel/saved_model.pb"),
         ('platform: "pytorch_libtorch"', "model.pt"),
         ('backend: "pytorch"', "model.pt"),
         ('platform: "torch_aoti"', "model.pt2"),
@@ -51,10 +49,8 @@ def test_each_backend_finds_its_file_or_it_is_an_error(tmp_path: Path, config: s
     assert said(tmp_path / "with", f"{config}\n{tensors}", {f"1/{file}": ""}) == []
     (finding,) = check_entry(entry(tmp_path / "without", f"{config}\n{tensors}", {"1/weights.bin": ""}))
     assert finding.severity is Severity.ERROR
-    assert file.split("/model.onnx")[0].removesuffix("/saved_model.pb") in finding.what
+    assert file.split("/model.onnx")[0] in finding.what
     assert finding.where == "1"
-    if file.startswith("model.savedmodel"):  # which is a folder
-        assert len(said(tmp_path / "file", f"{config}\n{TENSORS}", {"1/model.savedmodel": ""})) == 1
 
 
 @pytest.mark.parametrize(
@@ -64,8 +60,6 @@ def test_each_backend_finds_its_file_or_it_is_an_error(tmp_path: Path, config: s
         ("model.plan", "tensorrt"),
         ("model.pt", "pytorch"),
         ("model.xml", "openvino"),
-        ("model.graphdef", "tensorflow"),
-        ("model.savedmodel/saved_model.pb", "tensorflow"),
         ("model.py", "python"),
     ],
 )
@@ -105,6 +99,7 @@ SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
         {"backends": {"onnxruntime", "python"}},
         ("the server has no backend 'onnx'\n  why: it has onnxruntime, python\n  do: did you mean 'onnxruntime'?",),
     ),
+    (f'platform: "tensorflow_savedmodel"\n{TENSORS}', {"1/x": ""}, {}, ("warning: Triton has had no TensorFlow",)),
     (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {}, ()),
     (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {"gpu": True}, ()),
     (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {"gpu": False}, ("error: KIND_GPU",)),

@@ -58,19 +58,6 @@ def said(folder: Path, config: str, x: list[Any] | None, y: list[Any] | None, mo
         (BATCHES + X.replace("3 ]", "-1 ] allow_ragged_batch: true") + Y + "dynamic_batching { }", [None], [None, 2]),
         (X + 'input { name: "w" data_type: TYPE_FP32 dims: [ 1 ] optional: true }' + Y, [3], [2]),
     ],
-    ids=[
-        "same",
-        "batch",
-        "any-size",
-        "variable",
-        "reshape",
-        "number",
-        "scalars",
-        "nothing-declared",
-        "no-batches",
-        "ragged",
-        "optional",
-    ],
 )
 def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any], y: list[Any]) -> None:
     assert said(tmp_path, config, x, y) == []
@@ -104,23 +91,6 @@ def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any
             [None, 2],
             "input 'x' is ragged",
         ),
-    ],
-    ids=[
-        "input",
-        "output",
-        "input-type",
-        "output-type",
-        "size",
-        "fixed-size",
-        "rank",
-        "output-exact",
-        "no-batch",
-        "fixed-batch",
-        "completed-batch",
-        "batch-in-dims",
-        "batch-undeclared",
-        "number",
-        "ragged",
     ],
 )
 def test_what_the_backend_refuses_is_an_error(
@@ -190,18 +160,12 @@ def test_what_cannot_be_compared_is_a_warning(tmp_path: Path) -> None:
     assert str(found).startswith("1/model.onnx: warning: its tensors were not compared: 'x' is a sequence")
 
 
-SAVED = 'platform: "tensorflow_savedmodel" max_batch_size: 8\n'
-IDS = 'input { name: "ids" data_type: TYPE_INT64 dims: [ -1 ] }\n'
-IMAGE = 'input { name: "image" data_type: TYPE_FP32 dims: [ 3 ] }\n'
-SCORE = 'output { name: "score" data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } }\n'
-TEXT = 'output { name: "text" data_type: TYPE_STRING dims: [ -1 ] }\n'
 VINO = 'backend: "openvino" max_batch_size: 8\n'
 NAMED = 'input { name: "a_name" data_type: TYPE_FP32 dims: [ 3 ] }\n'
 PROBABLE = 'output { name: "probabilities" data_type: TYPE_FP32 dims: [ 2 ] }\n'
 TORCH = 'platform: "pytorch_libtorch"\n'
 OUT = 'output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 2 ] }\n'
 COMPARED: Files = {
-    "1/model.savedmodel": FILES / "savedmodel",
     "1/model.xml": FILES / "openvino.xml",
     "1/model.bin": FILES / "openvino.bin",
     "1/model.pt": FILES / "script.pt",
@@ -211,14 +175,6 @@ COMPARED: Files = {
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (SAVED + IDS + IMAGE + SCORE + TEXT, None),
-        (SAVED + IDS + IMAGE + TEXT, None),
-        (SAVED + IDS + IMAGE.replace("FP32", "FP16") + TEXT, "input 'image' is TYPE_FP16"),
-        (SAVED + IDS + TEXT, "the model takes the input 'image', which is not declared"),
-        (SAVED + IDS + IMAGE + TEXT.replace("[ -1", "[ 7"), "output 'text' has dims [7], and the model [-1]"),
-        (SAVED + IDS + IMAGE.replace("[ 3", "[ 4") + TEXT, "input 'image' has dims [4], and the model [3]"),
-        (SAVED + IDS + IMAGE + TEXT.replace("text", "texts"), "the model has no output 'texts'"),
-        (SAVED + 'parameters { key: "TF_SIGNATURE_DEF" value { string_value: "another" } }' + IDS + TEXT, None),
         (VINO + NAMED + PROBABLE, None),
         (VINO + NAMED.replace("FP32", "FP16") + PROBABLE, None),
         (VINO + NAMED.replace("[ 3", "[ -1") + PROBABLE, None),

@@ -18,17 +18,15 @@ WRITTEN: tuple[tuple[str, str | bytes, Framework], ...] = (
     ("any.onnx", b"\x08\x08", Framework.ONNX),
     ("any.dali", b"\x00", Framework.DALI),
     ("named.py", "from served import TritonPythonModel\n", Framework.PYTHON),
-    ("net.py", "from torch import nn\nclass Net(nn.Module):\n    pass\n", Framework.TORCH_MODULE),
 )
-WRITTEN += tuple(
-    ("forest.model", (FILES / name).read_bytes(), kind)
-    for name, kind in (("xgboost_multi.json", Framework.XGBOOST_JSON), ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON))
-)
+WRITTEN += (("forest.model", (FILES / "xgboost_multi.json").read_bytes(), Framework.XGBOOST_JSON),)
 REFUSED: tuple[tuple[str, bytes, str], ...] = (
     ("forest.pkl", b"\x80\x04.", "treelite.sklearn.import_model"),
     ("forest.joblib", b"x\x9c", "treelite.sklearn.import_model"),
     ("forest.model", pickle.dumps({"a": 1}), "treelite.sklearn.import_model"),
     ("net.h5", b"\x89HDF\r\n", "model.export"),
+    ("graph.pb", b"\x0a", "tf2onnx"),
+    ("forest.ubj", b"{L\0\0\0\0\0\0\0\x07learner{", "save_model('model.json')"),
     ("net.keras", b"PK", "model.export"),
     ("weights.safetensors", b"\x00", "vLLM"),
     ("trees.cbm", b"CBM1", "onnx"),
@@ -90,7 +88,7 @@ def test_what_is_no_model_to_make_an_entry_of_is_refused(tmp_path: Path) -> None
             detect(source)
 
 
-def test_a_folder_is_what_the_one_model_in_it_is_and_programs_and_engines_take_it_whole(tmp_path: Path) -> None:
+def test_a_folder_is_what_the_one_model_in_it_is_and_programs_take_it_whole(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("…")
     with pytest.raises(UsageError, match="nothing tells"):
         detect(tmp_path)
@@ -99,10 +97,6 @@ def test_a_folder_is_what_the_one_model_in_it_is_and_programs_and_engines_take_i
     (tmp_path / "net.plan").write_bytes(b"ptrt")
     with pytest.raises(UsageError, match=r"several models.*\n.*net.onnx, .*net.plan"):
         detect(tmp_path)
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "rank0.engine").write_bytes(b"\x00")
-    assert detect(tmp_path) == (Framework.TENSORRT_LLM, tmp_path)
-    (tmp_path / "config.json").unlink()
     (tmp_path / "model.py").write_text(SERVED)
     assert detect(tmp_path) == (Framework.PYTHON, tmp_path)
 

@@ -17,7 +17,7 @@ from tests.proxy.rigs.pytest_rigs import not_run
 
 from .corpus_entries import MODEL, Files, texts, write_files
 from .test_entries_corpus import LOAD_SECONDS, OPTIONS, load
-from .test_entries_rules import FIL, FOREST, ONNX, features
+from .test_entries_rules import FIL, FOREST, ONNX
 
 BATCHES = """\
 backend: "python" max_batch_size: 4 default_model_filename: "model.py"
@@ -96,10 +96,9 @@ def _others(field: Any, value: Any) -> list[Any]:
 
 def mutated(config: str) -> Iterator[tuple[str, str]]:
     """Yield each configuration with one field changed, and which field it is."""
-    text = config.replace("FEATURES", str(features()))
-    for number, (_, _, _, values) in enumerate(mutations(parse_config(text))):
+    for number, (_, _, _, values) in enumerate(mutations(parse_config(config))):
         for value in values:
-            made = parse_config(text)
+            made = parse_config(config)
             path, message, field, _ = [*mutations(made)][number]
             message.ClearField(field.name)
             if isinstance(value, list):

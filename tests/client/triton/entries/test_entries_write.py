@@ -26,30 +26,22 @@ from tests.client.triton.entries.files import FILES
 DOUBLE = FILES / "double.py"
 SERVED = "class TritonPythonModel:\n    def execute(self, requests): return []\n"
 COMPLETING = SERVED + "    @staticmethod\n    def auto_complete_config(config): return config\n"
-MODULE = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x): return x\n"
 PIPE = "from nvidia.dali.plugin.triton import autoserialize\n@autoserialize\ndef pipe(): pass\n"
 TENSORS = Options(inputs=["x:FP32:3"], outputs=["y:FP32:3"])
 SCRIPT = Options(inputs=["image:FP32:-1,3", "mask:FP32:-1,2"], outputs=["OUTPUT__0:FP32:-1,2", "OUTPUT__1:FP32:-1,2"])
 MADE: tuple[tuple[str, Framework, Options], ...] = (
-    ("savedmodel", Framework.SAVED_MODEL, Options()),
-    ("graph.pb", Framework.GRAPH_DEF, Options(outputs=["answer:FP32:-1,1"])),
-    ("graph_shapes.pb", Framework.GRAPH_DEF, Options(max_batch_size=8)),
     ("net.onnx", Framework.ONNX, Options(max_batch_size=8)),
     ("script.pt", Framework.TORCHSCRIPT, SCRIPT),
     ("net.pt2", Framework.TORCH_PACKAGE, Options(inputs=["INPUT__0:FP32:3"], outputs=["OUTPUT__0:FP32:3"])),
-    ("module", Framework.TORCH_MODULE, Options(inputs=["x:FP32:3"], outputs=["OUTPUT__0:FP32:3"])),
     ("net.plan", Framework.TENSORRT, Options()),
     ("double.py", Framework.PYTHON, TENSORS),
     ("completing.py", Framework.PYTHON, Options()),
-    ("jaxed.py", Framework.JAX, TENSORS),
     ("openvino.xml", Framework.OPENVINO, Options(max_batch_size=8)),
     ("xgboost_multi.json", Framework.XGBOOST_JSON, Options()),
-    ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON, Options()),
     ("lightgbm_multi.txt", Framework.LIGHTGBM, Options()),
     ("treelite_forest.tl", Framework.TREELITE, Options()),
     ("pipe.py", Framework.DALI, Options()),
     ("model.dali", Framework.DALI, Options()),
-    ("engine", Framework.TENSORRT_LLM, Options()),
     ("model.json", Framework.VLLM, Options()),
     ("libtriton_mine.so", Framework.CUSTOM, TENSORS),
 )
@@ -60,9 +52,7 @@ def sources(tmp_path: Path) -> Path:
     """Return a folder with models of those frameworks that have no file among ours."""
     folder = tmp_path / "sources"
     for path, content in (
-        ("module/model.py", MODULE), ("module/model.pt", ""), ("net.plan", "ptrt"), ("completing.py", COMPLETING),
-        ("jaxed.py", "import jax\n" + SERVED), ("pipe.py", PIPE), ("libtriton_mine.so", ""),
-        ("engine/config.json", '{"build_config": {"max_batch_size": 8}}'), ("engine/rank0.engine", ""),
+        ("net.plan", "ptrt"), ("completing.py", COMPLETING), ("pipe.py", PIPE), ("libtriton_mine.so", ""),
         ("model.json", '{"model": "facebook/opt-125m"}'), ("net.pt2", ""),
     ):  # fmt: skip
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +66,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 def make(name: str, source: Path, parent: Path, options: Options = TENSORS, **more: Any) -> NewEntry:
-    return new_entry(name, [source], parent, settings=options.config(), **more)
+    return new_entry(name, source, parent, settings=options.config(), **more)
 
 
 @pytest.mark.parametrize(("source", "framework", "options"), MADE, ids=[case[0] for case in MADE])
@@ -95,10 +85,8 @@ def test_an_entry_of_every_framework_is_accepted(
 
 
 def test_files_arrive_byte_for_byte_and_can_be_read_by_a_server(tmp_path: Path) -> None:
-    made = make("made", FILES / "savedmodel", tmp_path, Options())
-    for below in ("saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"):
-        copied = made.folder / "1" / "model.savedmodel" / below
-        assert copied.read_bytes() == (FILES / "savedmodel" / below).read_bytes()
+    made = make("made", FILES / "script.pt", tmp_path, SCRIPT)
+    assert (made.folder / "1" / "model.pt").read_bytes() == (FILES / "script.pt").read_bytes()
     assert made.folder.stat().st_mode & 0o777 == 0o755
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "model.py").symlink_to(DOUBLE)
@@ -144,11 +132,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_triton_would_refuse_or_makes_no_sense_is_not_made(tmp_path: Path) -> None:
     settings = overlaid(TENSORS.config(), parse_config("dynamic_batching { preferred_batch_size: 4 }"))
     with pytest.raises(UsageError, match=r"Triton would refuse this entry[^$]*config.pbtxt:\d+: error: "):
-        new_entry("made", [DOUBLE], tmp_path, settings=settings)
-    with pytest.raises(UsageError, match="only an ensemble"):
-        new_entry("made", [DOUBLE, DOUBLE], tmp_path, framework=Framework.PYTHON)
-    with pytest.raises(UsageError, match="only an ensemble"):
-        new_entry("made", [DOUBLE], tmp_path, settings=TENSORS.config(), links={"a.b": "c"})
+        new_entry("made", DOUBLE, tmp_path, settings=settings)
     for name in ("", "..", "a/b", "x" * 201):
         with pytest.raises(UsageError, match="no name for a model"):
             make(name, DOUBLE, tmp_path)
@@ -163,28 +147,6 @@ def test_a_framework_can_be_said_and_batches_are_offered_where_they_seem_possibl
     for name, options, offered in (("a", Options(), True), ("b", Options(max_batch_size=2), False)):
         notes = make(name, FILES / "openvino.xml", tmp_path, options).notes
         assert any("--max-batch-size" in note for note in notes) is offered
-
-
-def test_labels_lie_beside_the_configuration(tmp_path: Path) -> None:
-    (tmp_path / "animals.txt").write_text("cat\ndog\nbird\n")
-    made = make("made", DOUBLE, tmp_path, labels={"y": tmp_path / "animals.txt"})
-    assert (made.folder / "animals.txt").read_text() == "cat\ndog\nbird\n"
-    assert made.config.output[0].label_filename == "animals.txt"
-    for output, file, words in (("z", "animals.txt", "no output 'z'"), ("y", "gone.txt", "no such file with labels")):
-        with pytest.raises(UsageError, match=words):
-            make("other", DOUBLE, tmp_path, labels={output: tmp_path / file})
-
-
-def test_labels_never_take_the_place_of_another_file(tmp_path: Path) -> None:
-    two = Options(inputs=["x:FP32:3"], outputs=["y:FP32:3", "z:FP32:3"])
-    for name in ("a/names.txt", "b/names.txt", "config.pbtxt", "1"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("cat\n")
-    shared = {"y": tmp_path / "a" / "names.txt", "z": tmp_path / "a" / "names.txt"}
-    assert make("made", DOUBLE, tmp_path, two, labels=shared).config.output[1].label_filename == "names.txt"
-    for second in ("b/names.txt", "config.pbtxt", "1"):
-        with pytest.raises(UsageError, match="another file of the entry has this name"):
-            make("other", DOUBLE, tmp_path, two, labels={"y": shared["y"], "z": tmp_path / second})
 
 
 BATCHED = """
@@ -219,7 +181,7 @@ RAGGED = """
 
 
 class Served:
-    """A Triton with everything that `new` can choose for the Python backend, and an ensemble."""
+    """A Triton with everything that `new` can choose for the Python backend."""
 
     def __init__(self, client: Any, made: dict[str, NewEntry]) -> None:
         self.client, self.made = client, made
@@ -242,21 +204,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
     def add(name: str, options: Options, settings: str = "", **more: Any) -> None:
         config = overlaid(parse_config(settings), options.config())
-        made[name] = new_entry(name, [DOUBLE], repository, settings=config, **more)
+        made[name] = new_entry(name, DOUBLE, repository, settings=config, **more)
 
-    (folder / "labels.txt").write_text("one\ntwo\nthree\n")
     tensors = Options(["raw:FP32:3"], ["doubled:FP32:3"], 8)
-    everything = Options(
-        tensors.inputs, tensors.outputs, 8, dynamic_batching=True, instances=["2:cpu"], parameters=["hello=you"]
-    )
-    add("batched", everything, BATCHED, labels={"doubled": folder / "labels.txt"})
+    everything = Options(tensors.inputs, tensors.outputs, 8, dynamic_batching=True, parameters=["hello=you"])
+    add("batched", everything, BATCHED)
     for strategy in ("direct", "oldest"):
         add(f"sequences-{strategy}", tensors, SEQUENCES.format(strategy))
     add("ragged", Options(["raw:FP32:-1", "more:INT32:1"], ["doubled:FP32:-1"], 4), RAGGED)
     add("streaming", tensors, "model_transaction_policy { decoupled: true }")
-    add("last", Options(["doubled:FP32:3"], ["answer:FP32:3"], 4))
-    sources = [made[name].folder for name in ("batched", "last")]
-    made["chain"] = new_entry("chain", sources, repository)
     with triton(folder / "triton", repository) as server, grpc.InferenceServerClient(server.grpc) as client:
         yield Served(client, made)
 
@@ -281,7 +237,6 @@ def test_triton_understands_every_field_as_it_was_written(served: Served) -> Non
             assert said == getattr(theirs, field.name), (name, field.name)
 
 
-def test_a_model_and_an_ensemble_that_were_made_answer(served: Served) -> None:
+def test_a_model_that_was_made_answers(served: Served) -> None:
     given = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
     assert (served.call("batched", given, "raw", "doubled") == given * 2).all()
-    assert (served.call("chain", given, "raw", "answer") == given * 4).all()

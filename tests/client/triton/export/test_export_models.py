@@ -1,4 +1,4 @@
-"""What scikit-learn, XGBoost and LightGBM have trained answers alike as ONNX, or there is no entry."""
+"""What scikit-learn has trained answers alike as ONNX, or there is no entry."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from tests.counts import examples
 
-from .models import CLASSES, FEATURES, ROWS, TARGETS, boosted, export, refused, sample, saved
+from .models import CLASSES, FEATURES, ROWS, TARGETS, export, refused, sample, saved, trained
 
 
 def config(entry: Path) -> ModelConfig:
@@ -137,32 +137,8 @@ def test_a_model_saved_with_skops_needs_trust_for_types_that_skops_does_not_know
     assert "--trusted" in found
 
 
-@pytest.mark.parametrize("objective", ["multi:softprob", "binary:logistic", ""])
-def test_a_model_of_xgboost_answers_alike_also_where_numbers_are_missing(objective: str, tmp_path: Path) -> None:
-    import mlflow.xgboost
-    import xgboost
-
-    target = {"multi:softprob": TARGETS, "binary:logistic": TARGETS > 0, "": ROWS[:, 2]}[objective]
-    trained = (xgboost.XGBClassifier if objective else xgboost.XGBRegressor)(n_estimators=8, n_jobs=1)
-    mlflow.xgboost.save_model(trained.fit(ROWS, target), str(tmp_path / "model"), pip_requirements=["xgboost"])
-    rows = ROWS[:20].copy()
-    rows[::2, 1] = numpy.nan
-    entry = made(tmp_path, tmp_path / "model", "--input", sample(tmp_path, rows))
-    golden = read_golden((entry / "golden.json").read_bytes(), "")
-    assert golden.request["inputs"][0]["shape"] == [10, FEATURES]  # JSON has no NaN
-    assert answers_its_golden_request(entry)
-
-
-@pytest.mark.parametrize("objective", ["multiclass", "binary", "regression"])
-def test_a_model_of_lightgbm_answers_alike(objective: str, tmp_path: Path) -> None:
-    entry = made(tmp_path, boosted(tmp_path, objective=objective), "--input", sample(tmp_path))
-    assert config(entry).max_batch_size == 64
-    assert config(entry).HasField("dynamic_batching")
-    assert answers_its_golden_request(entry)
-
-
 def test_programs_are_told_the_largest_difference_of_each_output(tmp_path: Path) -> None:
-    done = export(boosted(tmp_path), tmp_path / "made", "--input", sample(tmp_path), "--json")
+    done = export(trained(tmp_path), tmp_path / "made", "--input", sample(tmp_path), "--json")
     said = json.loads(done.stdout)
     assert said["differences"]["label"] == 0
     assert 0 < said["differences"]["probabilities"] < 1e-6
@@ -172,18 +148,18 @@ def test_programs_are_told_the_largest_difference_of_each_output(tmp_path: Path)
 
 def test_without_batches_the_rows_are_a_dimension_of_any_size(tmp_path: Path) -> None:
     words = ("--input", sample(tmp_path, ROWS[:50]), "--max-batch-size", 0, "--name", "made")
-    entry = made(tmp_path, boosted(tmp_path), *words)
+    entry = made(tmp_path, trained(tmp_path), *words)
     assert list(config(entry).input[0].dims) == [-1, FEATURES]
     assert read_golden((entry / "golden.json").read_bytes(), "").request["inputs"][0]["shape"] == [50, FEATURES]
 
 
 def test_a_difference_beyond_the_tolerance_is_an_error_and_there_is_no_entry(tmp_path: Path) -> None:
     words = ("--input", sample(tmp_path), "--tolerance", "1e-12")
-    done = export(boosted(tmp_path), tmp_path / "made", *words)
+    done = export(trained(tmp_path), tmp_path / "made", *words)
     assert done.exit_code == ExitCode.FOUND
     assert "answers otherwise than the original" in done.stderr
     assert "probabilities is off by" in done.stderr
-    assert {each.name for each in tmp_path.iterdir()} == {"sample.npy", "trees"}
+    assert {each.name for each in tmp_path.iterdir()} == {"sample.npy", "trained"}
 
 
 @given(data=st.data(), rows=st.integers(1, 70), features=st.integers(1, 6), batch=st.integers(0, 40))

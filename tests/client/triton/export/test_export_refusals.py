@@ -11,7 +11,7 @@ import pytest
 from tidegate.errors import ExitCode
 from tidegate.triton.export import entry
 
-from .models import FEATURES, ROWS, TARGETS, boosted, refused, sample, saved, write_onnx
+from .models import FEATURES, ROWS, TARGETS, refused, sample, saved, trained, write_onnx
 
 
 class Booby:
@@ -43,22 +43,11 @@ def test_a_model_whose_module_is_not_here_or_that_is_not_fitted_is_named(tmp_pat
     assert "name the folder of your own modules in PYTHONPATH" in found
 
 
-def test_answers_that_are_far_off_are_not_taken_for_rounding_alone(tmp_path: Path) -> None:
-    import mlflow.xgboost
-    import xgboost
-
-    model = xgboost.XGBRegressor(objective="survival:cox", n_estimators=3).fit(ROWS, TARGETS + 1)
-    mlflow.xgboost.save_model(model, str(tmp_path / "model"), pip_requirements=["xgboost"])
-    found = refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path), code=ExitCode.FOUND)
-    assert "if rounding explains it, pass --tolerance" in found
-    assert "serve the model by Triton's Python backend" in found
-
-
 def test_a_sparse_matrix_is_to_be_written_densely(tmp_path: Path) -> None:
     from scipy import sparse
 
     sparse.save_npz(tmp_path / "rows.npz", sparse.csr_matrix(ROWS))
-    said = refused(tmp_path, boosted(tmp_path), "--input", tmp_path / "rows.npz")
+    said = refused(tmp_path, trained(tmp_path), "--input", tmp_path / "rows.npz")
     assert "write sparse matrices densely (matrix.toarray())" in said
 
 
@@ -85,18 +74,18 @@ def test_what_no_exporter_knows_is_said_with_the_librarys_own_reason(tmp_path: P
     ids=["other-columns", "no-row", "no-rows-at-all", "only-nan"],
 )
 def test_inputs_that_the_model_does_not_take_are_said(rows: Any, said: str, tmp_path: Path) -> None:
-    assert said in refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path, rows))
+    assert said in refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path, rows))
 
 
 def test_inputs_of_different_rows_are_said(tmp_path: Path) -> None:
     (tmp_path / "two.json").write_text('{"a": [[1], [2]], "b": [[1]]}')
-    assert "these inputs are no tensors" in refused(tmp_path, boosted(tmp_path), "--input", tmp_path / "two.json")
+    assert "these inputs are no tensors" in refused(tmp_path, trained(tmp_path), "--input", tmp_path / "two.json")
 
 
 def test_a_model_whose_answers_depend_on_the_rest_of_their_batch_has_no_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without_mean(source: Any, sample: Any, right: Any, file: Path, where: str) -> Any:  # noqa: ARG001
+    def without_mean(source: Any, sample: Any, file: Path, where: str) -> Any:  # noqa: ARG001
         nodes = [
             onnx.helper.make_node("ReduceMean", ["X"], ["mean"], axes=[0], keepdims=1),
             onnx.helper.make_node("Sub", ["X", "mean"], ["OUT"]),
@@ -106,17 +95,17 @@ def test_a_model_whose_answers_depend_on_the_rest_of_their_batch_has_no_batches(
 
     monkeypatch.setattr(entry, "convert", without_mean)
     monkeypatch.setattr(entry, "ask_original", lambda *_: [(ROWS[:40] - ROWS[:40].mean(axis=0)).astype(numpy.float32)])
-    said = refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path), code=ExitCode.FOUND)
+    said = refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path), code=ExitCode.FOUND)
     assert "otherwise than the original in a batch of 1" in said
     assert "pass --max-batch-size 0" in said
 
 
 def test_without_any_inputs_there_is_nothing_to_compare_on(tmp_path: Path) -> None:
-    assert "no inputs to compare on" in refused(tmp_path, boosted(tmp_path))
+    assert "no inputs to compare on" in refused(tmp_path, trained(tmp_path))
 
 
 def test_an_input_file_that_is_not_there_is_said(tmp_path: Path) -> None:
-    assert "cannot be read" in refused(tmp_path, boosted(tmp_path), "--input", tmp_path / "none.npy")
+    assert "cannot be read" in refused(tmp_path, trained(tmp_path), "--input", tmp_path / "none.npy")
 
 
 @pytest.mark.parametrize("name", ["none", "model.txt"])
@@ -126,37 +115,40 @@ def test_a_source_that_is_no_model_of_mlflows_is_named(name: str, tmp_path: Path
 
 
 def test_a_broken_file_is_reported_with_the_librarys_own_reason(tmp_path: Path) -> None:
-    (boosted(tmp_path) / "model.lgb").write_text("tree\nversion=v4\n")
-    assert "lightgbm cannot load it" in refused(tmp_path, tmp_path / "trees", "--input", sample(tmp_path))
+    (trained(tmp_path) / "model.skops").write_text("hello")
+    assert "sklearn cannot load it" in refused(tmp_path, tmp_path / "trained", "--input", sample(tmp_path))
 
 
 def test_a_flavor_of_mlflows_without_an_exporter_is_said(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    (tmp_path / "model/MLmodel").write_text("flavors:\n  prophet: {}\n")
-    assert "it has the flavors prophet" in refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path))
+    for flavor, do in (("prophet", "takes other models"), ("pytorch", "torch.onnx.export"), ("lightgbm", "save_model")):
+        (tmp_path / "model/MLmodel").write_text(f"flavors:\n  {flavor}: {{}}\n")
+        said = refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path))
+        assert f"it has the flavors {flavor}" in said
+        assert do in said
 
 
 def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "new" / "made").mkdir(parents=True)
-    assert "is not overwritten" in refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path))
+    assert "is not overwritten" in refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path))
 
 
 def test_a_name_that_no_model_can_have_is_said(tmp_path: Path) -> None:
-    said = refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path), "--name", "a b")
+    said = refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path), "--name", "a b")
     assert "'a b' is no name for a model" in said
 
 
-@pytest.mark.parametrize("missing", ["lightgbm", "onnxmltools", "onnxruntime"])
+@pytest.mark.parametrize("missing", ["skops", "skl2onnx", "onnxruntime"])
 def test_a_library_that_is_missing_is_said_with_the_extra_that_has_it(
     missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, rows = boosted(tmp_path), sample(tmp_path)
+    file, rows = trained(tmp_path), sample(tmp_path)
     monkeypatch.setitem(sys.modules, missing, None)
     said = refused(tmp_path, file, "--input", rows)
     assert f"exporting this needs {missing}" in said
-    assert 'pip install "./client[lightgbm]"' in said
+    assert 'pip install "./client[sklearn]"' in said
 
 
 @pytest.mark.parametrize("tolerance", ["nan", "inf", "-1", "much"])
 def test_a_tolerance_that_is_none_is_said(tolerance: str, tmp_path: Path) -> None:
-    assert "--tolerance" in refused(tmp_path, boosted(tmp_path), "--input", sample(tmp_path), "--tolerance", tolerance)
+    assert "--tolerance" in refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path), "--tolerance", tolerance)

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegate.publishing import Repository
-from tidegate.triton.publishing import open_repository, published_config
+from tidegate.triton.publishing.config import published_config
 from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
+
+from tests.client.triton.publishing.opening import open_repository
 
 PROGRAM = """
 import hashlib, os, time

@@ -7,8 +7,14 @@ from hypothesis import strategies as st
 from tidegate.errors import UsageError
 from tidegate.names import is_name
 from tidegate.repository import Published
-from tidegate.triton.publishing import config_differences, published_config, published_path, read_published
-from tidegate.triton.publishing.config import closed_config, withdrawn_config
+from tidegate.triton.publishing.config import (
+    closed_config,
+    config_differences,
+    published_config,
+    read_published,
+    withdrawn_config,
+)
+from tidegate_contracts.manifest import published_path
 from tidegate_contracts.triton import ALIAS_PARAMETER
 from tritonclient.grpc import model_config_pb2
 

@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 from tidegate.errors import TidegateError, UnfinishedError, UnreachableError
 from tidegate.publishing import steps
-from tidegate.triton.publishing import open_repository, published_path, read_published
+from tidegate.triton.publishing.config import read_published
+from tidegate_contracts.manifest import published_path
 
 from tests.client.tiers import first_only
+from tests.client.triton.publishing.opening import open_repository
 
 from .entries import changing, config, entry, publish, tree
 from .killing import expire, killed

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from tidegate.errors import IntegrityError, NotFoundError, RefusedError, UnfinishedError
 from tidegate.publishing import Repository, steps
 from tidegate.registry.manifest import manifest_of
-from tidegate.triton.publishing import open_repository, read_published
+from tidegate.triton.publishing.config import read_published
 from tidegate_contracts.manifest import BESIDE, Manifest
+
+from tests.client.triton.publishing.opening import open_repository
 
 from .entries import Entry, changing, config, entry, publish, tree
 

@@ -12,7 +12,8 @@ import pytest
 from tidegate.errors import BusyError
 from tidegate.publishing.lease import Lease
 from tidegate.publishing.stores import FolderStore, ObjectStore, Store
-from tidegate.triton.publishing import open_repository
+
+from tests.client.triton.publishing.opening import open_repository
 
 from .entries import config, entry, publish, tree
 from .killing import expire

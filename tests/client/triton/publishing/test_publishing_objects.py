@@ -11,10 +11,11 @@ import pytest
 from tidegate import errors
 from tidegate.publishing import Repository, steps
 from tidegate.publishing.stores import ObjectStore as Store
-from tidegate.triton.publishing import open_repository, read_published
+from tidegate.triton.publishing.config import read_published
 
 from lab.local_plane.object_store import ObjectStore
 from tests.client.tiers import first_only
+from tests.client.triton.publishing.opening import open_repository
 
 from . import publisher
 from .conftest import BUCKET

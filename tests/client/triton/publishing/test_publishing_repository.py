@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from tidegate.errors import BusyError, IntegrityError, NotFoundError, RefusedError, UsageError
 from tidegate.publishing import Repository
-from tidegate.triton.publishing import open_repository, read_published
+from tidegate.triton.publishing.config import read_published
+
+from tests.client.triton.publishing.opening import open_repository
 
 from .entries import changing, config, entry, publish
 

@@ -1,7 +1,7 @@
 """Which backend runs a model, as Triton finds out, and whether the files that it wants are there."""
 
 import posixpath
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from ....findings import Finding, error, warning
@@ -25,20 +25,14 @@ DEFAULT_FILES = {
     "openvino": ("model.xml",),
     "python": ("model.py",),
     "pytorch": ("model.pt", "model.pt2"),
-    "tensorflow": ("model.savedmodel", "model.graphdef"),
     "tensorrt": ("model.plan",),
     "vllm": ("model.json",),
 }
 """What each backend looks for in the folder of a version, when the configuration names no file: one of these."""
-KNOWN = (*DEFAULT_FILES, "tensorrtllm", "identity", "repeat", "square", "redis", "local")
+KNOWN = (*DEFAULT_FILES, "tensorflow", "tensorrtllm", "identity", "repeat", "square", "redis", "local")
 FIL_TYPES = ("xgboost", "xgboost_json", "xgboost_ubj", "lightgbm", "treelite_checkpoint")
 _FIL_FILES = dict(zip(FIL_TYPES, DEFAULT_FILES["fil"], strict=True))
-_PLATFORM_FILES = {
-    "tensorflow_graphdef": "model.graphdef", "tensorflow_savedmodel": "model.savedmodel", "torch_aoti": "model.pt2",
-}  # fmt: skip
-"""Of platforms that look for one of their backend's files only."""
-_FOLDERS = ("model.savedmodel",)
-_NO_FOLDERS = ("model.graphdef", "model.plan", "model.pt", "model.pt2")
+_NO_FOLDERS = ("model.plan", "model.pt", "model.pt2")
 _STRICT = {
     backend: [platform for platform in PLATFORMS if PLATFORMS[platform] == backend] for backend in PLATFORMS.values()
 }
@@ -54,8 +48,6 @@ class Backend(NamedTuple):
 
 
 _FROM_FILE = {
-    "model.graphdef": Backend("tensorflow", "tensorflow_graphdef"),
-    "model.savedmodel": Backend("tensorflow", "tensorflow_savedmodel"),
     "model.plan": Backend("tensorrt", "tensorrt_plan"),
     "model.onnx": Backend("onnxruntime", "onnxruntime_onnx"),
     "model.xml": Backend("openvino"),
@@ -76,11 +68,9 @@ def resolved(entry: Entry) -> Backend:
     name, platform, file = (config.backend, config.platform, config.default_model_filename) if config else ("", "", "")
     if platform:
         return Backend(name or PLATFORMS.get(platform, ""), platform)
-    if name == "tensorflow":
-        return Backend(name, _told_by_files(entry, file, DEFAULT_FILES[name]).platform)
     if name:
         return Backend(name, _STRICT[name][0] if name in _STRICT else "")
-    found = _told_by_files(entry, file, _FROM_FILE)
+    found = _told_by_files(entry, file)
     return found if found.name or file else Backend(entry.name.partition(".")[2])
 
 
@@ -94,12 +84,14 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     if not backend.name:
         yield from _unknown(backend.platform)
         return
+    if backend.name == "tensorflow":
+        where, do = "platform" if config.platform else "backend", "convert the model to ONNX (tf2onnx)"
+        yield warning("Triton has had no TensorFlow backend since 25.03", where, do=do)
+        return
     if backend.name in _STRICT and backend.platform not in _STRICT[backend.name]:
         platforms = " or ".join(f'"{platform}"' for platform in _STRICT[backend.name])
         what = f"platform '{backend.platform}' does not go with the {backend.name} backend"
-        if not backend.platform:
-            what = "the tensorflow backend needs a platform"
-        yield error(what, "platform" if config.platform else "backend", do=f"write platform: {platforms}")
+        yield error(what, "platform", do=f"write platform: {platforms}")
     elif config.platform and PLATFORMS.get(config.platform) not in (None, backend.name):
         what, why = f"Triton ignores the platform '{config.platform}'", f"the {backend.name} backend runs the model"
         yield warning(what, "platform", why, "take one of both out")
@@ -159,19 +151,19 @@ def _wanted(config: Any, backend: Backend) -> tuple[str, ...]:
     kind = config.parameters["model_type"].string_value if "model_type" in config.parameters else ""
     if backend.name == "fil" and kind in _FIL_FILES:
         return (_FIL_FILES[kind],)
-    if backend.platform in _PLATFORM_FILES:
-        return (_PLATFORM_FILES[backend.platform],)
+    if backend.platform == "torch_aoti":
+        return ("model.pt2",)
     return DEFAULT_FILES.get(backend.name, ())
 
 
-def _told_by_files(entry: Entry, file: str, names: Iterable[str]) -> Backend:
-    """Return what the configured file tells, else what lies in the first folder; of these names, the first."""
+def _told_by_files(entry: Entry, file: str) -> Backend:
+    """Return what the configured file tells, else what lies in the first folder."""
     start = f"{entry.folders[0]}/" if entry.folders else "/"
     there = {file.path.removeprefix(start) for file in entry.files if file.path.startswith(start)}
-    found = next((name for name in names if (name == file if file else _is_there(name, there))), None)
+    found = next((name for name in _FROM_FILE if (name == file if file else _is_there(name, there))), None)
     return _FROM_FILE[found] if found else Backend("")
 
 
 def _is_there(wanted: str, files: set[str]) -> bool:
     is_folder = any(file.startswith(f"{wanted}/") for file in files)
-    return (wanted in files and wanted not in _FOLDERS) or (is_folder and wanted not in _NO_FOLDERS)
+    return wanted in files or (is_folder and wanted not in _NO_FOLDERS)

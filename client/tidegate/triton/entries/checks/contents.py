@@ -1,7 +1,7 @@
 """What config.pbtxt says of the tensors, against what the model's own file says of them.
 
-The rules are those of the backends: ValidateInputs and ValidateOutputs of onnxruntime.cc, tensorflow.cc, openvino.cc
-and pytorch's model_instance_state.cc. Files are read by `frameworks`; nothing of them is run or unpickled, and weights
+The rules are those of the backends: ValidateInputs and ValidateOutputs of onnxruntime.cc and openvino.cc, and
+pytorch's model_instance_state.cc. Files are read by `frameworks`; nothing of them is run or unpickled, and weights
 are passed over.
 """
 
@@ -15,14 +15,13 @@ from tritonclient.grpc.model_config_pb2 import DataType
 from ....errors import UsageError
 from ....findings import Finding, error, warning
 from ..entry import Entry
-from ..frameworks import fil, onnx, openvino, tensorflow, torch
+from ..frameworks import fil, onnx, openvino, torch
 from ..frameworks.reading import ANY, Reading, Tensor, UnreadableError
 from ..words import meant, value_name
 from .backends import resolved
 from .layout import served
 from .rules import check_torch_inputs
 
-_SELECTING = ("TF_GRAPH_TAG", "TF_SIGNATURE_DEF")
 _RESHAPING = "RESHAPE_IO_LAYERS"
 
 
@@ -38,14 +37,11 @@ class _Format(NamedTuple):
 
 _FORMATS = {
     "onnxruntime_onnx": _Format(onnx.read_tensors, onnx.MODEL, onnx.MODEL, inferred=True),
-    "tensorflow_savedmodel": _Format(
-        tensorflow.read_saved_model, tensorflow.SAVED_MODEL, tensorflow.SAVED_MODEL_FILE
-    ),
     "openvino": _Format(openvino.read, openvino.MODEL, converts=True),
     "pytorch_libtorch": _Format(torch.read_script, torch.SCRIPT),
 }  # fmt: skip
 _FORESTS = {
-    "xgboost_ubj": (fil.read_xgboost_ubjson, "xgboost.ubj"), "lightgbm": (fil.read_lightgbm, "model.txt"),
+    "lightgbm": (fil.read_lightgbm, "model.txt"),
     "treelite_checkpoint": (fil.read_treelite, "checkpoint.tl"),
     "xgboost_json": (fil.read_xgboost_json, "xgboost.json"),
 }  # fmt: skip
@@ -88,7 +84,7 @@ def _paths(entry: Entry, config: Any, form: _Format) -> Iterator[str]:
         path = f"{version}/{name}"
         inner = f"{path}/{form.holder}"
         if form.holder and sizes.get(inner):
-            yield path if form.read is tensorflow.read_saved_model else inner
+            yield inner
         elif sizes.get(path) and (form.read is not fil.read_xgboost_json or sizes[path] <= _JSON_BYTES):
             yield path
 
@@ -111,7 +107,7 @@ class _Comparison:
             case _ if not (config.input and config.output):
                 if not self.form.converts:  # the backend completes what is not declared
                     yield from self._batches([*self.reading.inputs, *self.reading.outputs])
-            case _ if all(_parameter(config, name) == _parameter(self.reading.config, name) for name in _SELECTING):
+            case _:
                 yield from self._tensors()
 
     def _tensors(self) -> Iterator[Finding]:

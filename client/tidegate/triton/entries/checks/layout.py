@@ -13,7 +13,7 @@ from ..text import CONFIG
 _PADDED = re.compile(r"0[0-9]+")
 _SPECIFIC = "version_policy.specific.versions"
 _FOLDER = "name versions whose folders are there, or leave the policy out: deploying a model writes it"
-_MODELS = (".onnx", ".plan", ".pt", ".pt2", ".savedmodel", ".graphdef")
+_MODELS = (".onnx", ".plan", ".pt", ".pt2")
 _LITTER = (".ds_store", "thumbs.db", "__pycache__", ".ipynb_checkpoints", ".git")
 
 

@@ -12,9 +12,7 @@ from ..words import meant, value_name
 from .backends import is_ensemble, resolved
 
 _ACCELERATORS: dict[str, dict[str, tuple[str, ...]]] = {
-    "gpu_execution_accelerator": {
-        "onnxruntime": ("cuda", "tensorrt"), "tensorflow": ("tensorrt", "auto_mixed_precision", "gpu_io"),
-    },
+    "gpu_execution_accelerator": {"onnxruntime": ("cuda", "tensorrt")},
     "cpu_execution_accelerator": {"onnxruntime": ("openvino",)},
 }  # fmt: skip
 _OF_STEPS = {"instance_group": "instances", "model_warmup": "warm-up", "optimization": "optimization"}
@@ -226,7 +224,6 @@ _SINCE = {
 }
 """Fields that Triton's releases before do not know: they refuse the whole configuration."""
 _BACKENDS_SINCE = {"torch_aoti": (26, 5)}
-_BACKENDS_UNTIL = {"tensorflow": (25, 2)}
 
 
 def check_release(entry: Entry, config: Any, release: str | None) -> Iterator[Finding]:
@@ -245,9 +242,6 @@ def check_release(entry: Entry, config: Any, release: str | None) -> Iterator[Fi
     if (since := _BACKENDS_SINCE.get(backend.platform)) and has < since:
         what = f"{backend.platform} came with Triton {since[0]}.{since[1]:02}, and the server has {release}"
         yield error(what, "platform", do=do)
-    if (until := _BACKENDS_UNTIL.get(backend.name)) and has > until:
-        what = f"Triton has no {backend.name} backend after {until[0]}.{until[1]:02}, and the server has {release}"
-        yield warning(what, "backend" if config.backend else "platform", do="convert it to ONNX")
     parameters = config.parameters.keys()
     if backend.name == "fil" and has < (25, 9) and "output_class" not in parameters and "is_classifier" in parameters:
         yield error("FIL calls it output_class before 25.09", 'parameters["is_classifier"]', do="write both words")

@@ -1,6 +1,6 @@
 """Files in protobuf's wire format, read by the few of their fields that are described; weights are passed over.
 
-So neither TensorFlow nor ONNX is needed to read what their models take and give, and a file may be large.
+So the package onnx is not needed to read what models take and give, and a file may be large.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,6 @@ from .reading import unreadable
 
 INT: Final = FieldDescriptorProto.TYPE_INT64
 TEXT: Final = FieldDescriptorProto.TYPE_STRING
-BOOL: Final = FieldDescriptorProto.TYPE_BOOL
 MANY: Final = True
 Field = tuple[Any, ...]
 """Name, number, and type: one of the above or the name of a message; then MANY, where it is repeated."""
@@ -42,22 +41,13 @@ def described(package: str, messages: Mapping[str, Sequence[Field]]) -> dict[str
     return {name: GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
 
 
-def parsed(message: Any, content: bytes, file: Path, what: str) -> Any:
-    """Return the message of this class that a file's content is; raises UnreadableError, which calls it `what`."""
-    try:
-        return message.FromString(content)
-    except DecodeError as error:
-        raise unreadable(file, what, error) from None
-
-
 def read_message(message: Any, file: Path, what: str) -> Any:
     """Return the message of this class in a file, and read nothing else of it; raises UnreadableError."""
     try:
         with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
-            kept = bytes(_described_part(content, 0, len(content), message.DESCRIPTOR))
-    except (ValueError, IndexError, RecursionError) as error:  # an empty file cannot be mapped, which is a ValueError
+            return message.FromString(bytes(_described_part(content, 0, len(content), message.DESCRIPTOR)))
+    except (DecodeError, ValueError, IndexError, RecursionError) as error:  # ValueError of an empty file, too
         raise unreadable(file, what, error) from None
-    return parsed(message, kept, file, what)
 
 
 def _described_part(content: mmap, at: int, end: int, message: Any) -> bytearray:

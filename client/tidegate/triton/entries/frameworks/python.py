@@ -1,8 +1,7 @@
-"""Models that are Python programs, for the Python backend, JAX among them: read as text, never run."""
+"""Models that are Python programs, for the Python backend: read as text, never run."""
 
 import ast
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 from ....errors import UsageError
@@ -20,16 +19,6 @@ def read(source: Path) -> Reading:
         note = "its program tells Triton the tensors that config.pbtxt does not name (auto_complete_config)"
         return Reading(config, files, notes=(note,))
     return Reading(config, files, missing="a Python program's tensors are what you say they are")
-
-
-def read_jax(source: Path) -> Reading:
-    """Read the same, of a program that runs JAX: the Python that runs the model must have it."""
-    reading = read(source)
-    note = (
-        "the target's image must have JAX, or the entry a packed environment with it: --parameter "
-        "EXECUTION_ENV_PATH='$$TRITON_MODEL_DIRECTORY/1/env.tar.gz'"
-    )
-    return replace(reading, notes=(*reading.notes, note))
 
 
 def program(source: Path) -> ast.Module:
@@ -76,12 +65,6 @@ def is_served(module: ast.Module) -> bool:
         elif isinstance(node, ast.Assign):
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return "TritonPythonModel" in names
-
-
-def is_torch_module(module: ast.Module) -> bool:
-    """Tell whether it defines a class that extends `torch.nn.Module`."""
-    bases = [text_of(base) for node in classes(module) for base in node.bases]
-    return any(base in {"torch.nn.Module", "nn.Module", "Module"} for base in bases) and "torch" in imports(module)
 
 
 def is_dali_pipeline(module: ast.Module) -> bool:

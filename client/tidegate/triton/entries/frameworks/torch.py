@@ -1,4 +1,4 @@
-"""PyTorch, for the PyTorch backend: TorchScript, packages of AOT Inductor, and `nn.Module` classes in a model.py.
+"""PyTorch, for the PyTorch backend: TorchScript, and packages of AOT Inductor.
 
 An archive's listing and TorchScript's source text are read; what is pickled in it is never loaded.
 """
@@ -15,14 +15,14 @@ from typing import TypeGuard
 
 from ....errors import UsageError
 from .python import LIMIT as CODE_LIMIT
-from .python import PROGRAM, files_of, program, text_of
+from .python import text_of
 from .reading import Reading, config_of, unreadable
 
 SCRIPT, PACKAGE = "model.pt", "model.pt2"
 LIMIT = 16 << 20  # Bytes that are ever unpacked of one member of an archive.
 NO_SCRIPT = (
     "pickled weights need code, and are never loaded: save the model by torch.jit.script(model).save('model.pt'), "
-    "export it by torch.onnx.export, or give a folder with a model.py that defines its nn.Module, and its model.pt"
+    "or export it by torch.onnx.export"
 )
 BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, RuntimeError, NotImplementedError, EOFError, KeyError,
@@ -62,16 +62,6 @@ def read_package(source: Path) -> Reading:
     missing = "a PT2 package's tensors are called INPUT__0, INPUT__1, … and OUTPUT__0, OUTPUT__1, …"
     notes = ("Triton runs PT2 packages of AOT Inductor from 26.05 on, without batching",)
     return Reading(config_of("pytorch", "torch_aoti"), ((PACKAGE, source),), missing=missing, notes=notes)
-
-
-def read_module(source: Path) -> Reading:
-    """Read a model.py with an `nn.Module`, or a folder with it and `model.pt` (its state dict)."""
-    module = program(source)
-    config = config_of("pytorch", "pytorch_libtorch")
-    config.runtime = PROGRAM
-    forward = next((each for each in ast.walk(module) if _is_forward(each)), None)
-    missing = f"an nn.Module tells no types and shapes of its tensors: {_said(forward)}"
-    return Reading(config, files_of(source), missing=missing)
 
 
 def _is_forward(node: ast.AST) -> TypeGuard[ast.FunctionDef]:

@@ -5,17 +5,13 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tidegate.errors import UsageError
-from tidegate.triton.entries.frameworks import dali, fil, llm, onnx, opaque, openvino, python, tensorflow, torch
-from tidegate.triton.entries.frameworks.fil import UbjsonError, read_ubjson
-from tidegate.triton.entries.frameworks.reading import DATA_TYPES, Reading, Tensor
+from tidegate.triton.entries.frameworks import dali, fil, llm, onnx, opaque, openvino, python, torch
+from tidegate.triton.entries.frameworks.reading import Reading, Tensor
 from tidegate.triton.entries.text import config_text
 
 from tests.client.triton.entries.corpus_entries import write_files
@@ -23,22 +19,18 @@ from tests.client.triton.entries.files import FILES
 
 Reader = Callable[[Path], Reading]
 SERVED = "class TritonPythonModel:\n    def execute(self, requests): return []\n"
-A = Tensor("a", "FP32", (-1, 3))
 IDS, IMAGE = Tensor("ids", "INT64", (-1, -1)), Tensor("image", "FP32", (-1, 3))
 SCORE, TEXT = Tensor("score", "FP32", (-1,)), Tensor("text", "STRING", (-1, -1))
 VINO = (Tensor("a_name", "FP32", (-1, 3)),), (Tensor("probabilities", "FP32", (-1, 2)),)
-PIPELINE = (Tensor("DALI_INPUT_0", "UINT8", (-1, -1, -1)),), (Tensor("__Cast_1", "FP32", (-1,)),)
 
 
 @pytest.mark.parametrize(
     ("read", "name", "files", "tensors"),
     [
-        (tensorflow.read_graph, "graph_shapes.pb", ["model.graphdef"], ((A,), (Tensor("answer", "FP32", (-1, 1)),))),
-        (tensorflow.read_graph, "graph.pb", ["model.graphdef"], ((A,), ())),
         (openvino.read, "openvino.xml", ["model.xml", "model.bin"], VINO),  # the first of several names
         (torch.read_script, "script.pt", ["model.pt"], ((), ())),
         (torch.read_script, "traced.pt", ["model.pt"], ((), ())),
-        (dali.read, "model.dali", ["model.dali"], PIPELINE),
+        (dali.read, "model.dali", ["model.dali"], ((), ())),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -49,91 +41,12 @@ def test_tensors_are_told_and_files_come_along(read: Reader, name: str, files: l
     assert reading.files[0][1] == FILES / name
 
 
-def test_a_saved_model_tells_the_tensors_of_its_signature() -> None:
-    reading = tensorflow.read_saved_model(FILES / "savedmodel")
-    assert (reading.inputs, reading.outputs) == ((IDS, IMAGE), (SCORE, TEXT))
-    assert (reading.config.platform, dict(reading.config.parameters)) == ("tensorflow_savedmodel", {})
-    assert {f"model.savedmodel/{name}" for name in ("saved_model.pb", "variables/variables.index")} <= {
-        below for below, _ in reading.files
-    }
-    assert "25.03" in reading.notes[0]
-
-
-def saved_model(name: str = "savedmodel") -> Any:
-    return tensorflow.SavedModel.FromString((FILES / name / "saved_model.pb").read_bytes())
-
-
-def test_another_signature_or_tag_is_named_to_triton_and_several_are_refused(tmp_path: Path) -> None:
-    other = tensorflow.read_saved_model(FILES / "savedmodel_other")
-    assert other.config.parameters["TF_SIGNATURE_DEF"].string_value == "other"
-    assert other.outputs == (Tensor("y", "FP32", ()),)
-    model = saved_model()
-    model.meta_graphs[0].meta_info_def.tags[:] = ["special"]
-    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
-    assert tensorflow.read_saved_model(tmp_path).config.parameters["TF_GRAPH_TAG"].string_value == "special"
-    model = saved_model("savedmodel_other")
-    more = model.meta_graphs[0].signature_def.add()
-    more.CopyFrom(next(each for each in model.meta_graphs[0].signature_def if each.key == "other"))
-    more.key = "another"
-    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
-    with pytest.raises(UsageError, match="'serving_default', but another, other"):
-        tensorflow.read_saved_model(tmp_path)
-
-
-def test_every_type_that_triton_has_is_known_of_tensorflow(tmp_path: Path) -> None:
-    numbers = {  # of tensorflow/core/framework/types.proto
-        "BOOL": 10,
-        "UINT8": 4,
-        "UINT16": 17,
-        "UINT32": 22,
-        "UINT64": 23,
-        "INT8": 6,
-        "INT16": 5,
-        "INT32": 3,
-        "INT64": 9,
-        "FP16": 19,
-        "FP32": 1,
-        "FP64": 2,
-        "STRING": 7,
-        "BF16": 14,
-    }
-    model = saved_model()
-    signature = next(each for each in model.meta_graphs[0].signature_def if each.key == "serving_default").value
-    signature.ClearField("inputs")
-    for name, number in numbers.items():
-        added = signature.inputs.add(key=name)
-        added.value.dtype = number
-        added.value.tensor_shape.dim.add(size=2)
-    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
-    told = tensorflow.read_saved_model(tmp_path).inputs
-    assert {each.name for each in told} == set(numbers) == set(DATA_TYPES)
-    assert all(each == Tensor(each.name, each.name, (2,)) for each in told)
-    signature.inputs[0].value.dtype = 8  # complex
-    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
-    with pytest.raises(UsageError, match="TensorFlow type 8"):
-        tensorflow.read_saved_model(tmp_path)
-
-
-def test_a_graph_whose_shape_is_of_unknown_rank_is_refused(tmp_path: Path) -> None:
-    graph = tensorflow.GraphDef.FromString((FILES / "graph.pb").read_bytes())
-    shape = next(each for each in graph.node[0].attr if each.key == "shape").value.shape
-    shape.ClearField("dim")
-    shape.unknown_rank = True
-    (tmp_path / "g.pb").write_bytes(graph.SerializeToString())
-    with pytest.raises(UsageError, match="unknown rank"):
-        tensorflow.read_graph(tmp_path / "g.pb")
-
-
 @pytest.mark.parametrize(
     ("read", "name", "words", "contents"),
     [
-        (tensorflow.read_saved_model, "saved_model.pb", "no SavedModel", [b"", b"\xff\xff\xff", b"{}"]),
-        (tensorflow.read_graph, "g.pb", "no GraphDef", [b"", b"\xff\xff\xff", b"{}"]),
         (onnx.read, "m.onnx", "no ONNX model", [b"", b"not a protobuf at all", b"\xff" * 64]),
-        (dali.read, "m.dali", "no DALI pipeline", [b"\xff\xff"]),
         (torch.read_script, "m.pt", "no TorchScript archive", [(FILES / "script.pt").read_bytes()[:-40]]),
         (llm.read_vllm, "model.json", "model", [b"", b"[]", b"{}", b'{"model": 1}', b"{"]),
-        (llm.read_tensorrt_llm, "config.json", "no configuration of a TensorRT-LLM engine", [b"{}"]),
         (opaque.read_library, "other.so", "name the library so", [b"\x7fELF"]),
     ],
 )
@@ -143,7 +56,7 @@ def test_what_is_no_such_file_is_refused(
     for content in contents:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UsageError, match=words):
-            read(tmp_path if name.endswith((".json", "saved_model.pb")) else tmp_path / name)
+            read(tmp_path if name.endswith(".json") else tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -180,30 +93,19 @@ def test_torchscript_whose_text_is_gone_only_lacks_the_names_and_weights_are_non
         torch.read_script(FILES / "weights.pt")
 
 
-NET = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x, y=None) -> torch.Tensor:\n        pass\n"
 COMPLETING = SERVED + "    @staticmethod\n    def auto_complete_config(config): return config\n"
 HUB, OWN = {"model.json": '{"model": "facebook/opt-125m"}'}, {"model.json": '{"model": "/weights/opt"}'}
 SCRIPTED = ("forward takes image, mask, and returns Tuple[Tensor, Tensor]", "pytorch_libtorch")
-ENGINE = {"rank0.engine": "", "config.json": '{"build_config": {"max_batch_size": 16, "max_beam_width": 2}}'}
 
 
 @pytest.mark.parametrize(
     ("read", "source", "files", "names", "told"),
     [
-        (tensorflow.read_graph, FILES / "graph.pb", {}, ["model.graphdef"], ["seem to be: answer"]),
         (torch.read_script, FILES / "script.pt", {}, ["model.pt"], SCRIPTED),
         (torch.read_script, FILES / "traced.pt", {}, ["model.pt"], SCRIPTED),
-        (
-            torch.read_module,
-            "",
-            {"model.py": NET, "model.pt": ""},
-            ["model.pt", "model.py"],
-            ['runtime: "model.py"', "forward takes x, y, and returns torch.Tensor"],
-        ),
         (torch.read_package, "m.pt2", {}, ["model.pt2"], ['platform: "torch_aoti"', 'backend: "pytorch"']),
         (python.read, "", {"model.py": SERVED}, ["model.py"], ["are what you say they are"]),
         (python.read, "", {"model.py": COMPLETING}, ["model.py"], ["(auto_complete_config)"]),
-        (python.read_jax, "", {"model.py": SERVED}, ["model.py"], ["EXECUTION_ENV_PATH"]),
         (
             opaque.read_library,
             "",
@@ -220,13 +122,6 @@ ENGINE = {"rank0.engine": "", "config.json": '{"build_config": {"max_batch_size"
         ),
         (llm.read_vllm, "", OWN, ["model.json"], ["where Triton runs"]),
         (llm.read_vllm, "", {"model.json": '{"model": "./opt"}'}, ["model.json"], ["where Triton runs"]),
-        (
-            llm.read_tensorrt_llm,
-            "",
-            ENGINE,
-            ["config.json", "rank0.engine"],
-            ["max_batch_size: 16", 'key: "max_beam_width"\n  value {\n    string_value: "2"'],
-        ),
     ],
 )
 def test_the_files_of_a_framework_tell_this(
@@ -236,17 +131,8 @@ def test_the_files_of_a_framework_tell_this(
     text = f"{config_text(reading.config)}\n{reading.missing}\n{reading.notes}"
     assert [below for below, _ in reading.files] == names
     assert [each for each in told if each not in text] == [], text
-    tells = read in (llm.read_vllm, llm.read_tensorrt_llm) or COMPLETING in files.values()
+    tells = read is llm.read_vllm or COMPLETING in files.values()
     assert bool(reading.missing) is not tells
-
-
-def test_the_inputs_that_tensorrt_llm_needs_are_told(tmp_path: Path) -> None:
-    reading = llm.read_tensorrt_llm(write_files(tmp_path, ENGINE))
-    assert {each.name for each in reading.inputs if not each.optional} == {
-        "input_ids",
-        "input_lengths",
-        "request_output_len",
-    }
 
 
 def test_everything_beside_a_program_comes_along_but_leavings(tmp_path: Path) -> None:
@@ -268,19 +154,9 @@ def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
         odd.unlink()
 
 
-def test_a_pipeline_says_its_batch_and_leaves_tensors_that_it_does_not_say_to_dali(tmp_path: Path) -> None:
-    assert dali.read(FILES / "model.dali").config.max_batch_size == 16
-    (tmp_path / "any.dali").write_bytes((FILES / "model.dali").read_bytes().replace(b"dtype", b"other", 1))
-    reading = dali.read(tmp_path / "any.dali")
-    assert (reading.inputs, reading.outputs, reading.config.max_batch_size) == ((), (), 0)
-    assert "DALI tells Triton" in reading.notes[0]
-
-
 FORESTS: tuple[tuple[str, Reader, str, str, bool, int], ...] = (
     ("xgboost_multi.json", fil.read_xgboost_json, "xgboost_json", "xgboost.json", True, 3),
     ("xgboost_binary.json", fil.read_xgboost_json, "xgboost_json", "xgboost.json", True, 1),
-    ("xgboost_multi.ubj", fil.read_xgboost_ubjson, "xgboost_ubj", "xgboost.ubj", True, 3),
-    ("xgboost_regression.ubj", fil.read_xgboost_ubjson, "xgboost_ubj", "xgboost.ubj", False, 1),
     ("lightgbm_multi.txt", fil.read_lightgbm, "lightgbm", "model.txt", True, 3),
     ("lightgbm_regression.txt", fil.read_lightgbm, "lightgbm", "model.txt", False, 1),
     ("treelite_forest.tl", fil.read_treelite, "treelite_checkpoint", "checkpoint.tl", True, 3),
@@ -314,18 +190,3 @@ def test_several_targets_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text(json.dumps(model))
     with pytest.raises(UsageError, match="2 targets"):
         fil.read_xgboost_json(tmp_path / "m.json")
-
-
-def test_ubjson_of_every_kind_is_read_and_arrays_are_passed_over() -> None:
-    every: dict[str, Any] = {"z": None, "t": True, "f": False, "u": 7, "i": -1, "c": "!", "s": "é", "a": {}}
-    content = b"{U\x01zZU\x01tTU\x01fFU\x01uU\x07U\x01ii\xffU\x01cC!U\x01sSU\x02\xc3\xa9U\x01a[N[T]SU\x01x]}"
-    assert read_ubjson(content, dict.fromkeys(every)) == every
-    assert read_ubjson(b"{#U\x02U\x01aI\x01\x00U\x01bd\x3f\x80\x00\x00", {"a": None, "b": None}) == {"a": 256, "b": 1.0}
-    assert read_ubjson(b"{U\x01a[$U#U\x03abcU\x01bT}", {"b": None}) == {"b": True}
-
-
-@given(st.binary(max_size=200))
-def test_no_bytes_bring_the_reader_of_ubjson_down(content: bytes) -> None:
-    for start in (b"", b"{", b"[", b"{U\x01a[$"):
-        with suppress(UbjsonError):
-            read_ubjson(start + content, {"a": None})

@@ -69,8 +69,6 @@ class LocalCluster(ControlPlane):
 
     def stop(self) -> None:
         """Kill every program, since all that it could still save goes too; remove all files but the logs."""
-        for process in self.processes.values():
-            process.popen.kill()
         self._stack.close()
         for path in self.folder.iterdir():
             if path.name != "logs":
@@ -155,7 +153,7 @@ class LocalCluster(ControlPlane):
         others = {key for key in os.environ if key.startswith(("ETCD_", "KUBE")) or key.lower().endswith("_proxy")}
         environment = {key: value for key, value in os.environ.items() if key not in others} | dict(variables or {})
         log = self.folder / "logs" / f"{program}.log"
-        process = self._stack.enter_context(running(program, command, log, environment, folder=self.folder))
+        process = self._stack.enter_context(running(program, command, log, environment, folder=self.folder, kill=True))
         self.processes[program] = process
         return process
 

@@ -102,8 +102,8 @@ attack: .test ## Attack a proxy in every way that is known, alone and 40 at once
 	@$(TEST) -m tests.proxy.attacks $(PYTEST)
 
 .PHONY: mutation
-mutation: .test ## Break COUNT=<lines> of ROOMS=<folders> at random, each alone, and tell which the tests notice (MUTATION=--whole)
-	@$(TEST) -m tests.mutation $(ROOMS) --count $(or $(COUNT),60) $(MUTATION)
+mutation: .test ## Break COUNT=<lines> of PACKAGES=<folders> at random, each alone, and tell which the tests notice (MUTATION=--whole)
+	@$(TEST) -m tests.mutation $(PACKAGES) --count $(or $(COUNT),60) $(MUTATION)
 
 .PHONY: bench
 bench: .test ## Measure how loading, resolving, evaluating and writing grow with the definition
@@ -114,7 +114,7 @@ bench-iac: .test ## Measure engines on a real control plane against kubectl, and
 	@$(TEST) -m lab.bench.iac
 
 .PHONY: bench-proxy
-bench-proxy: .test ## Measure the proxy against nginx, HAProxy and Envoy (BENCH="--runs 3 --only v2 grpc")
+bench-proxy: .test ## Measure the proxy against nginx and Envoy (BENCH="--runs 3 --only v2 grpc")
 	@$(TEST) -m lab.bench.proxy $(BENCH)
 
 .PHONY: bench-eviction

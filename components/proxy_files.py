@@ -108,7 +108,6 @@ def _model(server: ServerArgs, pool: PoolArgs, model: Model) -> Tree:
         "versions": listed(model.versions, lambda share: picked(share, "version", "weight")),
         "alias": model.alias,
         "servedNames": when(none_if_empty(model.served_names), lambda names: names),
-        "mirror": when(model.mirror, lambda mirror: picked(mirror, "version", "percent")),
         "idleSeconds": either(
             model.idle_seconds,
             lambda seconds: seconds,

@@ -124,7 +124,6 @@ def _model(stack: Stack, model: Model) -> told.ModelFacts:
         pool=next(iter(model.pools(server.pools[0].name))),
         versions=tuple(routing.VersionShare(version=each.version, weight=each.weight) for each in model.versions),
         alias=model.alias,
-        mirror=routing.Mirror(version=model.mirror.version, percent=model.mirror.percent) if model.mirror else None,
         footprint_bytes=byte_count(model.footprint) if model.footprint else None,
         served_names=model.served_names or None,
     )

@@ -26,7 +26,7 @@ from .order import place
 from .test_rooms import files, graph, imported
 
 ROOT = Path(__file__).resolve().parents[1]
-SECONDS = 900  # Time limit of one step; the mirrored tests of a whole room take a third of it.
+SECONDS = 900  # Time limit of one step; the mirrored tests of a whole package take a third of it.
 WHOLE_SECONDS = 3600
 NOT_FIRST = ("tests/node", "tests/lab/demo", "tests/lab/bench", "tests/docs")
 """Their parts take a minute to start, and hardly anything is seen there alone."""
@@ -94,9 +94,9 @@ def _is_text(node: ast.BinOp) -> bool:
                for part in (node.left, node.right))  # fmt: skip
 
 
-def chosen(rooms: list[str], count: int, seed: int) -> list[Mutant]:
-    """Return one mutant for each of `count` lines, at random over all lines of the rooms that can be broken."""
-    tracked = subprocess.run(["git", "ls-files", *rooms], cwd=ROOT, capture_output=True, text=True, check=True)
+def chosen(packages: list[str], count: int, seed: int) -> list[Mutant]:
+    """Return one mutant for each of `count` lines, at random over all lines of the packages that can be broken."""
+    tracked = subprocess.run(["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True)
     modules = sorted({ROOT / name for name in tracked.stdout.splitlines()} & {*files().values()})
     rng = random.Random(seed)
     by_line: dict[tuple[Path, int], list[Mutant]] = {}
@@ -173,14 +173,14 @@ def _fails(command: list[str], copy: Path, seconds: int) -> bool:
 def main() -> None:
     """Try the mutants, print each with what noticed it, and the share of those that were noticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("rooms", nargs="*", help="folders or files of the tree; the whole product by default")
+    parser.add_argument("packages", nargs="*", help="folders or files of the tree; the whole product by default")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants that are tried side by side")
     parser.add_argument("--thorough", action="store_true", help="with the tests that only `make test-all` runs")
     parser.add_argument("--whole", action="store_true", help="try survivors of the mirrored tests with all tests")
     options = parser.parse_args()
-    mutants = chosen(options.rooms, options.count, options.seed)
+    mutants = chosen(options.packages, options.count, options.seed)
     copies: SimpleQueue[Path] = SimpleQueue()
 
     def tried(mutant: Mutant) -> tuple[str | None, float]:

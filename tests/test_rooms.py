@@ -1,4 +1,4 @@
-"""No file imports in a circle, and no room imports another that the table in CONTRIBUTING.md does not name for it."""
+"""No file imports in a circle, and packages import only what the table in CONTRIBUTING.md names for them."""
 
 import ast
 import re
@@ -62,17 +62,17 @@ def graph() -> dict[str, set[str]]:
 
 
 @cache
-def rooms() -> dict[str, set[str]]:
-    """Return the table of CONTRIBUTING.md: for each room, the rooms that it may import."""
+def packages() -> dict[str, set[str]]:
+    """Return the table of CONTRIBUTING.md: for each package, the packages that it may import."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    return {room: set(re.findall(r"`([\w/.]+)`", others)) for room, others in ROW.findall(text)}
+    return {package: set(re.findall(r"`([\w/.]+)`", others)) for package, others in ROW.findall(text)}
 
 
 @cache
-def room_of(module: str) -> str:
-    """Return the innermost room of the table that a module lies in."""
+def package_of(module: str) -> str:
+    """Return the innermost package of the table that a module lies in."""
     path = PurePosixPath(files()[module].relative_to(ROOT))
-    return max((room for room in rooms() if path.is_relative_to(room)), key=len, default="")
+    return max((package for package in packages() if path.is_relative_to(package)), key=len, default="")
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
@@ -88,31 +88,35 @@ def test_no_import_hides_in_a_text() -> None:
     assert [name for name, file in files().items() if hidden.search(file.read_text("utf-8"))] == []
 
 
-def test_every_module_is_in_a_room_of_the_table() -> None:
-    assert [name for name in files() if not room_of(name)] == []
+def test_every_module_is_in_a_package_of_the_table() -> None:
+    assert [name for name in files() if not package_of(name)] == []
 
 
-def test_the_table_of_rooms_has_no_circle_and_names_rooms_that_are_there() -> None:
-    TopologicalSorter(rooms()).prepare()
-    assert set().union(*rooms().values()) <= set(rooms())
-    assert [room for room in rooms() if not (ROOT / room).exists()] == []
+def test_the_table_of_packages_has_no_circle_and_names_packages_that_are_there() -> None:
+    TopologicalSorter(packages()).prepare()
+    assert set().union(*packages().values()) <= set(packages())
+    assert [package for package in packages() if not (ROOT / package).exists()] == []
 
 
-def test_rooms_import_only_what_the_table_names() -> None:
+def test_packages_import_only_what_the_table_names() -> None:
     wrong = {
-        f"{room_of(name)} → {room_of(other)}: {name} imports {other}"
+        f"{package_of(name)} → {package_of(other)}: {name} imports {other}"
         for name, others in graph().items()
         for other in others
-        if (room := room_of(name)) != room_of(other) and room_of(other) not in rooms()[room]
+        if (package := package_of(name)) != package_of(other) and package_of(other) not in packages()[package]
     }
     assert sorted(wrong) == []
 
 
 def test_production_imports_nothing_of_the_lab() -> None:
-    production = {room: others for room, others in rooms().items() if not room.startswith("lab/")}
-    assert [(room, other) for room, others in production.items() for other in others if other.startswith("lab/")] == []
+    production = {package: others for package, others in packages().items() if not package.startswith("lab/")}
+    assert [
+        (package, other) for package, others in production.items() for other in others if other.startswith("lab/")
+    ] == []
 
 
-def test_every_room_that_the_table_names_for_another_is_imported_there() -> None:
-    used = {(room_of(name), room_of(other)) for name, others in graph().items() for other in others}
-    assert [(room, other) for room, others in rooms().items() for other in others if (room, other) not in used] == []
+def test_every_package_that_the_table_names_for_another_is_imported_there() -> None:
+    used = {(package_of(name), package_of(other)) for name, others in graph().items() for other in others}
+    assert [
+        (package, other) for package, others in packages().items() for other in others if (package, other) not in used
+    ] == []

@@ -47,14 +47,11 @@ class KnownProxy:
         if (facts := self.models.get((server, model))) is None:
             return ""
         if facts.versions:
-            words = ", ".join(f"{share.weight} % {share.version}" for share in facts.versions)
-        elif facts.alias is not None:
+            return ", ".join(f"{share.weight} % {share.version}" for share in facts.versions)
+        if facts.alias is not None:
             value = self.kind_of(server).alias_of(config, facts.alias)
-            words = f"{facts.alias} → {value}" if str(value).isdecimal() else facts.alias
-        else:
-            words = "newest"
-        mirror = facts.mirror
-        return words if mirror is None else f"{words}; copies of {mirror.percent} % to {mirror.version}"
+            return f"{facts.alias} → {value}" if str(value).isdecimal() else facts.alias
+        return "newest"
 
     def own_name(self, name: str) -> str:
         """Return the name of the model that calls name so, where that is known; else what was said."""

@@ -143,8 +143,6 @@ PROXY: Final = _families(
         "load_failed_timestamp_seconds", "gauge", "server pool replica model=1 version=100",
         "Unix time since when a version is not loaded.",
     ),
-    ("mirrored", "counter", "server model outcome", "Copies of requests for a candidate version."),
-    ("mirrors_in_flight", "gauge", "", "Copies under way."),
     ("spans", "counter", "outcome=3", "Spans of sampled calls."),
     ("config_generation", "gauge", "file", "Times a file was taken over."),
     ("config_failures", "counter", "file", "Times a file was refused."),

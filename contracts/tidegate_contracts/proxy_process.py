@@ -16,6 +16,7 @@ GRPC_SERVICE_PORT: Final = 8001  # The Service's ports are those that clients ex
 LIVE_PATH: Final = "/healthz"
 READY_PATH: Final = "/readyz"
 SERVER_READY_PATH: Final = "/readyz/servers"
+"""Below it, by name: 200 if a replica of the server is ready, 503 with the reason if none is, 404 if it is unknown."""
 METRICS_PATH: Final = "/metrics"
 
 _STEP: Final = r"\.*[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
@@ -58,9 +59,3 @@ def upstream_ca_file(server: str) -> str:
 def authority_file(name: str) -> str:
     """Return the name of the file, below `AUTHORITIES_ROOT`, that holds an authority's certificates."""
     return f"{name}.crt"
-
-
-def server_ready_path(server: str) -> str:
-    """Return the path, on the admin port, that answers 200 when a replica of the server is ready, 503 with the reason
-    when none is, and 404 for a server that the routing table does not know."""
-    return f"{SERVER_READY_PATH}/{server}"

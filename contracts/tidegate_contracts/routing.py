@@ -63,13 +63,6 @@ class VersionShare(Message):
     weight: Annotated[int, Field(ge=0, le=100)]
 
 
-class Mirror(Message):
-    """A candidate version that gets copies of a share of a model's requests; what it answers is dropped."""
-
-    version: int
-    percent: Annotated[int, Field(ge=1, le=100)]
-
-
 class ServedModel(Message):
     """Where a model is served, and which versions get how much of its traffic; by default, the newest alone."""
 
@@ -78,7 +71,6 @@ class ServedModel(Message):
     pool: str
     versions: tuple[VersionShare, ...] = ()
     alias: str | None = None
-    mirror: Mirror | None = None
     footprint_bytes: int | None = None
     served_names: tuple[str, ...] | None = None
     """Further names by which it can be called, where the request's body names it: `openai.is_served_name`."""
@@ -110,8 +102,6 @@ def whole(parts: Sequence[Model]) -> None:
     _once(f"model {first.name} has the version", (str(share.version) for share in shares))
     if shares and (total := sum(share.weight for share in shares)) != 100:
         raise ValueError(f"the shares of model {first.name}'s versions must sum to 100, and they sum to {total}")
-    if sum(part.mirror is not None for part in parts) > 1:
-        raise ValueError(f"model {first.name} has more than one candidate that gets copies")
 
 
 class RoutingTable(Message):

@@ -75,12 +75,12 @@ def _release() -> str:
 
 def _unpack(packages: list[str], partial: Path) -> None:
     say(f"unpacking the Debian packages {', '.join(packages)} into the cache (nothing is installed) …")
-    room = partial.parent
-    archives = room / "archives"
+    scratch = partial.parent
+    archives = scratch / "archives"
     (archives / "partial").mkdir(parents=True)
     log = cache_root() / "debian" / f"{partial.name}.log"
     apt = ["apt-get", "--quiet", "--assume-yes", "--no-install-recommends", "-o", "Acquire::Retries=2"]
-    apt += ["-o", f"Dir::Cache={room}", "-o", f"Dir::Cache::archives={archives}", "-o", "Debug::NoLocking=true"]
+    apt += ["-o", f"Dir::Cache={scratch}", "-o", f"Dir::Cache::archives={archives}", "-o", "Debug::NoLocking=true"]
     apt += ["-o", "APT::Sandbox::User="]  # as the user that runs this: apt's own may not reach into a home folder
     fetch = ["install", "--download-only", "--reinstall", *packages]
     failed = f"downloading the Debian packages {', '.join(packages)} failed"
@@ -88,7 +88,7 @@ def _unpack(packages: list[str], partial: Path) -> None:
         _apt([*apt, *fetch], log, failed)
     except ToolError:
         # No list of packages, as in a fresh image, or one that is out of date: with lists of our own.
-        lists = room / "lists"
+        lists = scratch / "lists"
         (lists / "partial").mkdir(parents=True)
         apt += ["-o", f"Dir::State::lists={lists}"]
         _apt([*apt, "update"], log, failed)

@@ -53,8 +53,6 @@ class MeterCollector(Collector):
         yield _family("lease_acquires", meter.lease_acquires.items())
         yield _family("lease_spills", meter.lease_spills.items())
         yield from self._pools()
-        yield _family("mirrored", meter.mirrored.items())
-        yield _family("mirrors_in_flight", shared.mirror.in_flight)
         if shared.tracer is not None:
             yield _family("spans", shared.tracer.counts.items())
         files = self._config.watched

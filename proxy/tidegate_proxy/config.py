@@ -24,9 +24,9 @@ from .pools import Lookup, Pool
 from .problems import TableError
 from .residency.client import LeaseToken
 from .residency.manager import LeaseManager, new_holder_name
-from .routes import Route, Routes
+from .routes import Routes
 from .settings import Layout
-from .tables import NewTable, access_table
+from .tables import read_access, read_routing
 from .telemetry.meter import Meter
 from .upstream.replica import Replica
 
@@ -181,22 +181,11 @@ class LiveConfig:
         await self.authorizer.close()
 
     async def _use_routing(self, data: bytes) -> None:
-        new, old = NewTable.read(data), self.routes
-        table, before, pace = new.table, old.pools, Pace(rests=bool(old.pools))
-        told = {(server.name, pool.name): (server.kind, pool) for server in table.servers for pool in server.pools}
-        kind_of = {name: server.kind for name, server in self.routes.servers.items()}
-        same = {key: pool for key, pool in before.items() if told.get(key) == (kind_of[key[0]], pool.config)}
-        models = await new.models(old, set(same.values()), pace)
-        pools = {key: same.get(key) or self._pool(key[0], *each) for key, each in told.items()}
+        before, pace = self.routes.pools, Pace(rests=bool(self.routes.pools))
+        new = await asyncio.to_thread(read_routing, data, self.routes, pace)
+        pools = {key: new.same.get(key) or self._pool(key[0], *each) for key, each in new.pools.items()}
         fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
-        routes = Routes(table, pools)
-        while models:
-            await pace.step()
-            text, entry = models.popleft()
-            if isinstance(entry, Route):
-                routes.keep(entry, text)
-            else:
-                routes.add(entry, text)
+        routes = await asyncio.to_thread(new.routes, pools, pace)
         await asyncio.gather(*(pool.refresh() for pool in fresh))
         self.routes = routes
         for server, model in self._meter.forget_models(routes.find):
@@ -209,7 +198,6 @@ class LiveConfig:
             if pools.get(key) is not pool:
                 pool.stop()
                 self._leave(pool)
-        await old.forget(pace)
 
     def _pool(self, server: str, kind: str, told: routing.Pool) -> Pool:
         leases = None
@@ -239,8 +227,8 @@ class LiveConfig:
             task.add_done_callback(self._leaving.discard)
 
     async def _use_access(self, data: bytes) -> None:
-        table = await access_table(data)
-        self._rules = await build_rules(table.rules)
+        table = await asyncio.to_thread(read_access, data)
+        self._rules = await asyncio.to_thread(build_rules, table.rules)
         self._access = table
         self.authorizer.replace(table, self.routes, self._keys, self._rules)
 

@@ -1,15 +1,17 @@
-"""A granted call on its way to a replica: its slot, its version, its lease, and the replica that it goes to.
+"""The one procedure of a call: granted, a lease, a version, a slot, a replica, sent, given back.
 
-HTTP and gRPC differ in how a request is read and an answer written; what is here is the same for both.
+HTTP and gRPC differ in how a request is read, sent and answered: each is a class of its own with the steps that are
+empty here. When all is at hand (a lease, a slot, an idle connection), a call needs no task.
 """
 
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from tidegate_service.reasons import MOST, plain
 
 from .access.identity import Grant
+from .concurrency import ConcurrencyLimiter
 from .pools import Pool
 from .problems import Problem, ProblemType, lost
 from .residency.client import ASKING
@@ -23,7 +25,6 @@ from .upstream.replica import Replica
 AVOIDED_SECONDS = 5.0
 """Seconds for which a replica that said that it lacks a model gets no calls that another one can take. A frontend of
 Dynamo says so, in one way or another, until Kubernetes has seen that its worker has ended."""
-C = TypeVar("C")  # What a request is sent on: a connection of its own, or one that calls share.
 
 
 class Forwarding:
@@ -33,13 +34,15 @@ class Forwarding:
     """
 
     __slots__ = (
-        "_caller_count", "_has_slot", "_limiter", "_model_count", "_trial", "_waits", "error", "grant",
-        "identity", "is_cut", "lease", "loading", "looks", "pool", "replica", "route", "sequence", "shared", "tried",
-        "version", "waited",
+        "_caller_count", "_has_slot", "_limiter", "_model_count", "_trial", "_waits", "asked", "error", "grant",
+        "identity", "is_cut", "lease", "loading", "pool", "read_only", "replica", "route", "sequence", "shared",
+        "sticky", "tried", "version", "waited",
     )  # fmt: skip
+    asked: str | None  # The version that the caller asks for.
     pool: Pool  # Of the version that answers, once that is known; the first of its model's until then.
-    looks: bool
+    read_only: bool
     """Whether it only asks about its model: no work, which neither tries a replica nor shows that it is back."""
+    sticky: bytes | None  # Calls with the same value get the same version of a model.
 
     def __init__(self, shared: SharedState) -> None:
         self.shared = shared
@@ -57,13 +60,117 @@ class Forwarding:
         self._has_slot = False
         self._waits = False  # Whether it waits in the queue for the slot.
 
-    def granted(self, grant: Grant, looks: bool) -> None:
-        """Learn what is granted: before that, nothing else here is of use."""
-        self.grant, self.looks = grant, looks
+    # --- what a protocol does
+    def later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
+        """Do work that waits for something in a task; what it raises ends the call."""
+        raise NotImplementedError
+
+    def trace(self) -> tuple[bytes, bytes]:
+        """Return the request's id and its `traceparent`, which an eviction policy is told."""
+        raise NotImplementedError
+
+    async def answer_without_lease(self) -> None:
+        """Answer what is only looked at, of a model that is loaded on demand: that loads no model, and keeps none."""
+        raise NotImplementedError
+
+    def must_find_sequence(self) -> bool:
+        """Tell whether it has to be found out first which sequence the call is of."""
+        return False
+
+    async def find_sequence(self) -> None:
+        """Find that out."""
+
+    def take(self, replica: Replica, now: float) -> Any:
+        """Return a connection to a replica that is at hand; None without one."""
+        raise NotImplementedError
+
+    async def connect_to(self, replica: Replica) -> Any:
+        """Return a connection to a replica, a new one if need be; raises OSError."""
+        raise NotImplementedError
+
+    def keep(self, connection: Any) -> None:
+        """Keep a connection that was made and is not used."""
+
+    def send(self, replica: Replica, connection: Any) -> None:
+        """Send the call to a replica over a connection."""
+        raise NotImplementedError
+
+    # --- the procedure
+    def granted(
+        self,
+        grant: Grant,
+        now: float,
+        read_only: bool,
+        needs_no_lease: bool,
+        asked: str | None,
+        must_find_sequence: bool = False,
+        streams: ConcurrencyLimiter | None = None,
+    ) -> None:
+        """Count what is granted, and go on: before that, nothing else here is of use. Raises Problem.
+
+        `needs_no_lease`: it is answered without a lease. `streams` has the slots of calls that are streams.
+        """
+        self.grant, self.read_only, self.asked = grant, read_only, asked
         self.route = route = grant.route
         self.identity = identity = grant.identity
-        self.pool = route.pool
+        self.pool = pool = route.pool
         self._limiter, self._model_count, self._caller_count = self.shared.limiter, route.in_flight, identity.in_flight
+        if streams is not None:
+            self._limiter = streams
+            self._model_count, self._caller_count = self._model_count.streams, self._caller_count.streams
+        grant.count(now)
+        if needs_no_lease and pool.leases is not None:
+            self.later(self.answer_without_lease)
+        elif (pool.leases is None or self.find_lease()) and not must_find_sequence and self.find_version():
+            if self.acquire_slot():
+                self.go_to_replica(False)
+        else:
+            self.later(self.prepare)
+
+    async def prepare(self) -> None:
+        """Wait for what is not at hand: the model's lease, the call's sequence, the version; then take a slot."""
+        if not self.find_lease():
+            await self.acquire_lease()
+        if self.must_find_sequence():
+            await self.find_sequence()
+        if not self.find_version():
+            await self.await_version()
+        if self.acquire_slot():
+            self.go_to_replica(False)
+
+    def go_to_replica(self, waited: bool) -> None:
+        """Send the call to a replica; `waited`: it had to wait for its slot."""
+        now = monotonic()
+        replica = self.pick(now, waited)
+        if replica is not None and (connection := self.take(replica, now)) is not None:
+            self.send(replica, connection)
+        else:
+            self.later(self.connect, replica)
+
+    async def connect(self, replica: Replica | None) -> None:
+        """Send the call to this replica, or to the first of the others that takes connections.
+
+        Where it needs a new lease first, its slot is given back meanwhile. Raises Problem (busy).
+        """
+        pool = self.pool
+        while replica is not None:
+            try:
+                connection = await self.connect_to(replica)
+            except OSError as error:  # a time-out too: nothing was sent, so another replica may have it
+                self.count_failure(replica, type(error).__name__)
+                replica = self.next_replica(replica)
+                continue
+            if self.lease is None or monotonic() < self.lease.until:
+                self.send(replica, connection)
+                return
+            self.keep(connection)  # the lease has ended meanwhile
+            break
+        if pool.leases is None or (self.tried and not pool.retries.take(monotonic())):
+            raise pool.nowhere()
+        if self._trial is not None:
+            self._trial.given_up()
+        self.release_slot()
+        await self.prepare()
 
     # --- its lease and its version
     def find_lease(self) -> bool:
@@ -74,14 +181,11 @@ class Forwarding:
         self.lease = route.pool.leases.find(route.name, monotonic(), self.tried, self.sequence is not None)
         return self.lease is not None
 
-    async def acquire_lease(self, request_id: bytes, traceparent: bytes) -> None:
-        """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile.
-
-        The policy is told for which request, and of which trace.
-        """
+    async def acquire_lease(self) -> None:
+        """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile."""
         route = self.route
         assert route.pool.leases is not None
-        ASKING.set((request_id, traceparent))
+        ASKING.set(self.trace())
         self.loading, asked = True, monotonic()
         try:
             self.lease = await route.pool.leases.acquire(route.name, self.tried)
@@ -89,11 +193,11 @@ class Forwarding:
             self.waited += monotonic() - asked
         self.loading = False
 
-    def find_version(self, asked: str | None, sticky: bytes | None) -> bool:
+    def find_version(self) -> bool:
         """Find the version that answers; return False where the model's alias has to be awaited."""
-        route = self.route
+        route, asked = self.route, self.asked
         if route.alias is None or asked is not None:
-            self.version = route.version(asked, sticky or self.sequence)  # one sequence has one version
+            self.version = route.version(asked, self.sticky or self.sequence)  # one sequence has one version
         else:
             self.version = route.alias.known(monotonic())
             if self.version is None:
@@ -134,32 +238,32 @@ class Forwarding:
                 self._limiter.release(self._model_count, self._caller_count)
 
     # --- its replica
-    def pick(self, now: float, anew: bool = False) -> Replica | None:
+    def pick(self, now: float, refresh_lease: bool = False) -> Replica | None:
         """Return the replica to send the call to, None where there is none; `anew`: any lease is looked for again."""
-        if self.looks:
+        if self.read_only:
             failing = tuple(each for each in self.pool.replicas if each.breaker.failures >= FAILURES)
-            self.tried, anew = self.tried + failing, anew or bool(failing)
+            self.tried, refresh_lease = self.tried + failing, refresh_lease or bool(failing)
         pool = self.pool
         if pool.leases is None and self.sequence is None:
             replica = pool.pick(now, self.tried)
         else:
-            replica = self._choose(now, anew)
+            replica = self._choose(now, refresh_lease)
         if replica is not None and (breaker := replica.breaker).failures:
             self._trial = breaker.claim(now)
         return replica
 
-    def _choose(self, now: float, anew: bool) -> Replica | None:
+    def _choose(self, now: float, refresh_lease: bool) -> Replica | None:
         route, sequence, pool = self.route, self.sequence, self.pool
         if pool.leases is None:
             if sequence is None:
                 return pool.pick(now, self.tried)
             return pool.pick_for(route.name.encode() + b"\0" + sequence, now, self.tried)
         lease, sequential = self.lease, sequence is not None
-        if lease is None or anew or sequential or now >= lease.until or not lease.replica.breaker.allows(now):
+        if lease is None or refresh_lease or sequential or now >= lease.until or not lease.replica.breaker.allows(now):
             self.lease = lease = pool.leases.find(route.name, now, self.tried, sequential)
         return None if lease is None else lease.replica
 
-    def another(self, failed: Replica) -> Replica | None:
+    def next_replica(self, failed: Replica) -> Replica | None:
         """Return another replica to send the call to, if there is one, and the pool's retries are not used up."""
         self.tried += (failed,)
         now = monotonic()
@@ -168,37 +272,6 @@ class Forwarding:
             return None
         self._trial = replica.breaker.claim(now)
         return replica
-
-    async def connect(
-        self,
-        replica: Replica | None,
-        connection_to: Callable[[Replica], Awaitable[C]],
-        unused: Callable[[C], None] | None = None,
-    ) -> tuple[Replica, C] | None:
-        """Return this replica, or the first of the others that takes connections, and a connection to it.
-
-        None where the call needs a new lease first: its slot is given back meanwhile, and a connection that is not
-        used is given to `unused`. Raises Problem (busy).
-        """
-        pool = self.pool
-        while replica is not None:
-            try:
-                connection = await connection_to(replica)
-            except OSError as error:  # a time-out too: nothing was sent, so another replica may have it
-                self.count_failure(replica, type(error).__name__)
-                replica = self.another(replica)
-                continue
-            if self.lease is None or monotonic() < self.lease.until:
-                return replica, connection
-            if unused is not None:  # the lease has ended meanwhile
-                unused(connection)
-            break
-        if pool.leases is not None and (not self.tried or pool.retries.take(monotonic())):
-            if self._trial is not None:
-                self._trial.given_up()
-            self.release_slot()
-            return None
-        raise pool.nowhere()
 
     # --- what is counted there
     def sent_to(self, replica: Replica) -> None:
@@ -211,7 +284,7 @@ class Forwarding:
 
     def answered(self) -> None:
         """Note that the replica answers, whatever it says."""
-        if self.replica is not None and not self.looks and (breaker := self.replica.breaker).failures:
+        if self.replica is not None and not self.read_only and (breaker := self.replica.breaker).failures:
             breaker.succeeded(self._trial)
 
     def count_failure(self, replica: Replica, how: str) -> None:
@@ -222,12 +295,12 @@ class Forwarding:
         if route.pool.leases is not None:
             route.pool.leases.doubt(replica)
 
-    def elsewhere(self, replica: Replica) -> Replica | None:
+    def avoid(self, replica: Replica) -> Replica | None:
         """Have other calls prefer other replicas for a while, since this one lacks the model; return another for this
-        one, as `another` does."""
+        one, as `next_replica` does."""
         replica.avoided_until = monotonic() + AVOIDED_SECONDS
         self.shared.meter.upstream_errors[self.route.server, "lost"] += 1
-        return self.another(replica)
+        return self.next_replica(replica)
 
     def leave_replica(self, now: float) -> None:
         """Count the call as in flight there no longer."""
@@ -327,7 +400,7 @@ def count_problem(meter: Meter, problem: Problem, forwarding: Forwarding | None)
         meter.problem(problem)
     else:
         route = forwarding.route
-        model = "" if forwarding.looks else route.name  # who only looks is no caller of the model
+        model = "" if forwarding.read_only else route.name  # read-only calls are no work of the model
         meter.problem(problem, route.server, forwarding.pool.config.name, where(problem, forwarding), model)
 
 

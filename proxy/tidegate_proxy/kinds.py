@@ -73,8 +73,8 @@ class ServerKind(Protocol):
     def path(self, target: Target, version: str | None) -> bytes:
         """Return the path at the server; None leaves the version to it."""
 
-    async def look(self, target: Target, pool: Pool, seconds: float, own_bound: bool) -> Answer:
-        """Answer a target that `looks_only`, where models are loaded on demand; raises Problem.
+    async def answer_without_lease(self, target: Target, pool: Pool, seconds: float, own_bound: bool) -> Answer:
+        """Answer a target that `needs_no_lease`, where models are loaded on demand; raises Problem.
 
         `own_bound`: the seconds are the proxy's own bound, and not a caller's shorter one.
         """

@@ -1,21 +1,20 @@
-"""Long work beside requests: in short pieces, with rests in between that are theirs."""
+"""Long work in a thread, in short pieces with rests for calls in between: only one thread runs Python at once."""
 
-import asyncio
-from time import monotonic
+from time import monotonic, sleep
 
 PIECE_SECONDS = 0.0005
-REST_SECONDS = 0.005  # Ten times as long: requests have more than nine tenths of the time, and wait for one piece.
+REST_SECONDS = 0.005  # Ten times as long: calls have more than nine tenths of the time.
 
 
 class Pace:
-    """Is asked after each small step of long work; it `rests`, unless nobody is served yet."""
+    """Is asked after each small step of the work; it `rests`, unless nobody is served yet."""
 
     def __init__(self, *, rests: bool) -> None:
-        self._rest = REST_SECONDS if rests else 0.0
+        self._rests = rests
         self._until = monotonic() + PIECE_SECONDS
 
-    async def step(self) -> None:
+    def step(self) -> None:
         """Rest, if the piece has been long enough."""
-        if monotonic() >= self._until:
-            await asyncio.sleep(self._rest)
+        if self._rests and monotonic() >= self._until:
+            sleep(REST_SECONDS)
             self._until = monotonic() + PIECE_SECONDS

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import random
 from time import monotonic
-from typing import Any
 
 from tidegate_contracts import routing
 
 from .concurrency import InFlightCount
 from .kinds import KINDS, ServerKind
-from .pace import Pace
 from .pools import Pool, ask
 from .problems import Problem, ProblemType, TableError
 from .targets import Target, is_version
@@ -151,8 +149,8 @@ class Route:
     """
 
     __slots__ = (
-        "_ends", "_heads", "_pools", "alias", "candidate", "copies", "grpc_count", "http_count", "in_flight",
-        "is_split", "key", "kind", "mirror", "name", "names", "pool", "pools", "sequences", "served_names", "server",
+        "_ends", "_heads", "_pools", "alias", "grpc_count", "http_count", "in_flight",
+        "is_split", "key", "kind", "name", "names", "pool", "pools", "sequences", "served_names", "server",
         "tells_usage", "too_long", "versions",
     )  # fmt: skip
 
@@ -177,16 +175,12 @@ class Route:
         self.alias = Alias(model.alias, model.name, pool, self.kind) if model.alias is not None else None
         """Decides on the version of requests that ask for none, where the model has one."""
         self.sequences = Sequences(model.name, pool, self.kind)  # Whether the model keeps sequences.
-        self.mirror = next((part.mirror for part in parts if part.mirror is not None), None)
-        """The share of its requests that a candidate gets copies of."""
-        self.candidate = str(self.mirror.version) if self.mirror is not None else ""  # The version of the candidate.
         self.served_names = tuple(dict.fromkeys(name for part in parts for name in part.served_names or ()))
         self.names: dict[str, str | None] = dict.fromkeys(self.served_names)
         """Other names by which it is called, and the version that each means; None for one that leaves that open."""
-        for version in {*self._pools, self.candidate} - {""}:
+        for version in self._pools:
             if (called := self.kind.version_name(self.name, version)) is not None:
                 self.names[called] = version
-        self.copies = 0  # Copies in flight.
         self.too_long: int | None = None
         """Bytes of a body that a server did not take, perhaps because of its length; None if there was none."""
         self._heads: dict[tuple[str, str | None], bytes] = {}
@@ -252,7 +246,7 @@ class Routes:
             self.pools_of[server].append(pool)
         self.called: set[Pool] = set()  # Those that models are in.
         self.expected: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        """By server and pool: models and those of their versions that calls, or copies of calls, go to by name."""
+        """By server and pool: models and those of their versions that calls go to by name."""
         self._by_text: dict[bytes, Route] = {}
         self._by_server: dict[tuple[str, str], Route] = {}
         self._by_model: dict[str, list[Route]] = {}
@@ -269,7 +263,7 @@ class Routes:
                 raise TableError(f"two models of server {route.server} can be called {name}")
             self._by_model.setdefault(name, []).append(route)
         self.called.update(route.pools)
-        for version in {*route.versions, route.candidate} - {""}:
+        for version in route.versions:
             pool = route.pool_of(version).config.name
             self.expected.setdefault((route.server, pool), []).append((route.name, version))
         route.sequences.is_old = route.sequences.known is not None
@@ -277,14 +271,6 @@ class Routes:
     def told_as(self, text: bytes) -> Route | None:
         """Return the route of the model that the file has with this text."""
         return self._by_text.get(text)
-
-    async def forget(self, pace: Pace) -> None:
-        """Forget all, a little at a time: this table is not the one in use any more."""
-        tables: tuple[dict[Any, Any], ...] = self._by_text, self._by_server, self._by_model
-        for table in tables:
-            while table:
-                table.popitem()
-                await pace.step()
 
     def find(self, server: str | None, model: str) -> Sequence[Route]:
         """Return where a model is served: none when nobody knows the name, several when the server must be named."""

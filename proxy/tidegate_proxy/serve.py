@@ -129,7 +129,6 @@ class Proxy:
         for connection in list(self.http.connections):
             connection.transport.abort()
         await self.grpc.stop()
-        self.shared.mirror.stop()
         for task in self._tasks:
             task.cancel()
         self.shared.call_log.flush(math.inf)

@@ -11,7 +11,6 @@ from tidegate_contracts.proxy_settings import ProxySettings
 from .access.authorizer import Authorizer
 from .concurrency import ConcurrencyLimiter, TurnQueue
 from .memory import Memory, process_memory
-from .mirror import Mirror
 from .telemetry.meter import Meter
 from .telemetry.records import CallLog
 from .telemetry.traces import Tracer
@@ -62,8 +61,6 @@ class SharedState:
         self.bulk_reads = TurnQueue(BULK_READS_AT_ONCE)  # Connections over which much comes at once are read here.
         self.reader = ThreadPoolExecutor(1, "reader")  # Long bodies that say what is asked are read here.
         self.long_work = TurnQueue()  # Compressed bodies, and very many frames at once, are read here.
-        copies = self.memory.callers
-        self.mirror = Mirror(self.meter, copies, settings.request_timeout_seconds, settings.connect_timeout_seconds)
 
     def replica_silent(self, replica: Replica) -> None:
         """Tell the calls at a replica that it answers nothing any more."""

@@ -1,7 +1,6 @@
-"""Reads the routing and access tables: what is wrong with one is told in a line, and many models are read by turns."""
+"""Reads the routing and access tables: in a thread, for 10 000 models take long; what is wrong is told in a line."""
 
-from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,11 @@ from .pools import Pool
 from .problems import TableError
 from .routes import Route, Routes
 
-_Entry = tuple[routing.Model, ...] | Route
+PoolKey = tuple[str, str]  # Server and pool.
 
 
 class _Outline(msgspec.Struct, forbid_unknown_fields=True):
-    """A routing table whose models are not looked at yet: checking 10 000 at once would hold every request up."""
+    """A routing table whose models are not looked at yet: those that have not changed need not be read."""
 
     version: int
     environment: str
@@ -38,50 +37,59 @@ class _Part(msgspec.Struct):
 
 @dataclass
 class NewTable:
-    """A routing table that is being read: its servers, and the texts of its models."""
+    """A routing table that was read: its servers, and each model with its text."""
 
     table: routing.RoutingTable
-    texts: list[msgspec.Raw]
+    pools: dict[PoolKey, tuple[str, routing.Pool]]  # The kind of each one's server, and what the table says of it.
+    same: dict[PoolKey, Pool]  # Those of the table before that have not changed.
+    models: list[tuple[bytes, tuple[routing.Model, ...] | Route]]
+    """The text of a model is of all its pools. Where nothing has changed, it has the route that it had before."""
 
-    @classmethod
-    def read(cls, data: bytes) -> "NewTable":
-        """Read all but the models; raises TableError."""
+    def routes(self, pools: Mapping[PoolKey, Pool], pace: Pace) -> Routes:
+        """Return the whole table; raises TableError."""
+        made = Routes(self.table, pools)
+        for text, entry in self.models:
+            pace.step()
+            if isinstance(entry, Route):
+                made.keep(entry, text)
+            else:
+                made.add(entry, text)
+        return made
+
+
+def read_routing(data: bytes, before: Routes, pace: Pace) -> NewTable:
+    """Read a routing table that takes the place of another one; raises TableError."""
+    with _refusing():
+        outline = msgspec.json.decode(data, type=_Outline)
+        rest = {"version": outline.version, "environment": outline.environment, "models": ()}
+        table = routing.RoutingTable.model_validate(rest | {"servers": msgspec.json.decode(outline.servers)})
+        for server in table.servers:
+            if server.kind not in KINDS:
+                raise ValueError(f"server {server.name}: this proxy knows no kind {server.kind!r}")
+    pools = {(server.name, pool.name): (server.kind, pool) for server in table.servers for pool in server.pools}
+    kind_of = {name: server.kind for name, server in before.servers.items()}
+    same = {key: pool for key, pool in before.pools.items() if pools.get(key) == (kind_of[key[0]], pool.config)}
+    found: list[tuple[bytes, tuple[routing.Model, ...] | Route]] = []
+    places, parts, stays = routing.Places(table.servers), dict[Any, list[tuple[int, bytes]]](), set(same.values())
+    for number, raw in enumerate(outline.models):
+        pace.step()
+        text = bytes(raw)
+        parts.setdefault(_whose(text, number), []).append((number, text))
+    for each in parts.values():
+        pace.step()
+        text = b",".join(text for _, text in each)
+        route = before.told_as(text)
+        if route is not None and all(pool in stays for pool in route.pools):
+            found.append((text, route))
+            continue
+        models = []
+        for number, part in each:
+            with _refusing(f"models.{number}"):
+                models.append(routing.Model.model_validate_json(part))
         with _refusing():
-            outline = msgspec.json.decode(data, type=_Outline)
-            rest = {"version": outline.version, "environment": outline.environment, "models": ()}
-            table = routing.RoutingTable.model_validate(rest | {"servers": msgspec.json.decode(outline.servers)})
-            for server in table.servers:
-                if server.kind not in KINDS:
-                    raise ValueError(f"server {server.name}: this proxy knows no kind {server.kind!r}")
-        return cls(table, outline.models)
-
-    async def models(self, before: Routes, stays: Container[Pool], pace: Pace) -> deque[tuple[bytes, _Entry]]:
-        """Return each model with its text, which is of all its pools; as the route that it had before where nothing has
-        changed.
-
-        Raises TableError. `stays` are the pools that the new table has, too.
-        """
-        found: deque[tuple[bytes, _Entry]] = deque()
-        places, parts = routing.Places(self.table.servers), dict[Any, list[tuple[int, bytes]]]()
-        for number, raw in enumerate(self.texts):
-            await pace.step()
-            text = bytes(raw)
-            parts.setdefault(_whose(text, number), []).append((number, text))
-        for each in parts.values():
-            await pace.step()
-            text = b",".join(text for _, text in each)
-            route = before.told_as(text)
-            if route is not None and all(pool in stays for pool in route.pools):
-                found.append((text, route))
-                continue
-            models = []
-            for number, part in each:
-                with _refusing(f"models.{number}"):
-                    models.append(routing.Model.model_validate_json(part))
-            with _refusing():
-                places.check(models)
-            found.append((text, tuple(models)))
-        return found
+            places.check(models)
+        found.append((text, tuple(models)))
+    return NewTable(table, pools, same, found)
 
 
 def _whose(text: bytes, number: int) -> object:
@@ -106,7 +114,7 @@ def _refusing(where: str = "") -> Iterator[None]:
         raise TableError(str(error)) from None
 
 
-async def access_table(data: bytes) -> routing.AccessTable:
+def read_access(data: bytes) -> routing.AccessTable:
     """Return the access table of a file; raises TableError."""
     try:
         return routing.AccessTable.model_validate_json(data)

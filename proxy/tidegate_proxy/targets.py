@@ -33,9 +33,8 @@ class Target:
     server: str | None = None
     version: str | None = None
     in_body: bool = False  # Whether only the body says what is asked: the kind's `open_body` reads it.
-    looks_only: bool = False  # Whether a model that is not loaded is not loaded for it: the kind's `look` answers it.
+    needs_no_lease: bool = False  # Whether it loads no model: the kind answers it by `answer_without_lease`.
     may_be_of_sequence: bool = False  # Whether it may be of a sequence.
-    mirrored: bool = False  # Whether candidates get copies of it.
     streams: bool = False  # Whether its answer may go on for as long as it moves.
     asks_for_usage: bool | None = False
     """Whether what it used is told only if the proxy asks for that in its caller's place; None where that is not said:

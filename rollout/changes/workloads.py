@@ -152,11 +152,6 @@ def _traffic(table: Any) -> dict[str, str]:
         shares = [share for each in entries for share in items(each, "versions")]
         to = [f"{share.get('weight')} % to version {share.get('version')}" for share in shares]
         to += [f"all to the version with the alias {alias}" for each in entries if (alias := text(each, "alias"))]
-        to += [
-            f"copies of {at(each, 'mirror', 'percent')} % to version {at(each, 'mirror', 'version')}"
-            for each in entries
-            if mapping(each, "mirror")
-        ]
         found[name] = ", ".join(dict.fromkeys(to)) or "all to the newest version"
     return found
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-MOST: Final = 300  # Characters that are left of one, where it is not said otherwise.
+MOST: Final = 300  # Characters that are left of one.
 _LOOKED_AT = 8  # Times as many characters are looked at, half of them at the end, where tracebacks have their reason.
 _TRACEBACK = "Traceback (most recent call last)"
 _PATH = re.compile(
@@ -11,10 +11,10 @@ _PATH = re.compile(
 )
 
 
-def plain(text: str, most: int = MOST) -> str:
-    """Return an error's text in one line of at most so many characters; of each path its last name is left."""
-    if len(text) > _LOOKED_AT * most:
-        half = _LOOKED_AT * most // 2
+def plain(text: str) -> str:
+    """Return an error's text in one line of at most `MOST` characters; of each path its last name is left."""
+    if len(text) > _LOOKED_AT * MOST:
+        half = _LOOKED_AT * MOST // 2
         text = f"{text[:half]}\n {text[-half:]}"
     lines, in_traceback = list[str](), False
     for number, line in enumerate(text.splitlines()):
@@ -29,7 +29,7 @@ def plain(text: str, most: int = MOST) -> str:
     if not said.strip():
         said = next((line for line in reversed(text.splitlines()) if line.strip()), "")
     line = " ".join(_PATH.sub(_last_name, said).split())
-    return line if len(line) <= most else f"{line[: most - 2]} …"
+    return line if len(line) <= MOST else f"{line[: MOST - 2]} …"
 
 
 def _last_name(path: re.Match[str]) -> str:

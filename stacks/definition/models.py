@@ -30,26 +30,13 @@ class VersionShare(Section):
     """Pool of the model's server that serves this version, where that is another than the model's (kind openai)."""
 
 
-class Mirror(Section):
-    """A candidate version that gets copies of a share of the requests; its answers are dropped."""
-
-    version: Annotated[int, Field(ge=1, le=MOST_NUMBER)]
-    """Version, as its folder in the repository; one without traffic."""
-    percent: Annotated[int, Field(ge=1, le=100)]
-    """Share of the requests that is copied, in per cent. The candidate's work costs the pool as much as any other."""
-
-
 _ONE_WAY = "versions and alias cannot stand together: say either the versions or the alias"
-_BESIDE = "mirror stands beside versions: without them the newest version is served, which may be the candidate"
 
 
 class Model(Conditional):
     """One model that clients may call."""
 
-    conditions: ClassVar = (
-        Condition("traffic_is_said_once", _ONE_WAY, forbids=("alias",), when={"versions": ()}),
-        Condition("a_mirror_has_versions_beside_it", _BESIDE, needs=("versions",), when={"mirror": ()}),
-    )
+    conditions: ClassVar = (Condition("traffic_is_said_once", _ONE_WAY, forbids=("alias",), when={"versions": ()}),)
     name: ModelName
     """Its name, which is its folder in the repository."""
     server: Annotated[DnsLabel, NOT_IN_VALUES]
@@ -65,8 +52,6 @@ class Model(Conditional):
     served_names: tuple[ServedName, ...] = ()
     """Further names by which calls name the model, such as those that clients have already: meta/llama-3.1-8b-instruct,
     llama3:8b (kind openai). Access, limits and metrics go by its own name."""
-    mirror: Mirror | None = None
-    """Candidate version that gets copies of a share of the requests, beside versions; no caller waits for it."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
     """Seconds of idleness after which it may be evicted; by default its pool's."""
     pinned: bool = False
@@ -92,12 +77,4 @@ class Model(Conditional):
         if self.versions and (total := sum(share.weight for share in self.versions)) != 100:
             weights = " + ".join(str(share.weight) for share in self.versions)
             raise ValueError(f"the weights of versions must sum to 100, and {weights} is {total}")
-        return self
-
-    @model_validator(mode="after")
-    def _a_candidate_has_no_traffic(self) -> Self:
-        """A copy for a version that serves the request anyway tells nothing."""
-        mirror = self.mirror
-        if mirror is not None and any(share.weight and share.version == mirror.version for share in self.versions):
-            raise ValueError(f"version {mirror.version} has traffic, so it is no candidate for mirror")
         return self

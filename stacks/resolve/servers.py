@@ -67,12 +67,8 @@ def _pool(stack: Stack, server: Server, pool: Pool, exit_seconds: int) -> PoolAr
 
 
 def _served(model: Model, server: Server, pool: Pool) -> Model:
-    """Return what a pool serves of a model: of versions with pools of their own those here, and copies for them."""
-    here = model.pools(server.pools[0].name)[pool.name]
-    if here == model.versions:
-        return model
-    copied = model.mirror and any(share.version == model.mirror.version for share in here)
-    return model.model_copy(update={"versions": here, "mirror": model.mirror if copied else None})
+    """Return what a pool serves of a model: of versions with pools of their own those here."""
+    return model.model_copy(update={"versions": model.pools(server.pools[0].name)[pool.name]})
 
 
 def _loading(stack: Stack, server: Server, pool: Pool) -> Loading:

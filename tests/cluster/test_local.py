@@ -19,6 +19,7 @@ from .world import REFERENCE, read
 A100 = "NVIDIA-A100-SXM4-80GB"
 
 
+@pytest.mark.thorough
 def test_a_definition_comes_up_in_a_local_cluster_which_follows_its_edits_until_ctrl_c(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_contracts import eviction, eviction_process, proxy_process, routing
+from tidegate_contracts import proxy_process, routing
 
 from components import Environment
 from components.evaluate import KubernetesObject, evaluate
@@ -88,18 +88,6 @@ def test_the_proxy_is_told_of_a_pool_that_is_meant_to_have_no_replica(tree: dict
     after = prod_east(tree)
     assert after["StatefulSet", "preload-main"]["spec"]["replicas"] == 0
     assert empty(after) == {"preload/main"}
-
-
-def test_a_candidate_changes_tables_and_restarts_nothing(tree: dict[str, Any]) -> None:
-    """The pool's eviction policy loads it beside the versions with traffic."""
-    tree["models"].append(model(versions=SPLIT))
-    before = prod_east(tree)
-    tree["models"][-1]["mirror"] = {"version": 2, "percent": 10}
-    after = prod_east(tree)
-    assert changed(before, after) == TABLES
-    settings = after["ConfigMap", "ondemand-small-eviction"]["data"][eviction_process.SETTINGS_FILE]
-    managed = eviction.EvictionSettings.model_validate_json(settings).models
-    assert [each.versions for each in managed if each.name == "new"] == [(1, 2)]
 
 
 def test_a_pool_appears_and_disappears_with_all_its_objects(tree: dict[str, Any]) -> None:

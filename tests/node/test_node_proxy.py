@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tidegate_contracts import proxy_process
-from tidegate_contracts.proxy_process import READY_PATH, server_ready_path
+from tidegate_contracts.proxy_process import READY_PATH, SERVER_READY_PATH
 from tidegate_proxy.access.api_keys import HASH, PREFIX
 
 from tests.processes import until
@@ -47,8 +47,8 @@ def ask(proxied: Environment, path: str, *headers: str, method: str = "GET", por
 def test_it_becomes_ready_with_the_tables_of_the_components_and_writes_nothing(environment: Environment) -> None:
     for path, status in (
         (READY_PATH, HTTPStatus.OK),
-        (server_ready_path("preload"), HTTPStatus.OK),
-        (server_ready_path("none"), HTTPStatus.NOT_FOUND),
+        (f"{SERVER_READY_PATH}/preload", HTTPStatus.OK),
+        (f"{SERVER_READY_PATH}/none", HTTPStatus.NOT_FOUND),
     ):
         assert ask(environment, path, port=proxy_process.ADMIN_PORT)[0] == status
     pod = environment.proxy()

@@ -86,6 +86,13 @@ TRICKS = [
     "/servers/../v2/models/m/infer",
     "/v2/models/m#/infer",
     f"/v2/models/{'m' * 128}/infer",
+    "/v2/models/m/../../repository/index",
+    "/v2/models/m/%2e%2e/%2e%2e/repository/index",
+    "/v2/models/m/versions/1/../../../../repository/index",
+    "/%76%32/repository/index",
+    "/v2/repository/index?x=1",
+    "/servers/triton/../v2/repository/index",
+    "/v2/models/m/versions/1/unload",
     f"/v2/models/m/{'infer' * 1000}",
 ]
 

@@ -36,12 +36,12 @@ def test_what_is_wrong_is_left(said: str, told: str) -> None:
     assert plain(said) == told
 
 
-@given(st.text(), st.integers(3, 400))
-def test_it_is_one_line_that_is_no_longer_than_was_asked_for(said: str, most: int) -> None:
-    told = plain(said, most)
-    assert len(told) <= most
+@given(st.text() | st.text().map(lambda said: 90 * said))
+def test_it_is_one_short_line(said: str) -> None:
+    told = plain(said)
+    assert len(told) <= MOST
     assert len(told.splitlines()) < 2
-    assert plain(said) == plain(plain(said)) or "…" in plain(said) or "/" in said
+    assert told == plain(told) or "…" in told or "/" in said
 
 
 @pytest.mark.parametrize("piece", ["\n", " ", "/", "a", "a/", "://", "\nAt:", "Traceback (most recent call last)\n "])

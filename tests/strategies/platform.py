@@ -263,11 +263,10 @@ def models(draw: st.DrawFn, platform_servers: list[Tree]) -> list[Tree]:
     named = draw(st.lists(names(), min_size=least, max_size=least + 5, unique=True))
     more: Tree = draw(sometimes({"servedNames": st.just(["Gpt.4o", "meta/llama-3.1_8b", "llama3:8b"])}))
     for server in both:
-        weight, copied = draw(st.integers(0, 100)), {"version": 4, "percent": draw(st.integers(1, 100))}
+        weight = draw(st.integers(0, 100))
         one, other = (pool["name"] for pool in server["pools"])
         shares = [{"version": 3, "weight": 100 - weight, "pool": one}, {"version": 4, "weight": weight, "pool": other}]
-        copies = {} if weight else draw(sometimes({"mirror": st.just(copied)}))
-        found.append({"name": named.pop(), "server": server["name"], "versions": shares, **copies, **more})
+        found.append({"name": named.pop(), "server": server["name"], "versions": shares, **more})
     for name, (server, pool) in zip(named, places, strict=False):
         alone = draw(st.sampled_from([{}, {"versions": [{"version": 3, "weight": 100}]}]))
         found.append({"name": name, "server": server["name"], "pool": pool["name"], **alone})
@@ -276,8 +275,7 @@ def models(draw: st.DrawFn, platform_servers: list[Tree]) -> list[Tree]:
         pool = draw(st.sampled_from(server["pools"]))
         weight = draw(st.integers(0, 100))
         split: Tree = {"versions": [{"version": 3, "weight": 100 - weight}, {"version": 4, "weight": weight}]}
-        mirror = {"version": 5, "percent": draw(st.integers(1, 100))}
-        traffic = draw(st.sampled_from([{}, {"alias": "champion"}, split, {**split, "mirror": mirror}]))
+        traffic = draw(st.sampled_from([{}, {"alias": "champion"}, split]))
         place = {"name": name, "server": server["name"], "pool": pool["name"]}
         found.append({**place, **traffic, **draw(sometimes(optional))})
     return found

@@ -83,9 +83,6 @@
         {{ int64 $version.version }},
         {{- end }}
         {{- end }}
-        {{- if $model.mirror }}
-        {{ int64 $model.mirror.version }},
-        {{- end }}
       ],
     },
     {{- end }}
@@ -107,17 +104,6 @@
   {{- end }}
   "version": 1,
   "waitSeconds": {{ int64 (ternary $pool.loading.waitSeconds 20 (ne $pool.loading.waitSeconds nil)) }},
-  "warmWindows": [
-    {{- range $warmWindow := $pool.loading.warmWindows }}
-    {
-      "durationSeconds": {{ int64 $warmWindow.durationSeconds }},
-      "models": [{{ range $warmWindow.models }}{{ . | quote }}, {{ end }}],
-      "name": {{ $warmWindow.name | quote }},
-      "opens": {{ $warmWindow.opens | quote }},
-      "timeZone": {{ $warmWindow.timeZone | default "UTC" | quote }},
-    },
-    {{- end }}
-  ],
 }
 {{- end }}
 
@@ -143,12 +129,6 @@
       "idleSeconds": {{ int64 $model.idleSeconds }},
       {{- else if eq $pool.loading.mode "on-demand" }}
       "idleSeconds": {{ int64 (ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)) }},
-      {{- end }}
-      {{- if $model.mirror }}
-      "mirror": {
-        "percent": {{ int64 $model.mirror.percent }},
-        "version": {{ int64 $model.mirror.version }},
-      },
       {{- end }}
       "name": {{ $model.name | quote }},
       "pinned": {{ $model.pinned | default false }},

@@ -24,9 +24,8 @@ class Home:
 
     @property
     def named(self) -> frozenset[int]:
-        """Versions that the definition itself names: those with shares, and the mirror's."""
-        mirrored = [self.model.mirror.version] if self.model.mirror is not None else []
-        return frozenset([*(share.version for share in self.model.versions), *mirrored])
+        """Versions that the definition itself names: those with shares."""
+        return frozenset(share.version for share in self.model.versions)
 
     @property
     def follows(self) -> str:

@@ -160,7 +160,7 @@ def rows() -> list[Row]:
     pair, triton = ["nginx", OURS], "triton"
     return [
         Row("predict", "/predict, 32 connections", "simple", pair, predict),
-        Row("v2", "/v2/…/infer, 32 connections", "simple", [*pair, "envoy", "haproxy"], v2),
+        Row("v2", "/v2/…/infer, 32 connections", "simple", [*pair, "envoy"], v2),
         Row("predict_varying", "/predict, heads vary, 32 connections", "simple", pair, predict_varying),
         Row("v2_varying", "/v2/…/infer, heads vary, 32 connections", "simple", [*pair, "envoy"], v2_varying),
         Row("triton_http", "real Triton, /v2/…/infer, 32 connections", triton, pair, add_sub),

@@ -134,7 +134,7 @@ class Authorizer:
     def replace(self, access: AccessTable, routes: Routes, keys: ApiKeys, rules: Rules | None = None) -> None:
         """Decide by other tables from now on. Callers that are still believed need not prove themselves again.
 
-        Many rules take long to read: `build_rules` reads them beforehand while other work goes on.
+        Many rules take long to read: `build_rules` reads them beforehand, in a thread.
         """
         before = self._trust
         issuers = {}

@@ -1,6 +1,5 @@
 """Access rules: what a principal may do. What no rule grants is refused."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
@@ -64,13 +63,9 @@ def _names(rule: AccessRule, principal: Principal) -> bool:
     return is_named and rule.source in (None, principal.source)
 
 
-def _compiled(rules: Sequence[AccessRule]) -> Rules:
+def build_rules(rules: Sequence[AccessRule]) -> Rules:
+    """Return the rules of a table, with their globs compiled: each takes 0.2 ms the first time, and then is cached."""
     for rule in rules:
         for glob in (*rule.principals, *rule.groups, *rule.servers, *rule.models):
-            fnmatchcase("", glob)  # which takes 0.2 ms for a new glob, and then is cached
+            fnmatchcase("", glob)
     return Rules(rules)
-
-
-async def build_rules(rules: Sequence[AccessRule]) -> Rules:
-    """Return the rules of a table, with their globs compiled in a thread: calls go on meanwhile."""
-    return await asyncio.to_thread(_compiled, rules)

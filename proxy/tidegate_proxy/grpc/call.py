@@ -3,12 +3,11 @@
 A stream stays at one replica; each of its messages is decided anew.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Any
 
 from ..access.identity import Grant
-from ..concurrency import ConcurrencyLimiter
 from ..forwarding import Forwarding
 from ..http2.frames import literal
 from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
@@ -20,13 +19,13 @@ from .metadata import Method, RequestHeaders
 from .proxy_call import GrpcContext
 from .response import CALL_BYTES, CallerStream
 from .upstream_stream import StreamLeases, UpstreamRequest, UpstreamStream
-from .upstreams import UpstreamConnection
+from .upstreams import UpstreamConnection, UpstreamConnections
 
 WIDE_WINDOW = 1024 * 1024  # Bytes of a long message that may be on their way, once there is a replica for it.
 
 
 class _Forwarding(Forwarding):
-    """The forwarding of a call, which has its own slots if it is a stream."""
+    """The way of a call over gRPC to a replica."""
 
     __slots__ = ("_call",)
 
@@ -34,15 +33,39 @@ class _Forwarding(Forwarding):
         super().__init__(call.shared)
         self._call = call
 
-    def use_slots_of_streams(self, limiter: ConcurrencyLimiter) -> None:
-        """Take its slot of those for streams."""
-        self._limiter = limiter
-        self._model_count, self._caller_count = self._model_count.streams, self._caller_count.streams
+    def later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
+        """Do work that waits for something in a task."""
+        self._call.start(work, *given)
+
+    def trace(self) -> tuple[bytes, bytes]:
+        """Return the call's id and its `traceparent`."""
+        return self._call.request_id, self._call.outgoing.traceparent
+
+    async def answer_without_lease(self) -> None:
+        """Answer what is only looked at."""
+        await self._call.answer_without_lease(self)
 
     def admitted(self) -> None:
-        """Go on: there is a slot."""
+        """Go on: there is a slot. What fails here is not to fail the call that has left it."""
         super().admitted()
-        self._call.admitted()
+        self._call.guarded(self.go_to_replica, True)
+        self._call.guarded(self._call.read)
+
+    def _lines(self, replica: Replica) -> UpstreamConnections:
+        return self._call.context.upstreams.to(self.route.pool, replica)
+
+    def take(self, replica: Replica, _now: float) -> UpstreamConnection | None:
+        """Return a connection to a replica that has room; None without one."""
+        return self._lines(replica).take(self.identity.in_flight.number)
+
+    async def connect_to(self, replica: Replica) -> UpstreamConnection:
+        """Return a connection to a replica, a new one if need be; raises OSError."""
+        return await self._lines(replica).connect(self.identity.in_flight.number)
+
+    def send(self, replica: Replica, connection: UpstreamConnection) -> None:
+        """Begin the call at a replica."""
+        self.sent_to(replica)
+        self._call.open(self, connection)
 
 
 class Call(CallerStream):
@@ -62,10 +85,10 @@ class Call(CallerStream):
     _early: bytearray | None = None  # What has come while it is not known who sends it.
 
     def __init__(self, context: GrpcContext, headers: RequestHeaders, method: Method, started: float) -> None:
-        self._context = context
+        self.context = context
         super().__init__(context.shared, headers, started, method.streams)
         self._method = method
-        self._outgoing = UpstreamRequest(context, headers, method, self.request_id)
+        self.outgoing = UpstreamRequest(context, headers, method, self.request_id)
         self._reader = MessageReader(self.shared.settings.body_limit_bytes, method.whole)
 
     # --- from the caller
@@ -99,7 +122,7 @@ class Call(CallerStream):
         self._bytes_in += len(data)
         self._unread += len(data)
         self._request_ended = end
-        self._guarded(self._read, data)
+        self.guarded(self.read, data)
 
     def drained(self) -> None:
         """Let more of the answer come: the caller has taken what there was."""
@@ -118,7 +141,7 @@ class Call(CallerStream):
         return Problem(ProblemType.DEADLINE, no_answer(self.time.seconds))
 
     def replica_silent(self) -> None:
-        """Go elsewhere, if it only looks."""
+        """Go to another replica, if it is read-only."""
         if self._method.action == "inspect" and self._upstream is not None:
             self._upstream.silent()
         else:
@@ -132,7 +155,8 @@ class Call(CallerStream):
         super().leave()
 
     # --- reading messages
-    def _read(self, data: bytes) -> None:
+    def read(self, data: bytes = b"") -> None:
+        """Go on with what has come, and this."""
         if self._early is not None:
             self._early += data
         elif data:
@@ -166,8 +190,6 @@ class Call(CallerStream):
             self._requested = None
         if data:
             upstream.send(data, whole and self._request_ended and self._reader.idle)
-            if forwarding.route.mirror is not None:
-                self._outgoing.mirror(forwarding, data, whole)
         return whole
 
     def _end_request(self) -> None:
@@ -220,41 +242,35 @@ class Call(CallerStream):
         self._granted(await self.shared.authorizer.ask(self.headers.credential, *asked), requested)
 
     async def _all_statistics(self, server: str | None) -> None:
-        answer, missing = await self._context.statistics(self.headers.credential, server, self.time)
+        answer, missing = await self.context.statistics(self.headers.credential, server, self.time)
         self.reply(answer, literal(UNAVAILABLE_HEADER.encode(), missing.encode()) if missing else b"")
 
     def _granted(self, grant: Grant, requested: RequestedModel) -> None:
-        forwarding, route = self.forwarding, grant.route
-        pool_before = None if forwarding is None else forwarding.route.pool
-        if forwarding is None:
-            forwarding = self.forwarding = self._new_forwarding(grant, requested)
-        else:
-            forwarding.grant, forwarding.identity, forwarding.route = grant, grant.identity, route
-        grant.count(monotonic())
-        leases = route.pool.leases
-        if pool_before is not None:
-            if pool_before.name != route.pool.name:
-                raise self._elsewhere(requested.model)
-            self._more_leases = more = self._more_leases or StreamLeases(forwarding)
-            if self._find_version(forwarding) and more.use(requested.model):
-                self._waiting = False
-            else:
-                self.start(self._prepare_more, forwarding, more, requested.model)
-        elif leases is not None and self._method.name in ("ModelReady", "ModelStatistics"):
-            self.start(self._look, forwarding, requested)
-        elif forwarding.find_lease() and self._find_version(forwarding):
-            self._take_slot(forwarding)
-        else:
-            self.start(self._prepare, forwarding)
-
-    def _new_forwarding(self, grant: Grant, requested: RequestedModel) -> Forwarding:
+        # One sequence has one version, and so has one stream.
+        sticky = self.headers.sticky or requested.sequence or (self.request_id if self._method.streams else b"")
+        if self.forwarding is not None:
+            self._granted_more(self.forwarding, grant, requested, sticky or None)
+            return
         self._generation = self.shared.authorizer.generation
-        forwarding = _Forwarding(self)
-        forwarding.granted(grant, self._method.action == "inspect")
-        if self._method.streams:
-            forwarding.use_slots_of_streams(self._context.streams)
-        forwarding.sequence = requested.sequence or None
-        return forwarding
+        self.forwarding = forwarding = _Forwarding(self)
+        forwarding.sequence, forwarding.sticky = requested.sequence or None, sticky or None
+        method, streams = self._method, self.context.streams if self._method.streams else None
+        read_only, needs_no_lease = method.action == "inspect", method.name in ("ModelReady", "ModelStatistics")
+        forwarding.granted(grant, monotonic(), read_only, needs_no_lease, requested.version, False, streams)
+
+    def _granted_more(self, forwarding: Forwarding, grant: Grant, asked: RequestedModel, sticky: bytes | None) -> None:
+        """Go on with a further message of a stream, which has its slot already."""
+        pool_before = forwarding.route.pool
+        forwarding.grant, forwarding.identity, forwarding.route = grant, grant.identity, grant.route
+        grant.count(monotonic())
+        if pool_before.name != grant.route.pool.name:
+            raise self._elsewhere(asked.model)
+        self._more_leases = more = self._more_leases or StreamLeases(forwarding)
+        forwarding.asked, forwarding.sticky = asked.version, sticky
+        if forwarding.find_version() and more.use(asked.model):
+            self._waiting = False
+        else:
+            self.start(self._prepare_more, forwarding, more, asked.model)
 
     def _elsewhere(self, model: str) -> Problem:
         """Return what is told of a model in another pool than the stream: it may have been in this one before."""
@@ -264,74 +280,30 @@ class Call(CallerStream):
         why = f"The tables have changed since this stream began, and {model} is in another pool: open another stream."
         return Problem(ProblemType.BUSY, why, 0.0, reason="moved")
 
-    def _find_version(self, forwarding: Forwarding) -> bool:
-        """Find the version that serves the current message; return False where its alias has to be awaited."""
-        assert self._requested is not None
-        # One sequence has one version, and so has one stream.
-        sticky = self.headers.sticky or self._requested.sequence
-        if self._method.streams:
-            sticky = sticky or self.request_id
-        return forwarding.find_version(self._requested.version, sticky or None)
-
-    async def _prepare(self, forwarding: Forwarding) -> None:
-        """Wait for what is not at hand, the model's lease and its version; then take a slot."""
-        if not forwarding.find_lease():
-            await forwarding.acquire_lease(self.request_id, self._outgoing.traceparent)
-        if not self._find_version(forwarding):
-            await forwarding.await_version()
-        self._take_slot(forwarding)
-
     async def _prepare_more(self, forwarding: Forwarding, leases: StreamLeases, model: str) -> None:
-        """Prepare a further message of a stream, which has its slot already."""
         if not leases.use(model):
             await leases.acquire(model)
-        if not self._find_version(forwarding):
+        if not forwarding.find_version():
             await forwarding.await_version()
         self._waiting = False
 
-    async def _look(self, forwarding: Forwarding, requested: RequestedModel) -> None:
+    async def answer_without_lease(self, forwarding: Forwarding) -> None:
         """Answer what is only looked at: that loads no model, and keeps none."""
-        self._find_version(forwarding)
-        pool, name = forwarding.route.pool, self._method.name
-        self.reply(await self._context.look(name, pool, requested, self.time))
+        forwarding.find_version()
+        assert self._requested is not None
+        self.reply(
+            await self.context.answer_without_lease(
+                self._method.name, forwarding.route.pool, self._requested, self.time
+            )
+        )
 
     # --- to a replica
-    def _take_slot(self, forwarding: Forwarding) -> None:
-        if forwarding.acquire_slot():
-            self._find_replica(forwarding, False)
-
-    def admitted(self) -> None:
-        """Go on: there is a slot. What fails here is not to fail the call that has left it."""
-        assert self.forwarding is not None
-        self._guarded(self._find_replica, self.forwarding, True)
-        self._guarded(self._read, b"")
-
-    def _find_replica(self, forwarding: Forwarding, anew: bool) -> None:
-        pool = forwarding.route.pool
-        replica = forwarding.pick(monotonic(), anew)
-        caller = forwarding.identity.in_flight.number
-        connection = None if replica is None else self._context.upstreams.to(pool, replica).take(caller)
-        if replica is None or connection is None:
-            self.start(self._connect, forwarding, replica)
-        else:
-            self._open(forwarding, replica, connection)
-
-    async def _connect(self, forwarding: Forwarding, replica: Replica | None) -> None:
-        upstreams, pool = self._context.upstreams, forwarding.route.pool
-        caller = forwarding.identity.in_flight.number
-        found = await forwarding.connect(replica, lambda each: upstreams.to(pool, each).connect(caller))
-        if found is None:
-            await self._prepare(forwarding)
-        else:
-            self._open(forwarding, *found)
-
-    def _open(self, forwarding: Forwarding, replica: Replica, connection: UpstreamConnection) -> None:
+    def open(self, forwarding: Forwarding, connection: UpstreamConnection) -> None:
         """Begin the call at a replica, with the messages that another one has refused."""
-        forwarding.sent_to(replica)
         streams = self._method.streams
         self._upstream = UpstreamStream(self, forwarding, streams, self._give_credit, self._send_elsewhere)
         seconds = (self.time.last if streams else self.time.at) - monotonic()
-        self._upstream.open(connection, self._outgoing.headers(forwarding.route.pool, seconds), self._refused)
+        self._upstream.open(connection, self.outgoing.headers(forwarding.route.pool, seconds), self._refused)
         self._waiting = False
         if self._reader.missing > self.connection.stream_window // 2:
             self.connection.widen(self, WIDE_WINDOW)
@@ -345,9 +317,9 @@ class Call(CallerStream):
         self._upstream = None
         forwarding.leave_replica(monotonic())  # first, for another replica has another lease
         leased = forwarding.lease is not None
-        if (other := forwarding.another(refused)) is not None or forwarding.looks:
+        if (other := forwarding.next_replica(refused)) is not None or forwarding.read_only:
             self._refused, self._waiting = messages, True
-            self.start(self._connect, forwarding, other)
+            self.start(forwarding.connect, other)
         elif leased:
             why = f"{refused.name} takes no more calls; nothing was done."
             self.fail(Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="no-replica", replica=refused.name))
@@ -361,7 +333,8 @@ class Call(CallerStream):
         if not self._waiting:
             self._work()
 
-    def _guarded(self, step: Callable[..., None], *given: Any) -> None:
+    def guarded(self, step: Callable[..., None], *given: Any) -> None:
+        """Do a step; what it raises ends the call."""
         try:
             step(*given)
         except Problem as problem:
@@ -377,7 +350,7 @@ class Call(CallerStream):
         upstream, self._upstream = self._upstream, None
         goes_on = upstream is not None and upstream.abandon()
         now = monotonic()
-        self._outgoing.ended(self, code, now - self.time.started, self._model, self._bytes_in)
+        self.outgoing.ended(self, code, now - self.time.started, self._model, self._bytes_in)
         if self.forwarding is not None and not goes_on:
             self.forwarding.give_back(now)
         if self._more_leases is not None:

@@ -52,7 +52,7 @@ class GrpcContext:
         found, missing = await self.servers.of_each_pool(routes, of_pool, (Problem, UpstreamStatusError))
         return b"".join(found), missing
 
-    async def look(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:
+    async def answer_without_lease(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:
         """Answer whether a model that is loaded on demand could be called, or its statistics: none where it is cold."""
         assert pool.leases is not None
         if method == "ModelReady":

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from time import monotonic
 
@@ -11,7 +10,6 @@ from ..forwarding import Forwarding, call_record, no_whole_answer
 from ..http2.frames import CANCEL, literal
 from ..http2.sending import Stream
 from ..memory import Booking
-from ..mirror import MirroredRequest
 from ..pools import Pool
 from ..problems import Problem
 from ..residency.leases import Lease
@@ -21,7 +19,7 @@ from ..upstream.replica import Replica
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
 from .proxy_call import GrpcContext
 from .response import CALL_BYTES, CANCELLED, CallerStream
-from .upstreams import UpstreamConnection, first_headers, send_mirrored
+from .upstreams import UpstreamConnection, first_headers
 
 _LONGEST_TIMEOUT = 99_999_999  # What the eight digits of `grpc-timeout` can say.
 
@@ -32,15 +30,13 @@ _GRAVE = frozenset({2, 4, 13, 14, 15})
 
 @dataclass(slots=True, eq=False)
 class UpstreamRequest:
-    """What every attempt of one gRPC call shares: headers, span, mirror copy, final log line."""
+    """What every attempt of one gRPC call shares: headers, span, final log line."""
 
     _context: GrpcContext
     _headers: RequestHeaders
     _method: Method
     _request_id: bytes
     _span: Span | None = None
-    _copy: MirroredRequest | None = None
-    _copy_begun: bool = False
 
     def span(self) -> Span | None:
         """Return the call's span, where the proxy makes any: the replica is told of it as its parent."""
@@ -65,24 +61,12 @@ class UpstreamRequest:
         block += (self._headers.for_replica(self.span()), literal(b"x-request-id", self._request_id))
         return b"".join(block)
 
-    def mirror(self, forwarding: Forwarding, data: bytes, whole: bool) -> None:
-        """Keep what was sent for the candidate version, if this call is one that it gets."""
-        if not self._copy_begun:
-            self._copy_begun = True
-            route, mirror = forwarding.route, self._context.shared.mirror
-            if not self._method.streams and self._method.action == "infer":
-                headers = self.headers(route.pool, mirror.seconds)
-                send = partial(send_mirrored, self._context.upstreams, route.pool, headers, route.candidate)
-                self._copy = mirror.begin(route, forwarding.version, forwarding.sequence is not None, send)
-        if self._copy is not None:
-            self._copy.add(data, whole)
-
     def ended(self, call: CallerStream, code: int, seconds: float, model: str | None, bytes_in: int) -> None:
         """Count, log and trace the end of the call with this status."""
         shared, forwarding, called, waited = self._context.shared, call.forwarding, None, 0.0
         if forwarding is not None:
             route = forwarding.route
-            if not forwarding.looks:  # readiness and metadata are no work of the model
+            if not forwarding.read_only:  # readiness and metadata are no work of the model
                 if route.grpc_count is None:
                     route.grpc_count = shared.meter.of_calls(route.server, route.name, "grpc")
                 route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)

@@ -13,13 +13,12 @@ from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
 from ..http2.frames import literal
 from ..http2.sending import Stream
-from ..mirror import Outcome
 from ..pools import Pool, answer_of
 from ..shared_tasks import SharedTasks
 from ..upstream.replica import Replica
 from ..upstream.request import NoAnswerError
 from .metadata import ResponseHeaders
-from .protobuf import framed, text
+from .protobuf import framed
 from .response import Deadline, UpstreamStatusError
 
 LANES = 4
@@ -178,15 +177,13 @@ def _first_headers(host: str, port: int, tls: bool, path: bytes) -> bytes:
 
 
 MOST_BYTES = 64 * 1024 * 1024  # Bytes of an answer.
-_VERSION_FIELD = 2  # `model_version` of ModelInferRequest.
 
 
 class _UnaryCall(Stream):
-    """Gathers an answer; `discard` drops its messages as they come."""
+    """Gathers an answer."""
 
-    def __init__(self, discard: bool = False) -> None:
+    def __init__(self) -> None:
         self.messages = bytearray()
-        self._discard = discard
         self._done: asyncio.Future[ResponseHeaders | None] = asyncio.get_running_loop().create_future()
 
     async def send(self, connection: UpstreamConnection, headers: bytes, message: bytes) -> ResponseHeaders | None:
@@ -204,8 +201,7 @@ class _UnaryCall(Stream):
             self._end(headers)
 
     def data_received(self, data: bytes, end: bool) -> None:
-        if not self._discard:
-            self.messages += data
+        self.messages += data
         self.connection.credit(self, len(data))
         if end or len(self.messages) > MOST_BYTES:
             self._end(None)
@@ -234,16 +230,3 @@ async def ask(
         return found[5:]
 
     return await answer_of(pool, call_once, deadline.left, at, own_bound=deadline.is_own)
-
-
-async def send_mirrored(
-    upstreams: Upstreams, pool: Pool, headers: bytes, version: str, replica: Replica, message: bytes
-) -> Outcome:
-    """Send a mirrored message, which is to ask for `version`, to a replica; raises OSError."""
-    connection = await upstreams.to(pool, replica).connect()
-    # Of a field that occurs twice, the last counts (protobuf, "Last One Wins").
-    asks_for = message[5:] + text(_VERSION_FIELD, version.encode())
-    head = await _UnaryCall(discard=True).send(connection, headers, framed(asks_for))
-    if head is None:
-        return "failed"
-    return "refused" if head.grpc_status or head.status not in (0, 200) else "answered"

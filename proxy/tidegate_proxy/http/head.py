@@ -102,12 +102,11 @@ class HeadedRequest(Forwarding):
 
     __slots__ = (
         "body", "caller", "credential", "deadline", "expects_continue", "http_11", "keep_alive", "method", "passed",
-        "refusal", "request_id", "response_complete", "started", "sticky", "target",
+        "refusal", "request_id", "response_complete", "started", "target",
     )  # fmt: skip
     body: RequestBody
     caller: Caller
     target: Target
-    sticky: bytes | None  # Requests with the same value get the same version of a model.
     refusal: Problem | None  # Why it is no request that can be answered.
     started: float  # In monotonic seconds; so is `deadline`.
 

@@ -1,8 +1,7 @@
 """One call over HTTP: decided, sent to a replica, and its answer handed back as it comes.
 
-`start` → `_decide` → `_granted` → `_go_to_replica` → `_send`; then a connection to the replica hands it the answer, as
-its `receiver`. When all is at hand (a known credential, a slot, an idle connection), a call needs no task.
-Otherwise one task waits for what is missing, and then the same steps follow.
+`start` → `_decide` → `_granted`, then the procedure of `forwarding` up to `send`; then a connection to the replica
+hands it the answer, as its `receiver`.
 """
 
 import asyncio
@@ -10,7 +9,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from time import monotonic
 
 from ..access.identity import Grant, Identity
@@ -18,7 +16,6 @@ from ..access.web_client import SENDER
 from ..concurrency import BULK_BYTES
 from ..forwarding import Forwarding, call_record, count_problem, no_whole_answer
 from ..kinds import KINDS, UsageReader
-from ..mirror import MirroredRequest, over_http
 from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
 from ..shared_state import SharedState
 from ..targets import Target
@@ -43,7 +40,7 @@ class HttpRequest(HeadedRequest):
     """Begins when the request's head is there. Its caller hands it the body; a connection hands it the answer."""
 
     __slots__ = (
-        "_chunked", "_copy", "_error_head", "_is_bulk", "_is_held", "_is_stream", "_problem", "_reply", "_size_before",
+        "_chunked", "_error_head", "_is_bulk", "_is_held", "_is_stream", "_problem", "_reply", "_size_before",
         "_span", "_status", "_task", "_whole", "began", "connection", "size", "usage",
     )  # fmt: skip
 
@@ -66,7 +63,6 @@ class HttpRequest(HeadedRequest):
         self.usage: UsageReader | None = None  # What the answer says that was used, where that is told.
         self._is_held = False  # Whether the caller takes the answer slower than it comes.
         self._is_bulk = False  # Whether much of it came at once, and others have their turn before more is read.
-        self._copy: MirroredRequest | None = None  # What a candidate gets of the request, if it is one of its share.
         self._problem: Problem | None = None  # What ended it, if it is one.
         self._span: Span | None = None  # Where calls are traced.
         self._task: asyncio.Task[None] | None = None  # In which something is waited for, if it is.
@@ -155,8 +151,8 @@ class HttpRequest(HeadedRequest):
         self.fail(still_loading(seconds) if self.loading else Problem(ProblemType.DEADLINE, no_answer(seconds)))
 
     def replica_silent(self) -> None:
-        """Go elsewhere, if it only looks; else keep no other from its place: it may still be answered."""
-        if self.looks:
+        """Go to another replica, if it is read-only; else give its slot back: it may still be answered."""
+        if self.read_only:
             self.drop()
             self.answer_failed("there is no answer")
         else:
@@ -168,7 +164,7 @@ class HttpRequest(HeadedRequest):
         identity = self.shared.authorizer.remembered(self.credential)
         try:
             if identity is None:
-                self._later(self._identify)
+                self.later(self._identify)
             else:
                 self._let_body_come(identity)
         except Exception as error:
@@ -189,14 +185,14 @@ class HttpRequest(HeadedRequest):
         if body.is_held:
             body.hold(False)
         if body.complete:
-            self._later(self._open_long_body)
+            self.later(self._open_long_body)
         elif self.expects_continue:
             self._ask_for_body()
 
     def _decide(self, grant: Grant | None) -> None:
         """Go on with what is granted, or ask for it."""
         if grant is None:
-            self._later(self._ask)
+            self.later(self._ask)
         else:
             self._granted(grant)
 
@@ -228,33 +224,25 @@ class HttpRequest(HeadedRequest):
         if grant.tokens is not None and target.asks_for_usage is None:
             why = "Where tokens are limited, `stream` is true or false, and `stream_options` one short object."
             raise Problem(ProblemType.MALFORMED, why)
-        self.granted(grant, target.action == "inspect")
-        grant.count(self.started)
-        is_leased = route.pool.leases is not None
-        if is_leased and target.looks_only:
-            self._later(self._look)
-        elif not (
-            (not is_leased or self.find_lease())
-            and not (target.may_be_of_sequence and route.must_know_sequence(target.version))
-            and self.find_version(target.version, self.sticky)
-        ):
-            self._later(self._prepare)
-        elif self.acquire_slot():
-            self._go_to_replica(False)
+        self.granted(
+            grant,
+            self.started,
+            target.action == "inspect",
+            target.needs_no_lease,
+            target.version,
+            target.may_be_of_sequence and route.must_know_sequence(target.version),
+        )
 
-    async def _prepare(self) -> None:
-        """Wait for what is not at hand: the model's lease, the request's sequence, the version; then take a slot."""
-        route, target = self.route, self.target
-        if not self.find_lease():
-            await self.acquire_lease(self.request_id, http_parent(self.passed))
-        if target.may_be_of_sequence and self._whole is None and route.must_know_sequence(target.version):
-            await self._find_sequence()
-        if not self.find_version(target.version, self.sticky):
-            await self.await_version()
-        if self.acquire_slot():
-            self._go_to_replica(False)
+    def trace(self) -> tuple[bytes, bytes]:
+        """Return the request's id and its `traceparent`."""
+        return self.request_id, http_parent(self.passed)
 
-    async def _find_sequence(self) -> None:
+    def must_find_sequence(self) -> bool:
+        """Tell whether the request may go astray unless it is known which sequence it is of."""
+        target = self.target
+        return target.may_be_of_sequence and self._whole is None and self.route.must_know_sequence(target.version)
+
+    async def find_sequence(self) -> None:
         """Learn which sequence it is of, unless the model knows none; it may know them where that cannot be learned."""
         route = self.route
         if await route.sequences.find(self.shared.settings.connect_timeout_seconds) is False:
@@ -268,10 +256,12 @@ class HttpRequest(HeadedRequest):
         self.sequence = await route.kind.sequence_of(self.passed, self.body.unpacked)
         self.body.drop_unpacked()
 
-    async def _look(self) -> None:
-        """Answer what is only looked at: that loads no model, and keeps none."""
+    async def answer_without_lease(self) -> None:
+        """Answer what is only looked at."""
         route = self.route
-        answer = await route.kind.look(self.target, route.pool, self.deadline - monotonic(), self.bound_is_own)
+        answer = await route.kind.answer_without_lease(
+            self.target, route.pool, self.deadline - monotonic(), self.bound_is_own
+        )
         self.say(answer.status, answer.media_type, answer.body)
 
     # --- to the replica
@@ -279,29 +269,20 @@ class HttpRequest(HeadedRequest):
         """Go on: there is a slot."""
         super().admitted()
         try:
-            self._go_to_replica(True)
+            self.go_to_replica(True)
             self.flush_request()
         except Exception as error:
             self._end_with(error)
 
-    def _go_to_replica(self, waited: bool) -> None:
-        now = monotonic()
-        replica = self.pick(now, waited)
-        if replica is not None and (connection := replica.take(now)) is not None:
-            self._send(replica, connection)
-        else:
-            self._later(self._connect, replica)
+    def take(self, replica: Replica, now: float) -> Connection | None:
+        """Return an idle connection to a replica; None without one."""
+        return replica.take(now)
 
-    async def _connect(self, replica: Replica | None) -> None:
-        found = await self.connect(
-            replica, self._connection_to, lambda unused: unused.replica.give(unused, monotonic())
-        )
-        if found is None:
-            await self._prepare()
-        else:
-            self._send(*found)
+    def keep(self, connection: Connection) -> None:
+        """Leave a connection that is not used to the next call."""
+        connection.replica.give(connection, monotonic())
 
-    async def _connection_to(self, replica: Replica) -> Connection:
+    async def connect_to(self, replica: Replica) -> Connection:
         """Return a new connection; raises OSError. The replica has that, too, of a call that ends meanwhile."""
         self.is_cut = True
         try:
@@ -309,13 +290,12 @@ class HttpRequest(HeadedRequest):
         finally:
             self.is_cut = False
 
-    def _send(self, replica: Replica, connection: Connection) -> None:
+    def send(self, replica: Replica, connection: Connection) -> None:
         """Put the head before what there is of the body, and send it on later, over a connection to a replica."""
         self.sent_to(replica)
         self.connection = connection
         connection.receiver = self
         route, target, body, passed = self.route, self.target, self.body, self.passed
-        first = route.first_lines(target, self.version)
         asks_for_usage = False
         if route.tells_usage:
             asks_for_usage = bool(target.asks_for_usage)
@@ -324,22 +304,11 @@ class HttpRequest(HeadedRequest):
             assert route.kind.usage_of is not None
             self._status = 0
             self.usage = route.kind.usage_of(target.streams, asks_for_usage)
-        if route.mirror is not None and target.mirrored and not self.tried:
-            instead = route.first_lines(target, route.candidate)
-            mirror = self.shared.mirror
-            send = partial(over_http, mirror.connect_seconds, instead, len(first))
-            is_of_sequence = target.may_be_of_sequence and (self.sequence is not None or None)
-            self._copy = mirror.begin(route, self.version, is_of_sequence, send)
-            if self._copy is not None and body.of_version is not None:  # what goes by has the version's name in it
-                body.choose(route.name, route.candidate)
-                for part in (first, passed, b"x-request-id: ", self.request_id, body.framing(), *body.parts):
-                    self._copy.add(part, False)
-                self._copy.add(b"", True)
-                self._copy = None
         if body.of_version is not None:
             body.choose(route.name, self.version, asks_for_usage)
             if body.received > MOST_UNSENT:
                 body.of_version = None  # which holds all of it
+        first = route.first_lines(target, self.version)
         body.parts[:0] = first, passed, b"x-request-id: ", self.request_id, body.framing()
         if body.is_held:
             body.hold(False)
@@ -362,16 +331,11 @@ class HttpRequest(HeadedRequest):
         if body.parts:
             if body.received > MOST_UNSENT and body.gathers:  # joined, it would be there twice
                 connection.transport.writelines(body.parts)
-                if self._copy is not None:
-                    for part in body.parts:
-                        self._copy.add(part, body.complete and part is body.parts[-1])
                 body.parts.clear()
             else:
                 data = b"".join(body.parts)
                 body.parts.clear()
                 connection.transport.write(data)
-                if self._copy is not None:
-                    self._copy.add(data, body.complete)
             if body.booking is not None and body.of_version is None:
                 body.ease(connection.transport.get_write_buffer_size())
 
@@ -482,7 +446,7 @@ class HttpRequest(HeadedRequest):
         now = monotonic()
         self._leave_connection(now)
         if self._says_lost():
-            self._later(self._look_elsewhere)
+            self.later(self._look_elsewhere)
         else:
             self._end_answer(now)
 
@@ -496,7 +460,7 @@ class HttpRequest(HeadedRequest):
         if not self.began and self.target.method == b"GET" and bodiless and not self.tried:
             self.leave_replica(monotonic())
             body.parts.clear()
-            self._later(self._connect, self.another(replica))
+            self.later(self.connect, self.next_replica(replica))
         else:
             self.fail(no_whole_answer(reason))
 
@@ -539,7 +503,7 @@ class HttpRequest(HeadedRequest):
                 raise self.lost()
             size, other = self.body.received, None
             if size < LONG_BODY or self._status == 404:
-                other = self.elsewhere(replica)
+                other = self.avoid(replica)
             else:  # its length may be why, and another replica would fail of it, too
                 if route.too_long is not None and size >= route.too_long:
                     why = f"The inference server did not take a request of {size} bytes, again: send a shorter one."
@@ -547,7 +511,7 @@ class HttpRequest(HeadedRequest):
                 route.too_long = size
             if other is not None and self.body.of_version is not None:
                 self.leave_replica(monotonic())
-                await self._connect(other)
+                await self.connect(other)
                 return
             if self._status != 503:  # which says that it may be had again, and why not now
                 why = f"No inference server has the model {route.name} just now; it may be back soon."
@@ -559,7 +523,7 @@ class HttpRequest(HeadedRequest):
         if self._error_head is None:
             return False
         route = self.route
-        is_to_have = self.may_be_lost() if self.lease is not None else route.pool.leases is None and not self.looks
+        is_to_have = self.may_be_lost() if self.lease is not None else route.pool.leases is None and not self.read_only
         return is_to_have and route.kind.says_lost(self._status, b"".join(self._reply))
 
     def sending_paused(self, paused: bool) -> None:
@@ -667,7 +631,7 @@ class HttpRequest(HeadedRequest):
             self.give_back(now)
             if self.usage is not None:
                 self._count_usage()
-            if not self.looks:  # readiness and metadata are no work of the model
+            if not self.read_only:  # readiness and metadata are no work of the model
                 route = self.route
                 if (count := route.http_count) is None:
                     count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")
@@ -693,7 +657,7 @@ class HttpRequest(HeadedRequest):
             shared.tracer.http_ended(self._span, self.target, version, status, said)
 
     # --- what is waited for
-    def _later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
+    def later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
         """Go on with work that waits for something."""
         self._task = asyncio.get_running_loop().create_task(self._work(work, *given))
 

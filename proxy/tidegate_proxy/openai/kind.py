@@ -77,7 +77,7 @@ class OpenAIKind:
             raise Problem(ProblemType.UNKNOWN, "No model can have such a name.")
         asks = None if call.streams is None else call.options is not None and target.verb in _ASKED_FOR_USAGE
         streams = call.streams is not False
-        asked = replace(target, model=call.model, in_body=False, mirrored=True, streams=streams, asks_for_usage=asks)
+        asked = replace(target, model=call.model, in_body=False, streams=streams, asks_for_usage=asks)
 
         def naming(model: str, version: str | None, asks: bool) -> list[Bytes]:
             return call.parts(_served(model, version), asks)
@@ -99,7 +99,7 @@ class OpenAIKind:
         """Return the server's path: the version is named in the body."""
         return f"/v1/{target.verb}".encode()
 
-    async def look(self, _target: Target, _pool: Pool, _seconds: float, _own_bound: bool) -> Answer:
+    async def answer_without_lease(self, _target: Target, _pool: Pool, _seconds: float, _own_bound: bool) -> Answer:
         """Raise NotImplementedError: no target only looks, since the proxy itself lists models."""
         raise NotImplementedError
 

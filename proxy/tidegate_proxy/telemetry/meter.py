@@ -70,7 +70,6 @@ class Meter:
         """By type, reason, server, pool and replica; the latter three are empty where they are not known."""
         self.model_problems: dict[tuple[str, str, str, str], int] = defaultdict(int)  # By server, model, type, reason.
         self.upstream_errors: dict[tuple[str, str], int] = defaultdict(int)
-        self.mirrored: dict[tuple[str, str, str], int] = defaultdict(int)  # By server, model and what became of it.
         self.lease_acquires: dict[tuple[str, str, str], int] = defaultdict(int)  # By server, pool and outcome.
         self.lease_waits: dict[tuple[str, str], Histogram] = defaultdict(Histogram)
         """Of requests that came without a lease, by server and pool."""
@@ -118,7 +117,7 @@ class Meter:
         """Drop what is counted of models that are gone, and return as many others, which may have their places."""
         gone = {each for each in self._models if not is_there(*each)}
         self._models -= gone
-        tables: tuple[dict[Any, Any], ...] = self.calls, self.model_problems, self.mirrored, self.tokens
+        tables: tuple[dict[Any, Any], ...] = self.calls, self.model_problems, self.tokens
         for table in tables if gone else ():
             for key in [key for key in table if key[:2] in gone]:
                 del table[key]

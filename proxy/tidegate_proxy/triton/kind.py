@@ -168,7 +168,7 @@ class TritonKind:
         tail = "" if target.verb == "metadata" else f"/{target.verb}"
         return f"/v2/models/{target.model}{which}{tail}".encode()
 
-    async def look(self, target: Target, pool: Pool, seconds: float, own_bound: bool) -> Answer:
+    async def answer_without_lease(self, target: Target, pool: Pool, seconds: float, own_bound: bool) -> Answer:
         """Answer whether a model is ready, or its statistics, without loading it; raises Problem."""
         assert pool.leases is not None
         if target.verb == "ready":
@@ -257,9 +257,8 @@ def _target(verb: str, server: str | None, model: str, version: str | None) -> T
         model=model,
         server=server,
         version=version,
-        looks_only=verb in ("ready", "stats"),
+        needs_no_lease=verb in ("ready", "stats"),
         may_be_of_sequence=verb == "infer",
-        mirrored=verb == "infer",
         streams=verb == "generate_stream",
     )
 

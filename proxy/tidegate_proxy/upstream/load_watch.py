@@ -16,8 +16,7 @@ FRESH_SECONDS = 0.5  # ... so many.
 RESTS = 10.0
 """Times what a look took, for which nobody looks again: a server lists its repository for it, which may be an object
 store, and works on nothing else meanwhile in one of its few threads."""
-LONGEST_REST = 1800.0
-ANSWER_SECONDS = 30.0  # A listing goes on there when nobody waits for it any more. Each time-out doubles the rest.
+ANSWER_SECONDS = 30.0  # A listing goes on there when nobody waits for it any more.
 WAIT_SECONDS = 5.0  # For which whoever asks waits for a look; then what was seen before holds.
 UNTOLD_SECONDS = 120.0
 """Seconds after which what is neither loaded nor loading, without a reason, has failed: the server polls until then."""
@@ -86,7 +85,6 @@ class LoadWatch(Question):
         self._is_called, self._expected = is_called, expected
         self._looked_at = 0.0
         self._rest = 0.0  # Seconds after a look in which there is no other.
-        self._missed = 0  # Time-outs in a row.
 
     @property
     def seen(self) -> bool:
@@ -112,7 +110,7 @@ class LoadWatch(Question):
     async def _ask(self) -> None:
         if monotonic() - self._looked_at < self._rest:
             return  # whoever asks
-        began, breaker, missed = monotonic(), self._replica.breaker, 0
+        began, breaker = monotonic(), self._replica.breaker
         try:
             if breaker.is_silent():
                 raise NoAnswerError(breaker.why)
@@ -122,17 +120,17 @@ class LoadWatch(Question):
             self._take(self._read(answer.body), time())
             self.why, self.seen_at = "", began
         except (OSError, NoAnswerError, ValueError) as error:
-            missed = self._missed + 1 if isinstance(error, TimeoutError) and not breaker.is_silent() else 0
-            self.seen_at = self.seen_at if missed else None
-            late = f"there was no answer in {ANSWER_SECONDS:.0f} s"
-            why = late if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+            is_late, why = isinstance(error, TimeoutError), str(error) or type(error).__name__
+            if is_late:
+                why = f"there was no answer in {ANSWER_SECONDS:.0f} s"
+            if not is_late or breaker.is_silent():
+                self.seen_at = None
             if self.seen:
                 log.info("what %s has loaded cannot be seen: %s", self._replica.name, why, extra={"said": self._said})
             self.why = why
         finally:
-            self._looked_at, self._missed = monotonic(), missed
-            took = 0.0 if breaker.is_silent() else self._looked_at - began
-            self._rest = min(LONGEST_REST, RESTS * took * 2.0 ** max(0, missed - 1))
+            self._looked_at = monotonic()
+            self._rest = 0.0 if breaker.is_silent() else RESTS * (self._looked_at - began)
 
     def _take(self, index: LoadIndex, now: float) -> None:
         before, failed, untold = self.failed, dict[Key, LoadFailure](), dict[Key, float]()

@@ -38,7 +38,7 @@ class Replica:
 
     @property
     def own_connections(self) -> "Replica":
-        """The same process with the proxy's own connections: mirrored requests and health checks take no callers'."""
+        """The same process with the proxy's own connections: health checks take no callers'."""
         if self._own is None:
             self._own = Replica(self.family, self.address)
         return self._own

@@ -9,7 +9,7 @@ from tidegate.life.target import Target, targets
 from tidegate.publishing import Repository
 from tidegate.registry.manifest import manifest_of
 from tidegate.triton.publishing.config import config_differences, read_published
-from tidegate_contracts.routing import Mirror, VersionShare
+from tidegate_contracts.routing import VersionShare
 
 from tests.client.triton.publishing.opening import open_repository
 
@@ -110,7 +110,7 @@ def test_where_the_newest_is_called_triton_loads_none_twice(repository: Reposito
 
 def test_versions_that_the_definition_names_stay_where_they_are_there(repository: Repository) -> None:
     shares = (VersionShare(version=1, weight=80), VersionShare(version=2, weight=20))
-    where = target(versions=shares, mirror=Mirror(version=9, percent=1))
+    where = target(versions=shares)
     bring(repository, where, 1, had())
     bring(repository, where, 2, had(1))
     bring(repository, where, 3, had(1, 2))

@@ -2,7 +2,7 @@ from typing import Any
 
 from tidegate.life.target import repositories, targets
 from tidegate_contracts import environments as facts
-from tidegate_contracts.routing import Mirror, VersionShare
+from tidegate_contracts.routing import VersionShare
 
 MODEL = "fraud"
 
@@ -43,10 +43,10 @@ def test_an_alias_is_one_that_the_definition_says() -> None:
     assert target.newest
 
 
-def test_versions_that_the_definition_names_are_those_of_shares_and_of_the_mirror() -> None:
+def test_versions_that_the_definition_names_are_those_of_shares() -> None:
     shares = (VersionShare(version=3, weight=80), VersionShare(version=4, weight=20))
-    of, _ = known(plane("east", dataset("a"), versions=shares, mirror=Mirror(version=9, percent=5)))
+    of, _ = known(plane("east", dataset("a"), versions=shares))
     (target,) = targets(of, MODEL)
-    assert target.named == {3, 4, 9}
+    assert target.named == {3, 4}
     assert target.homes[0].follows == "shares"
     assert not target.newest

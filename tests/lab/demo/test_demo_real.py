@@ -104,6 +104,7 @@ def up(tmp_path: Path, *said: str, seconds: float = UP_SECONDS) -> Iterator[tupl
         yield running, text
 
 
+@pytest.mark.thorough
 def test_all_that_the_walk_claims_holds(tmp_path: Path) -> None:
     with demo(tmp_path, "walk") as (running, out):
         status = running.wait(WALK_SECONDS)

@@ -5,7 +5,6 @@ It is an engine of OpenAI's API, too, and has a Triton with an eviction policy b
 
 import asyncio
 import json
-import zlib
 
 import uvloop
 from tidegate_proxy.grpc.metadata import OK_HEADERS, status_trailers
@@ -61,8 +60,6 @@ class Call(Stream):
         if not self._left and self._answering is None:
             begun += 1
             body = self._begin[5:]
-            if self._begin[0]:
-                body = zlib.decompressobj(31).decompress(body, MOST_OF_A_NAME)
             model = body[2 : 2 + body[1]].decode()  # which is the first field of each message here
             seconds = {"hang": 3600.0, "slow": SLOW_SECONDS}.get(model, 0.0)
             self._answering = self._loop.call_later(seconds, self._answer, model)

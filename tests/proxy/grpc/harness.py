@@ -88,8 +88,6 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
             answer.infer_response.id = request.id
             answer.infer_response.model_version = request.model_version
             answer.infer_response.parameters["replica"].string_param = self.name
-            if request.model_name == "raises":
-                answer.error_message = RAISED
             if request.model_name == "large":
                 answer.infer_response.raw_output_contents.append(bytes(LARGE))
             for _ in range(3 if request.model_name == "many" else 1):

@@ -25,7 +25,7 @@ def defective(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> None:
     monkeypatch.setattr(place, name, fail)
 
 
-@pytest.mark.parametrize(("place", "name"), [(Route, "version"), (UpstreamStream, "_take_headers"), (Call, "_open")])
+@pytest.mark.parametrize(("place", "name"), [(Route, "version"), (UpstreamStream, "_take_headers"), (Call, "open")])
 def test_a_defect_ends_one_call_and_none_beside_it_on_the_same_connections(
     one: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: type, name: str
 ) -> None:
@@ -48,7 +48,7 @@ def test_a_defect_ends_one_call_and_none_beside_it_on_the_same_connections(
 def test_a_defect_of_who_waited_for_a_place_is_not_that_of_who_left_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    defective(monkeypatch, Call, "_open")
+    defective(monkeypatch, Call, "open")
     with rig(tmp_path, request_timeout_seconds=20, concurrency=1) as one:
         infer = method(one.channel(), "ModelInfer")
         before = infer.future(infer_request("hang"), metadata=one.metadata(), timeout=10)

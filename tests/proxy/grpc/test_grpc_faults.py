@@ -95,14 +95,6 @@ def test_a_replica_that_stops_in_peace_loses_no_call(two: Rig) -> None:
     stopping.join()
 
 
-def test_without_any_replica_the_call_is_to_be_made_again(one: Rig) -> None:
-    one.stubs[0].stop()
-    error = refused(method(one.channel(), "ModelInfer"), infer_request(), one.metadata())
-    assert error.code() == grpc.StatusCode.UNAVAILABLE
-    assert "takes connections" in error.details()
-    assert one.proxy.meter.upstream_errors["main", "ConnectionRefusedError"] >= 1
-
-
 @pytest.mark.parametrize(
     ("what", "why"),
     [

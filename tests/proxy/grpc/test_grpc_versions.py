@@ -1,6 +1,5 @@
-"""Over gRPC, too: a model's alias decides on its version, a candidate gets copies, and calls have spans when asked."""
+"""Over gRPC, too: a model's alias decides on its version, and calls have spans when asked."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,6 @@ import grpc
 import pytest
 from tidegate_contracts import routing
 from tidegate_contracts.triton import LIVE_PATH
-from tidegate_proxy.mirror import MOST_BYTES
-from tritonclient.grpc import service_pb2 as pb
 
 from ..rigs.issuer import Reply, answering, json_reply
 from .harness import Rig, Talk, infer_request, method, rig
@@ -33,16 +30,6 @@ def aliased(tmp_path: Path) -> Iterator[tuple[Rig, list[str]]]:
         yield running, asked
 
 
-def test_calls_get_the_version_that_the_alias_stands_for(aliased: tuple[Rig, list[str]]) -> None:
-    rig, asked = aliased
-    infer = method(rig.channel(), "ModelInfer")
-    calls = [infer.future(infer_request(), metadata=rig.metadata()) for _ in range(10)]
-    assert {call.result().model_version for call in calls} == {"7"}
-    assert {dict(call.initial_metadata())["tidegate-model-version"] for call in calls} == {"7"}
-    assert len(asked) == 1
-    assert infer(infer_request(model_version="2"), metadata=rig.metadata()).model_version == "2"
-
-
 def test_each_message_of_a_stream_gets_the_version_of_its_models_alias(aliased: tuple[Rig, list[str]]) -> None:
     rig, asked = aliased
     talk = Talk(rig)
@@ -50,58 +37,6 @@ def test_each_message_of_a_stream_gets_the_version_of_its_models_alias(aliased: 
     assert [talk.hear().infer_response.model_version for _ in range(3)] == ["7"] * 3
     assert len(asked) == 2
     talk.end()
-
-
-SERVED = (routing.VersionShare(version=1, weight=100),)
-MODEL = routing.Model(
-    name="echo", server="main", pool="one", versions=SERVED, mirror=routing.Mirror(version=3, percent=100)
-)
-
-
-def copies(running: Rig) -> list[Any]:
-    return [
-        request for name, request, _ in running.stubs[0].asked if name == "ModelInfer" and request.model_version == "3"
-    ]
-
-
-def outcomes(running: Rig) -> dict[str, int]:
-    counted: Counter[str] = Counter()
-    for (_, _, outcome), number in running.proxy.meter.mirrored.items():
-        counted[outcome] += number
-    return dict(counted)
-
-
-@pytest.mark.parametrize("size", [6, 300_000, MOST_BYTES])
-def test_the_candidate_gets_what_the_served_version_got(tmp_path: Path, size: int) -> None:
-    with rig(tmp_path, models=(MODEL,)) as running:
-        request = infer_request("echo", b"x" * size, id="seven")
-        metadata = running.metadata(("traceparent", "00-ab-cd-01"))
-        answer = method(running.channel(), "ModelInfer")(request, metadata=metadata, timeout=5)
-        assert (answer.model_version, bytes(answer.raw_output_contents[0])) == ("1", b"x" * size)
-        if size == MOST_BYTES:
-            running.until(lambda: outcomes(running) == {"too-large": 1})
-            assert not copies(running)
-        else:
-            running.until(lambda: outcomes(running) == {"answered": 1})
-            [copy] = copies(running)
-            request.model_version = "3"
-            assert copy == request
-            assert {said.get("traceparent") for _, _, said in running.stubs[0].asked} == {"00-ab-cd-01"}
-        running.until(lambda: running.proxy.shared.mirror.in_flight == running.proxy.shared.mirror.held == 0)
-
-
-def test_streams_sequences_and_the_candidate_itself_are_not_copied(tmp_path: Path) -> None:
-    with rig(tmp_path, models=(MODEL,)) as running:
-        channel, metadata = running.channel(), running.metadata()
-        infer = method(channel, "ModelInfer")
-        assert infer(infer_request(model_version="3"), metadata=metadata, timeout=5).model_version == "3"
-        in_sequence = infer_request()
-        in_sequence.parameters["sequence_id"].int64_param = 7
-        infer(in_sequence, metadata=metadata, timeout=5)
-        list(method(channel, "ModelStreamInfer")(iter([infer_request()]), metadata=metadata, timeout=5))
-        method(channel, "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata, timeout=5)
-        running.until(lambda: outcomes(running) == {"sequence": 1})
-        assert len(copies(running)) == 1
 
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

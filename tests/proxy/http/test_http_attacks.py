@@ -2,15 +2,13 @@
 
 import asyncio
 import re
-import resource
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ..test_paths import CONTROL, TRICKS
-from .running_proxy import BODY, KEY, MODEL, PATH, Caller, Reply, RunningProxy, request, served, until
+from .running_proxy import BODY, KEY, MODEL, PATH, Caller, Reply, RunningProxy, request, until
 from .upstream import raw
 
 pytestmark = pytest.mark.anyio
@@ -207,24 +205,6 @@ async def test_who_sends_a_head_too_slowly_is_cut_off(caller: Caller, monkeypatc
             await asyncio.sleep(0.1)
     reply: Reply = await answered
     assert (reply.status, reply.problem) == (408, "request-timeout")
-
-
-@pytest.mark.thorough
-async def test_thousands_of_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = min(hard, 65_536)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    number = min(10_000, (most - 500) // 2)
-    try:
-        async with served(tmp_path) as here:
-            port = here.proxy.ports["http"]
-            idle = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(number)]
-            assert (await here.ask()).status == 200
-            assert len(here.proxy.http.connections) >= number
-            for writer in idle:
-                writer.transport.abort()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 WHOLE = request(Content_Type="application/json", Expect="100-continue")

@@ -51,7 +51,7 @@ def come(protocol: Any, data: bytes) -> None:
     protocol.buffer_updated(len(data))
 
 
-@pytest.mark.parametrize(("path", "body", "most"), [(PATH, BODY, 1939), ("/predict", ENVELOPE % BODY, 2069)])
+@pytest.mark.parametrize(("path", "body", "most"), [(PATH, BODY, 1915), ("/predict", ENVELOPE % BODY, 2066)])
 async def test_a_call_that_finds_all_at_hand_takes_no_more_instructions_than_this(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: bytes, most: int
 ) -> None:

@@ -32,14 +32,6 @@ async def test_when_none_takes_connections_the_caller_is_told_to_come_back(tmp_p
         assert "No replica of vision/main is there" in (await here.ask()).json()["detail"]
 
 
-async def test_a_call_that_was_sent_is_never_sent_twice(tmp_path: Path) -> None:
-    async with served(tmp_path, reset) as here:
-        reply = await here.ask()
-        assert (reply.status, reply.problem) == (502, "upstream-failed")
-        assert "It may have done the work" in reply.json()["detail"]
-        assert len(here.replica.asked) == 1
-
-
 async def test_what_only_looks_is_asked_of_another_replica(tmp_path: Path) -> None:
     async with upstream(reset) as bad, upstream() as good, running_proxy(tmp_path, bad, good) as here:
         assert {(await here.ask(METADATA)).status for _ in range(12)} == {200}

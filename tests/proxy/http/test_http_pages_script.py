@@ -112,7 +112,6 @@ ROOM = SliceRoom(
     server="vision", pool="main", replica="10.0.0.1", policy="break-even", capacity_bytes=1 << 30,
     resident_bytes=384 << 20, loading_bytes=0, freeing_bytes=0, leaked_bytes=64 << 20, free_bytes=576 << 20,
 )  # fmt: skip
-PRELOADED = {"a": "resident", "b": "resident", "c": "failed"}
 WHY = "3 waiting; told busy in five minutes: 7"
 RESIDENT = ["resident", "2026-05-01 10:00:00 UTC", "256.0 MiB", "1 (4 in flight)", "2 min ago", WHY]
 
@@ -221,93 +220,3 @@ def test_why_nothing_can_be_shown_is_said_and_what_was_shown_stays_but_for_who_m
     browser.run("timers.pop()()")
     assert browser.read("timers.length") == timers, "it looks again later, whatever came of it"
     assert browser.read("rests.at(-1)") == 5000, "and soon, for it spends none of the proxy's time"
-
-
-def test_a_replica_that_does_not_say_what_sits_in_it_is_told_beside_the_slices(browser: Browser) -> None:
-    silent = Place(replica="10.0.0.3", state="unseen", why="the eviction policy of 10.0.0.3 gives no answer")
-    browser.told(200, models(model("alone", HELD, silent), slices=(ROOM,)))
-    browser.run(SCRIPT)
-    told = browser.read("elements.slices.children.map((each) => each.children.at(-1).textContent)")
-    assert told[1] == f"{silent.why}; docs/runbooks.md, TidegatePolicySilent"
-
-
-def test_an_answer_that_is_overtaken_by_one_for_another_key_is_not_shown(browser: Browser) -> None:
-    browser.told(200, models(model("of-a")))
-    browser.run(SCRIPT)
-    browser.context.eval("""
-      const late = [], answers = fetch;
-      fetch = (...said) => new Promise((go) => late.push(() => go(answers(...said))));
-    """)
-    browser.look("key-a")
-    browser.look("key-b")
-    browser.told(200, models(model("of-b")))
-    browser.run("late[1]()")
-    browser.told(200, models(model("of-a"), model("of-a-too")))
-    browser.run("late[0]()")
-    assert [row[1] for row in browser.read("shown()")] == ["of-b"]
-
-
-def test_a_block_shows_its_model_though_another_word_was_looked_for(browser: Browser) -> None:
-    browser.told(200, models(*(model(f"cold-{number}") for number in range(150)), model("alone", HELD), slices=(ROOM,)))
-    browser.run(SCRIPT)
-    browser.run('elements.word.value = "cold"; elements.word.listeners.input()')
-    browser.run("elements.slices.children[0].children[1].children[0].listeners.click()")
-    assert browser.read("[elements.word.value, document.activeElement.id]") == ["", "model vision/alone"]
-
-
-def test_before_anybody_has_said_who_he_is_he_is_asked_to_and_nothing_is_wrong(browser: Browser) -> None:
-    browser.told(401, '{"detail": "Send `Authorization: Bearer`."}')
-    browser.run(SCRIPT)
-    assert browser.said == "Give a token, or an API key, to see the models that you may inspect."
-    assert browser.read("elements.said.className") == "quiet"
-
-
-def test_a_proxy_that_answers_slowly_is_asked_less_often_but_never_left_for_long(browser: Browser) -> None:
-    browser.told(200, models(model("there")))
-    browser.run(SCRIPT)
-    for took, rest in ((100, 5000), (1000, 10_000), (9000, 30_000)):
-        browser.run(f"var at = 0; Date.now = () => (at += {took} / 2); timers.pop()()")
-        assert browser.read("rests.at(-1)") == rest
-
-
-def test_models_of_a_part_that_says_nothing_more_keep_their_last_states_and_it_is_said_once_why(
-    browser: Browser,
-) -> None:
-    why, names = "its policy gives no answer", ("a", "b", "c")
-    silent = Place(replica="10.0.0.1", state="unseen", why=why)
-    untold = models(*(model(name, silent, why=why) for name in names))
-    browser.told(200, untold)
-    browser.run(SCRIPT)
-    assert [(row[1], row[3]) for row in browser.read("shown()")] == [(name, "unseen") for name in names]
-    browser.told(200, models(model("a", HELD), model("b", Place(replica="10.0.0.1", state="cold")), model("c", HELD)))
-    browser.look()
-    browser.told(200, untold)
-    for _ in range(2):
-        browser.look()
-        seen = [(row[1], row[3], row[-1]) for row in browser.read("shown()")]
-        assert sorted(seen) == [("a", "was resident", ""), ("b", "was cold", ""), ("c", "was resident", "")]
-        assert browser.read("elements.slices.children.length") == 1
-
-
-def test_pools_without_slices_have_a_line_and_a_full_slice_has_no_empty_box(browser: Browser) -> None:
-    full = ROOM.model_copy(update={"free_bytes": 0})
-    browser.told(200, models(model("alone", HELD), slices=(full,)))
-    browser.run(SCRIPT)
-    assert [block[0] for block in browser.read("blocks()")] == ["held", "others", "leaked"]
-    assert browser.read("elements.legend.hidden") is False
-    preloaded = (model(name, Place(replica="x", state=state), loading="preload") for name, state in PRELOADED.items())
-    browser.told(200, models(*preloaded))
-    browser.look()
-    [line] = browser.read("elements.slices.children.map((each) => each.children[0])")
-    assert (line["textContent"], line["children"][0]["textContent"]) == (
-        "vision/main ", "preload: 2 resident, 1 failed",
-    )  # fmt: skip
-    assert browser.read("elements.legend.hidden") is True
-
-
-def test_where_no_name_has_the_word_it_is_said(browser: Browser) -> None:
-    browser.told(200, models(model("there")))
-    browser.run(SCRIPT)
-    browser.run('elements.word.value = "elsewhere"; elements.word.listeners.input()')
-    [row] = browser.read("shown()")
-    assert row[-1] == "No name of a model, or of its server, has this word in it."

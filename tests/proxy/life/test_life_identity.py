@@ -17,7 +17,7 @@ from lab.local_cluster.certificates import LASTS, Authority
 from ..http.running_proxy import KEY, Caller, RunningProxy, request, served, until
 from ..http.test_http_metrics import scrape, value
 from ..http.upstream import answering
-from ..rigs.issuer import Issuer, issuer
+from ..rigs.issuer import Issuer
 from ..rigs.tables import GROUP
 from ..rigs.tables import access_table as trusting
 
@@ -30,25 +30,6 @@ async def status(here: RunningProxy | Caller, token: str) -> int:
         return (await here.ask(data, 60)).status
     await here.send(data)
     return (await here.reply()).status
-
-
-async def test_a_token_of_dev_is_nobodys_in_prod(tmp_path: Path) -> None:
-    with issuer() as dev, issuer() as prod:
-        # Of tokens that are older than the keys it is known that none of these has signed them.
-        tokens = (
-            dev.token("alice", [GROUP]),
-            dev.token("alice", [GROUP], iss=prod.url),
-            prod.token("alice", [GROUP], iss=dev.url),
-            prod.token("alice", [GROUP], aud="inference-proxy-dev"),
-            prod.token("alice", [GROUP], aud=None),
-            prod.token("alice", [GROUP], key=dev.keys[0]),
-        )
-        async with served(tmp_path, access=trusting([prod])) as here:
-            assert await status(here, prod.token("alice", [GROUP])) == 200
-            for token in tokens:
-                assert await status(here, token) == 401
-            assert len(here.replica.asked) == 1
-            assert not dev.asked, "who is not trusted is not asked either"
 
 
 async def test_while_the_provider_is_down_who_is_known_goes_on_and_a_new_one_is_told_to_come_back(

@@ -19,7 +19,7 @@ from tidegate_proxy.access.api_keys import read_api_keys
 from tidegate_proxy.pace import Pace
 from tidegate_proxy.problems import TableError
 from tidegate_proxy.routes import Route, Routes
-from tidegate_proxy.tables import NewTable
+from tidegate_proxy.tables import read_routing
 from typer.testing import CliRunner
 
 from lab.local_plane.process import HOST, ROOT
@@ -216,33 +216,32 @@ TAKEN = [
 ]
 
 
-async def table_of(told: dict[str, Any]) -> routing.RoutingTable:
-    new = NewTable.read(json.dumps(told).encode())
-    empty = Routes(new.table, {})
-    entries = [entry for _, entry in await new.models(empty, set(), Pace(rests=False))]
-    models = [model for parts in entries if not isinstance(parts, Route) for model in parts]
+def table_of(told: dict[str, Any]) -> routing.RoutingTable:
+    nothing = Routes(routing.RoutingTable(environment="test", servers=(), models=()), {})
+    new = read_routing(json.dumps(told).encode(), nothing, Pace(rests=False))
+    models = [model for _, parts in new.models if not isinstance(parts, Route) for model in parts]
     return new.table.model_copy(update={"models": tuple(models)})
 
 
 @pytest.mark.parametrize(("more", "why"), REFUSED, ids=range(len(REFUSED)))
-async def test_a_routing_table_that_means_nothing_is_refused_in_one_line(more: dict[str, Any], why: str) -> None:
+def test_a_routing_table_that_means_nothing_is_refused_in_one_line(more: dict[str, Any], why: str) -> None:
     with pytest.raises(TableError) as caught:
-        await table_of(said(**more))
+        table_of(said(**more))
     assert str(caught.value).startswith(why)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="s"):
         routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
 
 
-async def test_a_kind_of_server_that_the_proxy_does_not_know_is_refused_in_one_line() -> None:
+def test_a_kind_of_server_that_the_proxy_does_not_know_is_refused_in_one_line() -> None:
     servers = [{**SERVER, "kind": "dynamo"}]
     with pytest.raises(TableError, match=r"^server s: this proxy knows no kind 'dynamo'$"):
-        await table_of(said(servers=servers))
+        table_of(said(servers=servers))
 
 
 @pytest.mark.parametrize("more", TAKEN, ids=range(len(TAKEN)))
-async def test_a_table_that_means_something_is_taken(more: dict[str, Any]) -> None:
-    assert await table_of(said(**more)) == routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
+def test_a_table_that_means_something_is_taken(more: dict[str, Any]) -> None:
+    assert table_of(said(**more)) == routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
 
 
 async def test_a_good_table_that_could_not_be_read_for_a_while_is_read_then(tmp_path: Path) -> None:

@@ -25,16 +25,12 @@ def model(
     name: str,
     shares: Shares | None = None,
     server: str = SERVER,
-    mirror: int | None = None,
     pool: str = "main",
     served_names: tuple[str, ...] = (),
 ) -> routing.Model:
-    """Return a model with these shares of its versions, and a version that gets copies of all requests."""
+    """Return a model with these shares of its versions."""
     versions = tuple(routing.VersionShare(version=each, weight=weight) for each, weight in (shares or {}).items())
-    candidate = None if mirror is None else routing.Mirror(version=mirror, percent=100)
-    return routing.Model(
-        name=name, server=server, pool=pool, versions=versions, mirror=candidate, served_names=served_names
-    )
+    return routing.Model(name=name, server=server, pool=pool, versions=versions, served_names=served_names)
 
 
 def table(models: Sequence[routing.Model], *servers: routing.Server) -> routing.RoutingTable:

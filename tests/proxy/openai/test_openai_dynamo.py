@@ -137,25 +137,6 @@ def test_versions_get_their_shares_under_their_own_names(here: Place) -> None:
     assert 4 < found["chat-v1"] < 41, "20 per cent of them, but for chance"
 
 
-def test_names_that_clients_have_already_are_called_and_retrieved(server: Dynamo, tmp_path: Path) -> None:
-    names = "meta/llama-3.1-8b-instruct", "llama3:8b"
-    with place(tmp_path / "proxy", server, models=[model("plain", served_names=names)]) as here:
-        client = here.client()
-        assert [each.id for each in client.models.list()] == ["plain", *names]
-        for name in names:
-            assert client.models.retrieve(name).id == name
-            chat = client.chat.completions.create(model=name, messages=MESSAGES, max_tokens=5)
-            assert (chat.model, bool(chat.choices[0].message.content)) == ("plain", True)
-
-
-def test_models_are_listed_that_the_caller_may_see(here: Place) -> None:
-    assert [each.id for each in here.client().models.list()] == ["chat", "gone", "plain"]
-    assert [each.id for each in here.client("guest").models.list()] == ["plain"]
-    assert here.client("guest").models.retrieve("plain").owned_by == "llm"
-    with pytest.raises(openai.NotFoundError):
-        here.client("guest").models.retrieve("chat")
-
-
 def test_errors_are_those_that_the_client_knows(here: Place) -> None:
     def called(client: openai.OpenAI, name: str, **more: Any) -> None:
         client.chat.completions.create(model=name, messages=MESSAGES, max_tokens=5000, **more)
@@ -189,28 +170,6 @@ def test_the_example_of_the_page_prints_what_it_says(here: Place) -> None:
     variables = os.environ | {"TIDEGATE_URL": f"http://{here.proxy.http}", "TIDEGATE_KEY": here.keys["reader"]}
     done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == (shown, 0), done.stderr
-
-
-def test_a_caller_that_leaves_frees_the_engine(here: Place) -> None:
-    stream = here.client().chat.completions.create(model="plain", messages=MESSAGES, max_tokens=5000, stream=True)
-    next(iter(stream))
-    assert here.dynamo.in_flight("plain") == 1
-    stream.close()
-    until(lambda: here.dynamo.in_flight("plain") == 0)
-
-
-@pytest.mark.thorough
-def test_the_client_comes_again_when_it_is_told_to(server: Dynamo, tmp_path: Path) -> None:
-    allowed = access(("owner", ["*"], ["infer"]), burst=2)
-    allowed = allowed.model_copy(update={"rate_limit": routing.RateLimit(requests_per_minute=60, burst=2)})
-    with place(tmp_path / "proxy", server, allowed) as here:
-        chats, client = here.client().chat.completions, here.client(max_retries=3)
-        for _ in range(2):
-            chats.create(model="plain", messages=MESSAGES, max_tokens=1)
-        with pytest.raises(openai.RateLimitError) as limited:
-            chats.create(model="plain", messages=MESSAGES, max_tokens=1)
-        assert limited.value.response.headers["retry-after"] == "1"
-        assert client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1).choices
 
 
 @contextmanager

@@ -22,10 +22,10 @@ GREEN = openai_server(green="green.test")
 ACCESS = access((CALLER, ["chat", "plain"], ["infer", "inspect"]))
 
 
-def split(blue: dict[int, int], green: dict[int, int], **more: Any) -> list[routing.Model]:
+def split(blue: dict[int, int], green: dict[int, int]) -> list[routing.Model]:
     """The model `chat`, with these shares of its versions in the pool `main` and in the pool `green`."""
     names: Any = {"served_names": ("gpt-4o", "default")}
-    return [model("chat", blue, **names), model("chat", green, pool="green", **names, **more)]
+    return [model("chat", blue, **names), model("chat", green, pool="green", **names)]
 
 
 def serving(*names: str) -> Act:
@@ -92,31 +92,9 @@ async def test_other_names_are_granted_and_counted_as_the_model_is(tmp_path: Pat
         ]
 
 
-async def test_other_names_are_listed_and_told(here: RunningProxy) -> None:
-    listed = (await here.ask(request("/v1/models", method="GET"))).json()["data"]
-    assert [each["id"] for each in listed] == ["chat", "gpt-4o", "default", "plain", "small"]
-    for name in ("gpt-4o", "chat-v4"):
-        assert (await here.ask(request(f"/v1/models/{name}", method="GET"))).json()["id"] == name
-
-
-async def test_a_candidate_in_a_pool_of_its_own_gets_the_copies(tmp_path: Path, green: Upstream) -> None:
-    models = split({3: 100}, {4: 0}, mirror=4)
-    async with (
-        upstream() as blue,
-        running_proxy(tmp_path, blue, table=table(models, GREEN), access=ACCESS, hosts={"green.test": green}) as here,
-    ):
-        reply = await here.ask(chat("chat"))
-        assert reply.headers["tidegate-model-version"] == "3"
-        await until(lambda: green.asked)
-        assert called(blue) == {"chat-v3": 1}
-        assert called(green) == {"chat-v4": 1}
-        assert green.asked[0].headers["host"] == "green.test"
-
-
 STEPS: list[list[routing.Model]] = [
     [model("chat", {3: 100})],
     split({3: 100}, {4: 0}),
-    split({3: 100}, {4: 0}, mirror=4),
     split({3: 80}, {4: 20}),
     split({3: 0}, {4: 100}),
     [model("chat", {4: 100}, pool="green")],
@@ -174,9 +152,6 @@ BAD = {
     "model chat has the version 3 twice": split({3: 80}, {3: 20}),
     "model chat is in the pool main twice": [model("chat", {3: 80}), model("chat", {4: 20})],
     "the shares of model chat's versions must sum to 100, and they sum to 90": split({3: 80}, {4: 10}),
-    "model chat has more than one candidate that gets copies": [
-        model("chat", {3: 100}, mirror=3), model("chat", {4: 0}, pool="green", mirror=4)
-    ],
     "two models of server llm can be called chat-v3": [model("chat", {3: 100}), model("chat-v3")],
     "two models of server llm can be called gpt": [model("a", served_names=("gpt",)), model("gpt")],
 }  # fmt: skip

@@ -7,12 +7,11 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tidegate.triton.publishing.config import closed_config
 from tidegate_contracts import routing
-from tidegate_contracts.proxy_process import METRICS_PATH, server_ready_path
+from tidegate_contracts.proxy_process import METRICS_PATH, SERVER_READY_PATH
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Place, Whereabouts
 from tidegate_proxy.upstream import load_watch
 
@@ -20,7 +19,7 @@ from lab.local_plane.repository import Model
 from lab.local_plane.triton import Triton, triton
 
 from ..docs.test_docs_health import ASKED, CELLS, COULD_NOT_LOAD, Plane
-from ..http.running_proxy import KEY, RunningProxy, request, routing_table, running_proxy, until
+from ..http.running_proxy import RunningProxy, request, routing_table, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import SOURCES, write
 from ..upstream.test_upstream_health_check import admin
@@ -28,19 +27,17 @@ from ..upstream.test_upstream_health_check import admin
 pytestmark = pytest.mark.anyio
 TENSORS = [("INPUT", "TYPE_INT32", "1")], [("OUTPUT", "TYPE_INT32", "1")]
 ECHO = Model("echo", SOURCES / "echo.py", *TENSORS, "version_policy { all { } }\n")
-RAISES = Model("raises", SOURCES / "raises.py", *TENSORS)
-DECOUPLED = Model("decoupled", SOURCES / "raises.py", *TENSORS, "model_transaction_policy { decoupled: true }\n")
 BODY = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()
 POLLING = (
     "--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false",
     "--strict-readiness=false",  # `triton` waits until it is ready, whatever it cannot load
 )  # fmt: skip
-NAMES = ("echo", "raises", "decoupled", "no_backend", "no_module")
+NAMES = ("echo", "raises", "no_backend", "no_module")
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write(tmp_path_factory.mktemp("volume") / "models", (ECHO, RAISES, DECOUPLED))
+    folder = write(tmp_path_factory.mktemp("volume") / "models", [ECHO])
     for name, backend in (("no_backend", "onnxruntime"), ("no_module", "python")):
         (folder / name / "1").mkdir(parents=True)
         (folder / name / "1" / "model.py").write_text("import no_such_module\n")
@@ -75,10 +72,6 @@ async def told(here: RunningProxy, model: str) -> Place:
     return one.places[0]
 
 
-async def called(here: RunningProxy, model: str, verb: str = "infer", body: bytes = BODY) -> Any:
-    return await here.ask(request(f"/v2/models/{model}/{verb}", body))
-
-
 async def test_what_lies_broken_on_the_volume_is_a_state_a_metric_and_a_line_in_the_log_and_calls_go_on(
     polling: Triton, repository: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -101,9 +94,9 @@ async def test_what_lies_broken_on_the_volume_is_a_state_a_metric_and_a_line_in_
             named = [each for each in lines if f'model="{name}"' in each]
             assert any(each.startswith("tidegate_proxy_load_failed_timestamp_seconds{") for each in named)
             assert (await here.ask(request(f"/v2/models/{name}/ready", method="GET"))).status == 400
-        status, [first, *more] = await admin(here, server_ready_path("vision"))
+        status, [first, *more] = await admin(here, f"{SERVER_READY_PATH}/vision")
         assert (status, first, len(more)) == (200, "ready", 2)
-        assert (await called(here, "echo")).json()["outputs"][0]["data"] == [7]
+        assert (await here.ask(request("/v2/models/echo/infer", BODY))).json()["outputs"][0]["data"] == [7]
         # A version that breaks on a volume that is served from.
         (repository / "echo" / "2").mkdir()
         (repository / "echo" / "2" / "model.py").write_text("import no_such_module\n")
@@ -174,51 +167,3 @@ async def test_what_was_taken_out_or_is_no_model_of_the_table_is_no_failure_when
             await asyncio.sleep(2 * load_watch.UNTOLD_SECONDS)
             assert {key: each.why for key, each in watch.failed.items()} == {("no_module", ""): load_watch.UNTOLD}
             assert ([*watch.loaded], (await told(here, "raises")).state) == (["echo"], "unknown")
-
-
-async def test_what_a_model_raises_comes_as_triton_tells_it_over_http_predict_and_streams(
-    polling: Triton, tmp_path: Path
-) -> None:
-    async with running_proxy(tmp_path, polling.http_port, models=models()) as here:
-        envelope = {"inference_server_name": "vision", "model_name": "raises", "payload": json.loads(BODY)}
-        for data in (request("/v2/models/raises/infer", BODY), request("/predict", json.dumps(envelope).encode())):
-            reply = await here.ask(data)
-            assert reply.status >= 400
-            assert "model.py is wrong" in reply.json()["error"]
-        reply = await called(here, "decoupled", "generate_stream", json.dumps({"INPUT": 7}).encode())
-        events = [json.loads(line[5:]) for line in reply.body.decode().splitlines() if line.startswith("data:")]
-        assert events[0]["OUTPUT"] == 7
-        assert "model.py is wrong" in events[1]["error"]
-
-
-async def test_the_error_of_a_model_comes_over_grpc_with_tritons_code_and_text(polling: Triton, tmp_path: Path) -> None:
-    import grpc
-    from tritonclient.grpc import service_pb2 as pb
-    from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
-
-    ports = {"http_port": polling.http_port, "grpc_port": polling.grpc_port}
-    pool = routing.Pool.model_validate({"name": "main", "host": "pool.test", "loading": "preload", **ports})
-    server = routing.Server(name="vision", kind="triton", pools=(pool,))
-    table = routing.RoutingTable(environment="test", servers=(server,), models=tuple(models()))
-    async with (
-        running_proxy(tmp_path, polling.http_port, table=table) as here,
-        grpc.aio.insecure_channel(f"127.0.0.1:{here.proxy.ports['grpc']}") as channel,
-    ):
-        stub, credential = GRPCInferenceServiceStub(channel), (("x-api-key", KEY),)
-
-        def message(model: str) -> Any:
-            request = pb.ModelInferRequest(model_name=model)
-            request.inputs.add(name="INPUT", datatype="INT32").shape.append(1)
-            request.raw_input_contents.append((7).to_bytes(4, "little"))
-            return request
-
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await stub.ModelInfer(message("raises"), metadata=credential, timeout=20)
-        assert error.value.code() == grpc.StatusCode.INTERNAL
-        assert "model.py is wrong" in (error.value.details() or "")
-        stream = stub.ModelStreamInfer(metadata=credential, timeout=20)
-        await stream.write(message("decoupled"))
-        answers = [await stream.read() for _ in range(2)]
-        assert answers[0].infer_response.raw_output_contents == [(7).to_bytes(4, "little")]
-        assert "model.py is wrong" in answers[1].error_message
-        await stream.done_writing()

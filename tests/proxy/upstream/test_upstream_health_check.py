@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_contracts.proxy_process import METRICS_PATH, server_ready_path
+from tidegate_contracts.proxy_process import METRICS_PATH, SERVER_READY_PATH
 from tidegate_proxy.pools import ask
 from tidegate_proxy.problems import Problem
 from tidegate_proxy.upstream import health_check, question
@@ -56,7 +56,7 @@ async def admin(here: RunningProxy, path: str) -> tuple[int, list[str]]:
 
 async def readiness(here: RunningProxy, server: str = "vision") -> tuple[int, str]:
     """Return what the operators' probe of a server says."""
-    status, [line] = await admin(here, server_ready_path(server))
+    status, [line] = await admin(here, f"{SERVER_READY_PATH}/{server}")
     return status, line
 
 

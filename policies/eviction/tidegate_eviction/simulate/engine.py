@@ -273,7 +273,7 @@ class Simulation:
         """By proxy and model: the lease under which a request begins."""
         self._ranks: list[list[SimulatedReplica]] = []
         replicas = {
-            name: SimulatedReplica(name, self, trace, setting, self._outcome)
+            name: SimulatedReplica(name, trace, setting, self, self._outcome)
             for name in names or map(str, range(setting.replicas))
         }
         self._replicas = list(replicas.values())

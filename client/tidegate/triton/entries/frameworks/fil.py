@@ -63,7 +63,7 @@ def read_xgboost_ubjson(source: Path) -> Reading:
 
 def read_lightgbm(source: Path) -> Reading:
     """Read what `Booster.save_model("….txt")` wrote: the lines before the first tree."""
-    said: dict[str, str] = {}
+    fields: dict[str, str] = {}
     with source.open("rb") as lines:
         while line := lines.readline(LIGHTGBM_LIMIT):
             if lines.tell() > LIGHTGBM_LIMIT:
@@ -72,10 +72,10 @@ def read_lightgbm(source: Path) -> Reading:
             if key == "Tree":
                 break
             if key in _LIGHTGBM_SAID:
-                said[key] = value
+                fields[key] = value
     try:
-        objective = said.get("objective", "").split(" ")[0]
-        features, classes = int(said["max_feature_idx"]) + 1, int(said["num_tree_per_iteration"])
+        objective = fields.get("objective", "").split(" ")[0]
+        features, classes = int(fields["max_feature_idx"]) + 1, int(fields["num_tree_per_iteration"])
         forest = _Forest(features, objective in _LIGHTGBM_CLASSIFIERS, classes)
     except (ValueError, KeyError) as error:
         raise unreadable(source, "LightGBM model", error) from None
@@ -101,8 +101,8 @@ def read_treelite(source: Path) -> Reading:
     return _reading(source, "treelite_checkpoint", "checkpoint.tl", forest)
 
 
-def _xgboost(said: Mapping[str, Any]) -> _Forest:
-    learner = said["learner"]
+def _xgboost(document: Mapping[str, Any]) -> _Forest:
+    learner = document["learner"]
     parameters = learner["learner_model_param"]
     if int(parameters.get("num_target", "1")) > 1:
         raise ValueError(f"it has {parameters['num_target']} targets, which FIL does not serve")
@@ -112,8 +112,8 @@ def _xgboost(said: Mapping[str, Any]) -> _Forest:
 
 def _reading(source: Path, kind: str, name: str, forest: _Forest) -> Reading:
     # FIL calls it is_classifier since 25.09, output_class before: it ignores the other word, but not its own's lack.
-    said = "true" if forest.classifier else "false"
-    parameters = [("model_type", kind), ("is_classifier", said), ("output_class", said)]
+    classifies = "true" if forest.classifier else "false"
+    parameters = [("model_type", kind), ("is_classifier", classifies), ("output_class", classifies)]
     notes: tuple[str, ...] = ()
     if forest.classifier:
         parameters += [("predict_proba", "true"), ("threshold", "0.5")]

@@ -67,7 +67,8 @@ _OTHERS = {
 }
 _SUFFIXES = {
     ".onnx": Framework.ONNX, ".plan": Framework.TENSORRT, ".engine": Framework.TENSORRT, ".trt": Framework.TENSORRT,
-    ".dali": Framework.DALI, ".ubj": Framework.XGBOOST_UBJSON, ".tl": Framework.TREELITE, ".pt2": Framework.TORCH_PACKAGE,
+    ".dali": Framework.DALI, ".ubj": Framework.XGBOOST_UBJSON, ".tl": Framework.TREELITE,
+    ".pt2": Framework.TORCH_PACKAGE,
 }  # fmt: skip
 _PROGRAMS = (python.PROGRAM, dali.PROGRAM)
 

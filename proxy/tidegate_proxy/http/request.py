@@ -181,9 +181,7 @@ class HttpRequest(HeadedRequest):
             self._decide(self.shared.authorizer.granted(identity, self.target.asked))
             return
         body.known_as(identity.in_flight)
-        body.gathers = True
-        if body.is_held:
-            body.hold(False)
+        body.let_come()
         if body.complete:
             self.later(self._open_long_body)
         elif self.expects_continue:

@@ -2,10 +2,11 @@
 
 import asyncio
 import zlib
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from ..access.web_client import Sender
 from ..bodies import Bytes, OfVersion
+from ..malloc import give_freed_memory_back
 from ..memory import UNPACKER_BYTES, Booking, Holder
 from ..problems import Problem, ProblemType
 from ..shared_state import SharedState
@@ -15,6 +16,7 @@ MOST_UNSENT = 256 * 1024  # Bytes of a body that wait for a connection before it
 PASSING_BYTES = 4096  # A shorter body is booked only if it is still here at the end of the turn in which it came.
 PART_BYTES = 64  # What a part of a body takes beside its bytes.
 STEP = 256 * 1024  # Bytes that one step unpacks: about a millisecond's work.
+FREED_AT_ONCE = 16 * 1024 * 1024  # Bytes of a body's parts after which the system gets them back.
 MOST_UNPACKED = 8 * 1024 * 1024  # Bytes of a body's JSON, unpacked, that is read in one piece.
 _PACKED_STEP = 64 * 1024
 _NOTHING = bytearray()
@@ -85,8 +87,6 @@ class RequestBody:
                 return self.too_long()
         else:
             self.parts.append(data)
-            if self.gathers:
-                self._join()
         if is_sent:
             return None
         if self.received > MOST_UNSENT and not self.gathers and not self.is_held:
@@ -107,19 +107,10 @@ class RequestBody:
         self._caller.listen()
 
     def let_come(self) -> None:
-        """Have all of it come before it is sent on: in one piece, or a long body would be there twice in the end."""
+        """Have all of it come before it is sent on."""
         self.gathers = True
-        if not self.chunked:
-            self.parts.insert(0, bytearray())
-            self._join()
         if self.is_held:
             self.hold(False)
-
-    def _join(self) -> None:
-        whole = cast(bytearray, self.parts[0])
-        for part in self.parts[1:]:
-            whole += part
-        del self.parts[1:]
 
     # --- what it makes the proxy hold
     def book(self, size: int) -> None:
@@ -176,9 +167,20 @@ class RequestBody:
         """Return all of a body that is complete, and of which nothing was sent."""
         if self.chunked:
             return self.parts[1] if len(self.parts) > 1 else b""  # the one chunk stands behind its size
-        if len(self.parts) > 1:
-            self.parts = [b"".join(self.parts)]
-        return self.parts[0] if self.parts else b""
+        parts = self.parts
+        if len(parts) > 1:
+            joined, freed = bytearray(), 0
+            parts.reverse()
+            while parts:  # each goes as it is joined: a long body would be there twice
+                part = parts.pop()
+                joined += part
+                freed += len(part)
+                if freed >= FREED_AT_ONCE:  # what was freed in small pieces stays with the process else
+                    del part
+                    give_freed_memory_back()
+                    freed = 0
+            parts.append(joined)
+        return parts[0] if parts else b""
 
     async def unpacked(self, encoding: bytes, most: int | None) -> Bytes:
         """Return the first bytes of the whole, unpacked, all of them without `most`; raises Problem.

@@ -181,7 +181,9 @@ class HttpRequest(HeadedRequest):
             self._decide(self.shared.authorizer.granted(identity, self.target.asked))
             return
         body.known_as(identity.in_flight)
-        body.let_come()
+        body.gathers = True
+        if body.is_held:
+            body.hold(False)
         if body.complete:
             self.later(self._open_long_body)
         elif self.expects_continue:

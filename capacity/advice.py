@@ -135,7 +135,7 @@ def _more_room(subject: Subject, trace: Trace | None) -> Advice:
     now = expect(trace, setting)
     # What is lost with room for all: first loads.
     least = expect(trace, replace(setting, capacity_bytes=2 * trace.total_bytes + setting.capacity_bytes)).lost_seconds
-    tried = [(each, expect(each.trace(trace), each.setting, each.apart)) for each in remedies(subject, setting)]
+    tried = [(each, expect(each.trace(trace), each.setting)) for each in remedies(subject, setting)]
 
     def is_enough(remedy: Remedy, then: Figures) -> bool:
         share = FILES_ENOUGH if remedy.kind == FILES_NEAR else ENOUGH

@@ -1,4 +1,4 @@
-"""An answer as the change of a definition: the pool, the `models:` that it serves, and how GPUs are cut then."""
+"""An answer as the change of a definition: the pool, and the `models:` that it serves."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,18 +9,18 @@ import yaml
 from tidegate_eviction.simulate.trace import Trace
 
 from stacks.definition.base import LEAST_BYTES, byte_count
+from stacks.definition.mig_cuts import fewest_gpus
 from stacks.definition.pools import OnDemand, Pool
 from stacks.definition.servers import Server
 from stacks.problems import listed
-from stacks.stack import Definition, Stack
+from stacks.stack import Stack
 
 from .answers import Answer, pool_tree
-from .cutting import cutting
 
 _UNFIT: Final = re.compile(r"^[^A-Za-z0-9_]|[^A-Za-z0-9_.-]")
 _LONGEST_NAME: Final = 127
 _ON_DEMAND: Final = "ondemand"  # Name of the server, where the definition has none that loads on demand.
-_IN_LINES: Final = "pools", "models", "gpus"  # Lists that have a line for each item.
+_IN_LINES: Final = "pools", "models"  # Lists that have a line for each item.
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Block:
 
     text: str
     said: tuple[str, ...]
-    """Which pools go, which stay, and how GPUs are to be cut; sentences."""
+    """Which pools go, and which stay; sentences."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class _Place:
         ]
 
 
-def block(definition: Definition, stack: Stack | None, answer: Answer, trace: Trace) -> Block:
+def block(stack: Stack | None, answer: Answer, trace: Trace) -> Block:
     """Return the change that gives a stack the pools of an answer for the models of a trace.
 
     It is laid over the stack's environment, on all of its data planes; over the definition where there is no stack.
@@ -97,38 +97,18 @@ def block(definition: Definition, stack: Stack | None, answer: Answer, trace: Tr
         "servers": [{"name": place.name, "pools": [*removed, tree]}],
         "models": [*_models(place, name, trace), *place.said_now()],
     }
-    said = [f"It replaces {listed(f'{place.name}/{_with_windows(pool)}' for pool in gone)}."] if gone else []
+    said = [f"It replaces {listed(f'{place.name}/{pool.name}' for pool in gone)}."] if gone else []
     said += place.staying()
-    pools = [Pool.model_validate(tree)]
-    if stack is None:
-        return Block(_text(change), (*said, *cutting((), (), answer, pools).said()))
-    change = {"environments": [{"name": stack.environment.name, **change}]}
-    planes, told = [], dict[tuple[str, ...], list[str]]()
-    for each in definition.stacks:
-        if each.environment.name == stack.environment.name:
-            plane = each.data_plane
-            others = _others(definition, each, place.name, {pool.name for pool in gone})
-            how = cutting(plane.gpus, others, answer, pools)
-            told.setdefault((*how.said(),), []).append(plane.name)
-            if answer.gpu.label and (gpus := how.inventory()):
-                planes.append({"name": plane.name, "gpus": gpus})
-    for lines, names in told.items():
-        said += [f"GPUs of {listed(names)}:", *(f"  {line}" for line in lines)]
-    if not answer.gpu.label:
-        label = "--gpu <their node label nvidia.com/gpu.product>"
-        said.append(f"The definition has no {answer.gpu.name}: say {label}, and the block tells of such GPUs.")
-    return Block(_text({**change, **({"dataPlanes": planes} if planes else {})}), tuple(said))
-
-
-def _others(definition: Definition, stack: Stack, server: str, gone: set[str]) -> list[Pool]:
-    """Return the pools that ask for GPUs of a stack's data plane beside an answer, but for those that it replaces."""
-    return [
-        pool
-        for each in definition.stacks
-        if each.data_plane.name == stack.data_plane.name
-        for _, of, pool in each.pools()
-        if not (each.name == stack.name and of.name == server and pool.name in gone)
-    ]
+    gpus = (
+        fewest_gpus(answer.gpu.product, {answer.on.profile: answer.replicas}) if answer.on.profile else answer.replicas
+    )
+    said.append(f"Its slices need {gpus} × {answer.gpu.name} at least.")
+    if stack is not None:
+        change = {"environments": [{"name": stack.environment.name, **change}]}
+        if not answer.gpu.label:
+            label = "--gpu <their node label nvidia.com/gpu.product>"
+            said.append(f"The definition has no {answer.gpu.name}: say {label}, and the block asks for such GPUs.")
+    return Block(_text(change), tuple(said))
 
 
 def _models(place: _Place, pool: str, trace: Trace) -> Iterator[dict[str, Any]]:
@@ -163,11 +143,6 @@ def _unused(name: str, taken: Iterable[str]) -> str:
     while found in used:
         found, number = f"{name}-{number}", number + 1
     return found
-
-
-def _with_windows(pool: Pool) -> str:
-    windows = [window.name for window in pool.loading.warm_windows] if isinstance(pool.loading, OnDemand) else []
-    return f"{pool.name} (with its warm window {listed(windows)})" if windows else pool.name
 
 
 def _text(change: Mapping[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """What the simulator expects of a pool: the same calls once more, with these settings or others."""
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from tidegate_eviction.simulate.engine import SimulationSetting, simulate
 from tidegate_eviction.simulate.trace import Trace
@@ -10,7 +9,7 @@ from stacks import devices
 from stacks.definition.models import Model
 from stacks.definition.pools import OnDemand, Pool
 
-from .simulations import Figures, figures, only, setting_of
+from .simulations import Figures, figures, setting_of
 
 
 def setting_of_pool(pool: Pool, models: Collection[Model]) -> SimulationSetting | None:
@@ -26,18 +25,6 @@ def setting_of_pool(pool: Pool, models: Collection[Model]) -> SimulationSetting 
         return None
 
 
-def expect(trace: Trace, setting: SimulationSetting, apart: Collection[str] = ()) -> Figures:
-    """Return what is to be expected of a pool, with some models in pools of their own, where each has all the room."""
-    parts = [(without(trace, apart), setting)]
-    for name in apart:
-        alone = without(trace, {each.name for each in trace.models} - {name})
-        room = sum(each.footprint_bytes for each in alone.models) * 2
-        parts.append((alone, replace(setting, capacity_bytes=room, replicas=1, pinned=frozenset())))
-    return sum(
-        (figures(part, how.wait_seconds or 0.0, simulate(part, how)) for part, how in parts if len(part)), Figures()
-    )
-
-
-def without(trace: Trace, names: Collection[str]) -> Trace:
-    """Return a trace without some models and their requests."""
-    return only(trace, [model.name for model in trace.models if model.name not in names])
+def expect(trace: Trace, setting: SimulationSetting) -> Figures:
+    """Return what is to be expected of a pool."""
+    return figures(trace, setting.wait_seconds, simulate(trace, setting)) if len(trace) else Figures()

@@ -17,6 +17,7 @@ from stacks.command import FAILED, WRONG_INPUT, CommandError
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.placement import GpuNodes
 from stacks.definition.pools import OnDemand
+from stacks.definition.prices import Price
 from stacks.definition.proxy import Timeouts
 from stacks.problems import count_of, escaped, listed
 from stacks.stack import Definition, Stack
@@ -26,7 +27,7 @@ from .answers import LOADING, MOST_WAIT_SECONDS, Answer, Row, best, dedicated, f
 from .block import block, fitting
 from .lines import Line, percent, table
 from .overlay import place_of
-from .prices import Prices, gpu_hours, prices_of, read_prices
+from .prices import gpu_hours, price_of
 from .search import MOST_GPUS, Search
 from .simulations import MOST_REFUSED, Figures, Simulations
 from .slices import DEFAULT_GPU, Gpu, find_gpu
@@ -46,7 +47,6 @@ class PlanRequest:
     definition: Path
     target: str = "99%"
     gpu: str | None = None
-    prices: Path | None = None
     stack: str | None = None
 
 
@@ -60,7 +60,7 @@ class _Basis:
     """Models whose names no definition takes, and how they are called here."""
     gpu: Gpu
     target: float
-    prices: Prices
+    inventory: Sequence[GpuNodes]
     stack: Stack | None
     """The stack that the answer is for; None where the definition has none."""
     loading: OnDemand
@@ -70,14 +70,18 @@ class _Basis:
 
     def money(self, gpus: Fraction | None) -> float | None:
         """Return what so many GPUs cost a month; None where the price is not known."""
-        price = self.prices.of(self.gpu)
+        price = self.price
         return None if price is None or gpus is None else gpu_hours(gpus) * price.per_hour
+
+    @property
+    def price(self) -> Price | None:
+        """The GPU's price, where the inventory has it."""
+        return price_of(self.inventory, self.gpu.label or "")
 
     @property
     def currency(self) -> str:
         """Currency of the GPU's price; nothing where there is none."""
-        price = self.prices.of(self.gpu)
-        return price.currency if price else ""
+        return self.price.currency if self.price else ""
 
     def cost(self, line: Line) -> str:
         """Return what a line costs a month, for people."""
@@ -129,7 +133,6 @@ def _basis(request: PlanRequest) -> _Basis:
     target = target_of(request.target)
     if not request.trace.name:
         raise CommandError("Say for which requests: tidegate plan day.csv.gz (docs/capacity.md).", WRONG_INPUT)
-    given = read_prices(request.prices) if request.prices else None
     definition = read_definition(request.definition)
     try:
         trace, renamed = fitting(read_trace(request.trace))
@@ -144,10 +147,9 @@ def _basis(request: PlanRequest) -> _Basis:
     is_known = request.stack or any(model.name in named for model in trace.models)
     now = today(stack, trace) if stack and is_known else None
     trace = with_footprints(trace, footprints(stack) if stack else {})
-    prices = prices_of(inventory) if given is None else given
     request_seconds = (stack.platform.proxy.timeouts if stack else Timeouts()).request_seconds
     loading = loading_for(trace, request_seconds)
-    return _Basis(definition, trace, renamed, gpu, target, prices, stack, loading, now)
+    return _Basis(definition, trace, renamed, gpu, target, inventory, stack, loading, now)
 
 
 def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
@@ -194,7 +196,7 @@ def _endpoints(basis: _Basis) -> Line:
 def _today(basis: _Basis, now: Today, figures: Figures | None) -> Line:
     if now.gpus is None:
         return Line(str(now), "today", figures, None)
-    prices = [(share, basis.prices.of_product(label)) for label, share in now.gpus.items()]
+    prices = [(share, price_of(basis.inventory, label)) for label, share in now.gpus.items()]
     money = [gpu_hours(share) * price.per_hour for share, price in prices if price and price.currency == basis.currency]
     share = sum(now.gpus.values(), Fraction())
     is_priced = money and len(money) == len(prices)
@@ -243,15 +245,12 @@ def _at_once(line: Line) -> float:
 def _notes(basis: _Basis, request: PlanRequest) -> list[str]:
     """Return what the table's figures rest upon."""
     now = basis.now
-    price, said = basis.prices.of(basis.gpu), []
+    price, said = basis.price, []
     if price:
         each = f"{price.per_hour:g} {price.currency}"
         said.append(f"A whole {basis.gpu.name} is {each} an hour: {escaped(price.source)}, {price.as_of}.")
     else:
-        where = "the inventory (--prices prices.yaml names a file)"
-        if request.prices:
-            where = f"{escaped(str(request.prices))}, which has {listed(basis.prices.prices) or 'none'}"
-        said.append(f"There is no price of {basis.gpu.name} in {where}: GPU-hours, no money.")
+        said.append(f"There is no price of {basis.gpu.name} in the inventory: GPU-hours, no money.")
     said.append("The first load of each model is not counted: every simulation starts with empty slices.")
     wait, longest = basis.loading.wait_seconds, max(model.load_seconds for model in basis.trace.models)
     if wait != LOADING.wait_seconds:
@@ -292,7 +291,7 @@ def _worth_reading(lines: Sequence[Line], target: float) -> list[Line]:
 
 def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
     """Yield the answer as a change of the definition, and where to paste it."""
-    made = block(basis.definition, basis.stack, answer, basis.trace)
+    made = block(basis.stack, answer, basis.trace)
     where = place_of(basis.definition, basis.stack.environment.name) if basis.stack else basis.definition.file
     yield f"Paste at {escaped(where)}, then run `tidegate check`:"
     yield ""

@@ -30,7 +30,6 @@ class ModelUse:
     loads: float = 0.0
     load_seconds: float = 0.0  # Of all its loads, by the last one of each.
     evicted: float = 0.0  # Times it went for want of room.
-    evicted_others: float = 0.0  # Models that went for it.
     footprint_bytes: float = 0.0
     queue_seconds: float = 0.0  # Of its calls at the servers.
 
@@ -45,7 +44,6 @@ class Pressures:
     late_calls: float = 0.0  # Calls that waited for a lease.
     waited_seconds: float = 0.0  # For leases.
     busy: Mapping[str, float] = field(default_factory=dict)  # Calls that were told busy, by reason.
-    rate_limited: float = 0.0
     taken: float | None = None  # Mean share of the capacity that models take; None where there is no policy.
     loading: float = 0.0  # Mean number of models that load at one time, and …
     queued: float = 0.0  # … that wait for their turn.
@@ -134,7 +132,7 @@ def reading(loads: Sequence[tuple[float, float, float]]) -> Reading | None:
 def pressures(found: PoolSamples, models: Iterable[str]) -> Pressures:
     """Return what samples say of one pool, which serves these models."""
     calls = found.samples.increase("tidegate_proxy_requests_total", "server", "model")
-    loads, others = (found.by_model(f"tidegate_eviction_model_{each}_total") for each in ("loads", "evicted_others"))
+    loads = found.by_model("tidegate_eviction_model_loads_total")
     sizes, seconds = (
         found.last_of_models(f"tidegate_eviction_model_{each}") for each in ("footprint_bytes", "load_seconds")
     )
@@ -150,7 +148,6 @@ def pressures(found: PoolSamples, models: Iterable[str]) -> Pressures:
             loads=loads[name],
             load_seconds=loads[name] * seconds[name],
             evicted=gone["room", name] + gone["ahead", name],
-            evicted_others=others[name],
             footprint_bytes=sizes[name],
             queue_seconds=work.queue_seconds.get(name, 0.0),
         )
@@ -164,7 +161,6 @@ def pressures(found: PoolSamples, models: Iterable[str]) -> Pressures:
         late_calls=max(waits.values(), default=0.0) - in_time,
         waited_seconds=sum(found.at_proxies("tidegate_proxy_lease_wait_seconds_sum").values()),
         busy={reason: value for (kind, reason), value in problems.items() if kind == "busy"},
-        rate_limited=sum(value for (kind, _), value in problems.items() if kind == "rate-limited"),
         taken=1 - room["free",] / room["capacity",] if room["capacity",] else None,
         loading=states[State.LOADING,],
         queued=states[State.QUEUED,],

@@ -1,12 +1,11 @@
 """What may be done about a pool that is short of memory: each a change of the definition, and how it is simulated."""
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tidegate_contracts.eviction import MODELS_SHARE, STAGED_SHARE
+from tidegate_contracts.eviction import STAGED_SHARE
 from tidegate_eviction.policies import registry
 from tidegate_eviction.simulate.engine import SimulationSetting
 from tidegate_eviction.simulate.trace import Trace
@@ -23,14 +22,8 @@ from stacks.stack import Stack
 from .pressures import Pressures
 
 Tree = Mapping[str, Any]
-MARGIN: Final = 1.25  # What a first load is charged more than its footprint.
-GREEDY: Final = 1.5
-"""Models that go for each load of a model, on average, above which it takes the room of several. One that most
-evictions are for is then tried in a pool of its own; of equal models, a few evictions may be mostly for any of them.
-A single load says little: a first one is charged a margin, for which one model more may go."""
 _MOST_TRIED = 3  # Models that it is tried with to pin them.
 _MEBIBYTE = 1 << 20
-_NOT_IN_A_NAME = re.compile("[^a-z0-9]+")
 FILES_NEAR: Final = "files near the GPU"
 NEAR_BYTES_PER_SECOND: Final = 1e9  # At which they are simulated to come: a third of what one NVMe disk reads.
 SLICES = (MigPlacement, DraPlacement)
@@ -84,7 +77,6 @@ class Remedy:
     change: Tree
     setting: SimulationSetting
     more_bytes: int = 0  # Memory of slices, or of processors' pods, that it takes beyond today's.
-    apart: tuple[str, ...] = ()  # Models that get a pool of their own.
     loads: float = 1.0  # What a load takes of today's time.
 
     def trace(self, now: Trace) -> Trace:
@@ -106,12 +98,6 @@ def remedies(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
     used = sorted(found.models, key=lambda name: found.models[name].evicted, reverse=True)
     for model in [each for each in used if each not in now.pinned and found.models[each].evicted][:_MOST_TRIED]:
         yield Remedy(f"pin {model}", subject.of_model(model, pinned=True), replace(now, pinned=now.pinned | {model}))
-    others = sum(each.evicted_others for each in found.models.values())
-    for model, each in found.models.items():
-        is_greedy = each.evicted_others > max(others / 2, GREEDY * max(each.loads, 2))
-        if is_greedy and (made := _pool_for(subject, model)) is not None:
-            change, size = made
-            yield Remedy(f"another pool for {model}", change, replace(now, pinned=now.pinned - {model}), size, (model,))
     for keys, capacity, size in _larger(subject, now.capacity_bytes):
         more = (size - subject.slice_bytes) * now.replicas
         yield Remedy("a larger slice", subject.change(**keys), replace(now, capacity_bytes=capacity), more)
@@ -183,38 +169,6 @@ def _larger(subject: Subject, capacity: int) -> Iterator[tuple[Tree, int, int]]:
                 grown = capacity * size // today
                 said = {"loading": {"capacity": size_text(grown)}} if pool.loading.capacity else {}
                 yield {**said, "placement": {"profile": profile}}, grown, size
-
-
-def _pool_for(subject: Subject, model: str) -> tuple[Tree, int] | None:
-    """Return the change that gives a model a pool of its own, on the smallest slice that holds it, and its bytes."""
-    pool, footprint = subject.pool, subject.footprint_bytes(model)
-    room = math.ceil(footprint * MARGIN)
-    said = pool.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    name = _NOT_IN_A_NAME.sub("-", model.lower()).strip("-")[:40]
-    if not footprint or any(each.name == name for each in subject.server.pools):
-        return None
-    for key in ("formerly", "autoscaling", "replicas"):
-        said.pop(key, None)
-    said["loading"].pop("warmWindows", None)
-    if isinstance(pool.placement, CpuPlacement):
-        size = -(-room // _MEBIBYTE) * _MEBIBYTE
-        said["loading"]["capacity"] = size_text(size)
-        today = devices.capacity_bytes(pool) or 0
-        said.setdefault("resources", {})["memory"] = size_text(byte_count(pool.resources.memory) - today + size)
-    elif isinstance(pool.placement, SLICES):
-        said["loading"].pop("capacity", None)
-        part = MODELS_SHARE[0] / MODELS_SHARE[1]
-        fits = [(profile, size) for profile, size in _profiles(subject).items() if size * part >= room]
-        if not fits:
-            return None
-        said["placement"]["profile"], size = fits[0]
-    else:
-        size = subject.slice_bytes
-    change = {"servers": [{"name": subject.server.name, "pools": [{**said, "name": name, "replicas": 1}]}]}
-    # With a second pool, each model says in which it is.
-    unsaid = [each.name for each in subject.models if each.pool is None and each.name != model]
-    models = [{"name": model, "pool": name}, *({"name": each, "pool": pool.name} for each in unsaid)]
-    return {**change, "models": models}, size
 
 
 def size_text(size: int) -> str:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
-from tidegate_eviction.core.messages import PoolSettings
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.engine import SimulationSetting, simulate
 from tidegate_eviction.simulate.trace import Outcome, Trace, quantile, shown
@@ -56,7 +55,6 @@ def setting_of(loading: OnDemand, capacity_bytes: int, replicas: int, pinned: fr
         idle_seconds=loading.idle_seconds,
         wait_seconds=loading.wait_seconds,
         lease_seconds=loading.lease_seconds,
-        residency_factor=PoolSettings.residency_factor,
         replicas=replicas,
         pinned=pinned,
     )

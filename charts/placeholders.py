@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 from components.values import Placeholder
 from stacks.definition.base import FACTORS
-from stacks.model_keys import bare, tag_values
+from stacks.model_keys import Key, bare, tag_values
 
-from .arguments import Argument, arguments, classes, is_list, item_type, meant, tag
+from .arguments import arguments, classes, default_of, is_list, item_type, may_be_zero, meant, tag
 from .recording import AS_TEXT, TOKEN, File, Guard, Recording, Spread, Value, enclosed, go_text, types_of
 
 _FACTORS = " ".join(f'"{unit or ""}" {factor}' for unit, factor in FACTORS.items())
@@ -176,7 +176,7 @@ class Section(_Open):
 
     def __getattr__(self, name: str) -> Any:
         expression, owners = self._value.expression, classes(self._value.kind)
-        found = [argument for owner in owners for argument in arguments(owner) if argument.name == name]
+        found = [argument for owner in owners for argument in arguments(owner) if argument.attribute == name]
         if name.startswith("__") or is_list(self._value.kind):
             raise AttributeError(f"{expression} has no {name}")
         if self._value.optional:
@@ -294,13 +294,13 @@ def _tag_default(section: Value, key: str) -> Any:
     return meant(kinds) if is_meant else (section.default or {}).get(key)
 
 
-def _field(section: Value, found: list[Argument]) -> Value:
+def _field(section: Value, found: list[Key]) -> Value:
     """Return the value of a field of a section, which several classes may have."""
-    first = found[0]
-    alike = all(one.default == first.default for one in found)
-    default = first.default if alike and first.default is not None else _tag_default(section, first.key)
-    expression = f"{section.expression}.{first.key}"
-    if isinstance(default, dict) and first.classes:
+    first, own = found[0], default_of(found[0])
+    alike = own is not None and all(default_of(one) == own for one in found)
+    default = own if alike else _tag_default(section, first.name)
+    expression = f"{section.expression}.{first.name}"
+    if isinstance(default, dict) and first.models:
         expression = f"({expression})"  # what Go finds in nothing is nothing, where it stands in brackets
-    optional = not first.required and first.default is None
-    return Value(expression, first.kind, optional, default, first.zero)
+    optional = not first.field.is_required() and own is None
+    return Value(expression, first.annotation, optional, default, may_be_zero(first))

@@ -54,7 +54,7 @@ class Value:
     def there(self) -> str:
         """The condition under which it is there: false, zero and an empty text are, an empty list is not."""
         owners = classes(self.kind)
-        full = owners and all(any(argument.required for argument in arguments(owner)) for owner in owners)
+        full = owners and all(any(argument.field.is_required() for argument in arguments(owner)) for owner in owners)
         plain = is_list(self.kind) or is_mapping(self.kind) or full
         return self.expression if plain else f"ne {self.expression} nil"
 

@@ -53,11 +53,10 @@ def plan(
     ] = DEFINITION,
     target: Target = "99%",
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="GPU", help="a100-80gb, or a node label.")] = None,
-    prices: Annotated[Path | None, typer.Option("--prices", metavar="FILE", help="Prices of GPUs.")] = None,
     stack: Stack = None,
 ) -> None:
     """Search for the cheapest slices that answer a share of a trace's requests at once."""
     with answering():
         from capacity.plan import PlanRequest, make_plan
 
-        make_plan(PlanRequest(trace, definition, target, gpu, prices, stack))
+        make_plan(PlanRequest(trace, definition, target, gpu, stack))

@@ -21,6 +21,7 @@ from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource, Obj
 from stacks.definition.environment import ApiServer, Domino, Mesh, Network, PrometheusPeer, PullSecret
 from stacks.definition.environment import Monitoring as MonitoringSettings
 from stacks.definition.images import REPOSITORY
+from stacks.definition.kinds import TritonByDefault
 from stacks.definition.models import Model
 from stacks.definition.openai import AnyEngine
 from stacks.definition.pods import Pods
@@ -146,7 +147,7 @@ class OpenaiServerArgs(ServerArgs):
     """Which engine it is, and the settings of its process."""
 
 
-AnyServerArgs = Annotated[TritonServerArgs | OpenaiServerArgs, Field(discriminator="kind")]
+AnyServerArgs = Annotated[TritonServerArgs | OpenaiServerArgs, Field(discriminator="kind"), TritonByDefault()]
 
 
 class DatasetVolumeArgs(VolumeBase):

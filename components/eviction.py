@@ -22,7 +22,6 @@ from .values import (
     listed,
     needed,
     of_kind,
-    picked,
     when,
 )
 
@@ -46,10 +45,6 @@ def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool
         "leaseSeconds": loading.lease_seconds,
         "waitSeconds": loading.wait_seconds,
         "models": listed(args.models, _model),
-        "warmWindows": listed(
-            loading.warm_windows,
-            lambda window: picked(window, "name", "opens", "duration_seconds", "time_zone", "models"),
-        ),
         "metricsModels": loading.metrics_models,
     }
 

@@ -1,5 +1,6 @@
 """What the pools of every kind of server have in common: their pods' surroundings, and the objects around them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pulumi
@@ -7,6 +8,7 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts.labels import LOADING, ROLE
 
 from stacks.definition.base import CpuScaling
+from stacks.definition.pools import QueueScaling
 from stacks.definition.servers import ContainerVariables
 
 from . import pods
@@ -14,6 +16,7 @@ from .args import GRACE_SECONDS, PoolContext, ServerArgs, VolumeRepositoryArgs
 from .gpu_placement import GpuPlacement
 from .identity import pod_labels
 from .place import Texts, service_account
+from .queue_scaling import queue_autoscaler
 from .values import each, either, if_true, joined, merged, of_kind, total, when, whole
 
 
@@ -89,15 +92,17 @@ def declare(
     spec: k8s.core.v1.PodSpecArgs,
     ports: list[k8s.core.v1.ServicePortArgs],
     parent: pulumi.Resource,
+    triggers: Callable[[Any, QueueScaling], list[dict[str, Any]]],
     *,
     more_ports: list[k8s.core.v1.ServicePortArgs] | None = None,
     headless_labels: Texts | None = None,
     needs: pulumi.Resource | None = None,
 ) -> None:
-    """Declare the StatefulSet of a pool's pods with its Services, budget and CPU autoscaler.
+    """Declare the StatefulSet of a pool's pods with its Services, budget and autoscaler.
 
-    `more_ports` and `headless_labels` are of the headless Service alone, and `needs` is there before the pods. They
-    stay out of the mesh, where there is one.
+    `triggers` are what its autoscaler by queue asks for, given the StatefulSet's metadata. `more_ports` and
+    `headless_labels` are of the headless Service alone, and `needs` is there before the pods. They stay out of the
+    mesh, where there is one.
     """
     args, place = pool.args, pool.place
     child = pulumi.ResourceOptions(parent=parent)
@@ -151,6 +156,13 @@ def declare(
         args.autoscaling,
         CpuScaling,
         lambda scaling: pods.cpu_autoscaler(f"{name}-autoscaler", "StatefulSet", metadata, scaling, child),
+    )
+    of_kind(
+        args.autoscaling,
+        QueueScaling,
+        lambda scaling: queue_autoscaler(
+            f"{name}-queue-autoscaler", metadata, scaling, triggers(metadata, scaling), child
+        ),
     )
 
 

@@ -98,8 +98,8 @@ def parse(text: str, file: str) -> Document:
         reader.found.append(syntax_problem(error, text, file, reader.open_marks()))
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own parser lets wild \U escapes through
         reader.found.append(Problem(file, "", "the file is not valid YAML", escaped(str(error))))
-    root, problems = reader.unfolded()
-    if problems:
+    root = reader.root
+    if problems := reader.problems():
         raise DefinitionError(problems)
     if root is None or root.value is None:
         refuse(file, "the file is empty", do="Write it anew, or take it from version control.")

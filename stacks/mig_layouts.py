@@ -1,20 +1,18 @@
 """One way to cut a data plane's GPUs so that they give the slices that are asked for.
 
     layout(gpus, asked) → Layout | None
-    advice(gpus, asked, together) → sentences for people
-    more_nodes(gpus, asked) → {place in `gpus`: how many more nodes like those there would do, by themselves}
 
 `gpus` is an inventory (`gpus:` of a data plane). `asked` counts devices by kind and product, None for those of any
 product: (Device("mig", "2g.20gb", "mixed"), None): 3. All GPUs of a node are cut alike, as NVIDIA's MIG manager does
 by default; nodes of one group may come to be cut in several ways. Whole GPUs may be cut, and cut ones be made whole.
-Shared GPUs, products that are not in the table, and nodes whose GPUs are cut in several ways stay as they are.
-`together` is how many whole GPUs a pod takes, all of one node: what of a node's whole GPUs is less counts for nothing.
+Shared GPUs, products that are not in the table, and nodes whose GPUs are cut in several ways stay as they are. Devices
+are counted, whichever nodes they are on: a replica of several whole GPUs needs them on one node.
 
 How many GPUs hold given slices, with no inventory at hand: `fewest_gpus` and `cuts` of `stacks.definition.mig_cuts`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -61,15 +59,15 @@ class Layout:
         return sum(change.nodes for change in self.changes)
 
 
-def layout(gpus: Sequence[GpuNodes], asked: Asked, together: int = 1) -> Layout | None:
+def layout(gpus: Sequence[GpuNodes], asked: Asked) -> Layout | None:
     """Return a layout that gives what is asked for, or None.
 
     It leaves all nodes as they are, else cuts as few as possible of the first group that suffices, else cuts all.
     """
-    limits = [group.nodes if _kind(group, asked, together) else 0 for group in gpus]
+    limits = [group.nodes if _kind(group, asked) else 0 for group in gpus]
 
     def of_group(place: int, nodes: int) -> Layout | None:
-        return _recut(gpus, asked, together, [nodes if at == place else 0 for at in range(len(gpus))])
+        return _recut(gpus, asked, [nodes if at == place else 0 for at in range(len(gpus))])
 
     def suffices(place: int, nodes: int) -> bool:
         return of_group(place, nodes) is not None
@@ -79,42 +77,7 @@ def layout(gpus: Sequence[GpuNodes], asked: Asked, together: int = 1) -> Layout 
     for place, most in enumerate(limits):
         if suffices(place, most):
             return of_group(place, fewest(most, partial(suffices, place)))
-    return _recut(gpus, asked, together, limits)
-
-
-def more_nodes(gpus: Sequence[GpuNodes], asked: Asked, together: int = 1) -> dict[int, int]:
-    """Return for each group that helps how many more nodes like it would do, each cut as serves best.
-
-    They have `together` GPUs each where those of the group have fewer.
-    """
-
-    def would_do(place: int, more: int) -> bool:
-        per_node = max(together, gpus[place].per_node)
-        nodes = gpus[place].model_copy(update={"nodes": more, "per_node": per_node})
-        return layout([*gpus, nodes], asked, together) is not None
-
-    found = {}
-    for place in range(len(gpus)):
-        most = sum(asked.values())
-        if would_do(place, most):
-            found[place] = fewest(most, partial(would_do, place))
-    return found
-
-
-def advice(gpus: Sequence[GpuNodes], asked: Asked, together: int) -> Iterator[str]:
-    """Yield sentences: how to cut these GPUs anew so that they give what is asked for, or how many more would."""
-    fitting = layout(gpus, asked, together)
-    if (one := fitting or layout(gpus, asked)) and one.changes:  # not every pod takes so many together
-        yield f"Or cut {one.drained} of {sum(group.nodes for group in gpus)} nodes again, and state it there:"
-        yield from map(str, one.changes)
-        if not fitting:
-            yield f"That is by number: see that each replica of several GPUs, {together} at the most, has one node."
-    if not fitting and (more := more_nodes(gpus, asked, together)):
-        each_way = (
-            f"{count} of {gpus[place].product} with {max(together, gpus[place].per_node)} each"
-            for place, count in more.items()
-        )
-        yield f"More nodes would do, cut as serves best: {' or '.join(each_way)}."
+    return _recut(gpus, asked, limits)
 
 
 def _today(group: GpuNodes) -> Cut:
@@ -131,7 +94,6 @@ class _Kind:
     product: str
     per_node: int
     strategy: Literal["mixed", "single", "dra"]
-    together: int
 
     def gives(self, device: Device, product: str | None) -> bool:
         """Say whether such a node can be cut so that it gives a device."""
@@ -139,9 +101,7 @@ class _Kind:
         if known is None or product not in (None, self.product):
             return False
         how = device.strategy if device.kind == "mig" else device.kind
-        if device == _WHOLE:
-            return self.per_node >= self.together
-        return how == self.strategy and device.profile in known.plain
+        return device == _WHOLE or (how == self.strategy and device.profile in known.plain)
 
     def hold(self, nodes: int, taken: Mapping[Device, int]) -> bool:
         """Say whether so many nodes can give these devices together."""
@@ -176,11 +136,10 @@ class _Kind:
 
     def _of_each(self, taken: Mapping[Device, int]) -> dict[Device, int]:
         """Return how many of each device every GPU of a node gives where all are cut alike, in GPUs a node."""
-        whole = _whole(self.per_node, self.together)
-        return {device: -(-count // (whole if device == _WHOLE else self.per_node)) for device, count in taken.items()}
+        return {device: -(-count // self.per_node) for device, count in taken.items()}
 
 
-def _kind(group: GpuNodes, asked: Asked, together: int) -> _Kind | None:
+def _kind(group: GpuNodes, asked: Asked) -> _Kind | None:
     """Return what a group's nodes can become; GPUs that are whole get the strategy that is asked for."""
     known = gpu_product(group.product)
     is_cut_in_several_ways = len(group.layouts) + bool(group.whole) > 1
@@ -188,21 +147,21 @@ def _kind(group: GpuNodes, asked: Asked, together: int) -> _Kind | None:
         return None
     hows = [device.strategy or device.kind for device, _ in asked if device.kind in ("mig", "dra")]
     how: Literal["mixed", "single", "dra"] = "mixed" if "mixed" in hows else "single" if "single" in hows else "dra"
-    return _Kind(group.product, group.per_node, group.strategy or how, together)
+    return _Kind(group.product, group.per_node, group.strategy or how)
 
 
-def _recut(gpus: Sequence[GpuNodes], asked: Asked, together: int, some: Sequence[int]) -> Layout | None:
+def _recut(gpus: Sequence[GpuNodes], asked: Asked, some: Sequence[int]) -> Layout | None:
     """Return the layout where so many nodes of each group are cut for what the others lack; None if that is too few.
 
     Each group in turn takes as much of it as its nodes hold.
     """
     kept = [_some(group, group.nodes - nodes) for group, nodes in zip(gpus, some, strict=True)]
-    lacking = _lacking(kept, asked, together)
+    lacking = _lacking(kept, asked)
     after: list[GpuNodes] = []
     changes: list[Change] = []
     for place, (group, nodes) in enumerate(zip(gpus, some, strict=True)):
         after += [_some(group, group.nodes - nodes)] if nodes < group.nodes else []
-        kind = _kind(group, asked, together) if nodes else None
+        kind = _kind(group, asked) if nodes else None
         if kind is None:
             continue
         taken = Counter[Device]()
@@ -219,13 +178,9 @@ def _recut(gpus: Sequence[GpuNodes], asked: Asked, together: int, some: Sequence
     return None if +lacking else Layout(tuple(after), tuple(changes))
 
 
-def _lacking(gpus: Sequence[GpuNodes], asked: Asked, together: int) -> _Devices:
+def _lacking(gpus: Sequence[GpuNodes], asked: Asked) -> _Devices:
     """Return what is asked for and not there."""
-    usable = (
-        group if group.mig or group.sharing else group.model_copy(update={"per_node": _whole(group.per_node, together)})
-        for group in gpus
-    )
-    there, lacking = inventory(usable), Counter(asked)
+    there, lacking = inventory(gpus), Counter(asked)
     for device, product in sorted(asked, key=lambda each: each[1] is None):  # of any: what is left
         for key in [key for key in there if key[0] == device and product in (None, key[1])]:
             met = min(lacking[device, product], there[key])
@@ -236,8 +191,3 @@ def _lacking(gpus: Sequence[GpuNodes], asked: Asked, together: int) -> _Devices:
 
 def _some(group: GpuNodes, nodes: int) -> GpuNodes:
     return group.model_copy(update={"nodes": nodes})
-
-
-def _whole(per_node: int, together: int) -> int:
-    """Return how many whole GPUs of a node pods can have that take so many together."""
-    return per_node - per_node % together

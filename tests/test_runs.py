@@ -73,7 +73,7 @@ def test_what_was_not_run_is_listed_by_name_below_its_reason(tmp_path: Path) -> 
     ("options", "failed"),
     [
         pytest.param(("--require-all",), ["PULUMI", "TRITON"], id="nothing"),
-        pytest.param(("--require-all", "--allow-not-run", "node pulumi", "-n1"), ["TRITON"], id="with workers"),
+        pytest.param(("--require-all", "--allow-not-run", "node pulumi"), ["TRITON"], id="one part"),
     ],
 )
 def test_a_run_may_demand_that_nothing_is_left_out_but_what_it_names(
@@ -113,8 +113,8 @@ def test_ci_allows_the_engine_of_pulumi_alone_to_be_missing(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("options", "ran", "asked"),
-    [((), "2 passed, 1 deselected", 10), (("--thorough", "-n1"), "3 passed", 80)],
-    ids=["test", "test-all with workers"],
+    [((), "2 passed, 1 deselected", 10), (("--thorough",), "3 passed", 80)],
+    ids=["test", "test-all"],
 )
 def test_thorough_tests_and_all_examples_are_for_test_all(
     tmp_path: Path, options: tuple[str, ...], ran: str, asked: int

@@ -12,7 +12,7 @@ from stacks.definition.pools import QueueScaling
 from .. import pods, server_pool
 from ..args import OpenaiServerArgs, PoolContext
 from ..gpu_placement import GpuPlacement
-from ..queue_scaling import queue_autoscaler, trigger
+from ..queue_scaling import trigger
 from ..values import joined, none_if_empty, of_kind, quotient
 from . import frontends
 from .engines import Engine, Served, by_engine, of_model
@@ -57,15 +57,8 @@ class OpenaiPool(pulumi.ComponentResource):
             spec,
             ports,
             self,
+            lambda metadata, scaling: _triggers(server, metadata, scaling),
             headless_labels=frontends.shared(server, lambda _: dynamo.SERVICE_LABELS),
-        )
-        metadata = pool.place.metadata(pool.name, pool.labels)
-        of_kind(
-            args.autoscaling,
-            QueueScaling,
-            lambda scaling: queue_autoscaler(
-                f"{name}-queue-autoscaler", metadata, scaling, _triggers(server, metadata, scaling), child
-            ),
         )
         self.register_outputs({})
 

@@ -1,6 +1,7 @@
 """A pool of Tritons: replicas on one kind of slice, and beside each on-demand one its eviction policy."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import pulumi
@@ -21,7 +22,7 @@ from ..args import (
 )
 from ..eviction import lease_ports, policy_sidecars, policy_volumes, settings_map
 from ..gpu_placement import GpuPlacement
-from ..queue_scaling import queue_autoscaler, trigger
+from ..queue_scaling import trigger
 from ..values import (
     equals,
     if_true,
@@ -85,15 +86,8 @@ class TritonPool(pulumi.ComponentResource):
             pods.service_port("grpc", triton.GRPC_PORT, "grpc", when(server.triton.grpc_tls, lambda _: pods.HTTPS)),
         ]
         spec = _pod(pool, server, placement)
-        server_pool.declare(name, pool, spec, ports, self, more_ports=lease_ports(pool), needs=settings)
-        metadata = place.metadata(pool.name, pool.labels)
-        of_kind(
-            args.autoscaling,
-            QueueScaling,
-            lambda scaling: queue_autoscaler(
-                f"{name}-queue-autoscaler", metadata, scaling, _triggers(pool, metadata, scaling), child
-            ),
-        )
+        triggers = partial(_triggers, pool)
+        server_pool.declare(name, pool, spec, ports, self, triggers, more_ports=lease_ports(pool), needs=settings)
         self.register_outputs({})
 
 

@@ -31,16 +31,6 @@ class ManagedModel(Message):
     alias: str | None = None
 
 
-class WarmWindow(Message):
-    """Models that are resident from `opens` (cron, in `time_zone`) for `duration_seconds`."""
-
-    name: str
-    opens: str
-    duration_seconds: Positive
-    time_zone: str
-    models: tuple[str, ...]
-
-
 class Staging(Message):
     """A folder near the server, into which the policy copies a model's files before they are loaded."""
 
@@ -78,7 +68,6 @@ class EvictionSettings(Message):
     lease_seconds: Positive
     wait_seconds: Number
     models: tuple[ManagedModel, ...] = ()
-    warm_windows: tuple[WarmWindow, ...] = ()
     metrics_models: Number | None = None
     """Models that metrics have by name, the policy's own 1000 without; the others are counted together, as `*`."""
     tuning: Tuning = Tuning()

@@ -33,11 +33,8 @@ def needs_token(environment: Environment, pod: Pod, volume: Mapping[str, Any]) -
     """Say whether a volume is a token that is good for that Role alone, and that only what runs Dynamo mounts."""
     mounting = [one for one in pod.containers if text(volume.get("name")) in mounted(one)]
     roles = [role for role in environment.of_kind("Role") if is_discovery(role)]
-    bound = [
-        (at(binding, "roleRef", "kind"), at(binding, "roleRef", "name"))
-        for binding in environment.of_kind("RoleBinding", "ClusterRoleBinding")
-        if any(text(one.get("name")) == _account(pod) for one in mappings(binding.get("subjects")))
-    ]
+    bindings = environment.bindings_of(pod)
+    bound = [(at(binding, "roleRef", "kind"), at(binding, "roleRef", "name")) for binding in bindings]
     return (
         volume == dynamo.TOKEN
         and all(_module(one) for one in mounting)

@@ -200,6 +200,17 @@ class Environment:
         """Return the pods that a label selector matches."""
         return [pod for pod in self.pods if matches(selector, pod.labels)]
 
+    def behind(self, service: Object) -> list[Pod]:
+        """Return the pods to which a Service leads; none where it selects none."""
+        selector = at(service, "spec", "selector")
+        return self.selected({"matchLabels": selector}) if selector else []
+
+    def bindings_of(self, pod: Pod) -> list[Object]:
+        """Return the bindings that name the account of a pod."""
+        account = text(pod.spec.get("serviceAccountName"))
+        bindings = self.of_kind("RoleBinding", "ClusterRoleBinding")
+        return [each for each in bindings if account in [one.get("name") for one in mappings(each.get("subjects"))]]
+
     def are_all(self, peers: Sequence[Mapping[str, Any]], true: Callable[[Pod], bool]) -> bool:
         """Say whether peers of a NetworkPolicy are pods of this namespace of which this is true, and no others.
 

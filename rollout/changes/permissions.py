@@ -264,9 +264,6 @@ class _State:
             eviction, pool = json_tree(at(item, "data", eviction_process.SETTINGS_FILE)), "/".join(pool_of(item) or ())
             if isinstance(wait := at(eviction, "waitSeconds"), int):
                 yield f"lets callers wait seconds for a load in pool {pool}", wait
-            for window in items(eviction, "warmWindows"):
-                for name in at(window, "models") or ():
-                    yield f"keeps the model {name} loaded by the window {text(window, 'name')}", True
 
     def demanded(self) -> Facts:
         """Yield what callers, teams and changes are held to."""

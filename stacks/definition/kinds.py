@@ -14,7 +14,7 @@ from .triton import TritonServer
 KINDS: Final[Mapping[str, type[Server]]] = {"triton": TritonServer, "openai": OpenaiServer}
 
 
-class _TritonByDefault:
+class TritonByDefault:
     """Annotation of a server's type: a server without a kind is a Triton. Editors read the same in the schema."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -30,4 +30,4 @@ def _with_kind(server: Any) -> Any:
     return {"kind": "triton", **server} if isinstance(server, Mapping) else server
 
 
-AnyServer = Annotated[TritonServer | OpenaiServer, Field(discriminator="kind"), _TritonByDefault()]
+AnyServer = Annotated[TritonServer | OpenaiServer, Field(discriminator="kind"), TritonByDefault()]

@@ -1,11 +1,7 @@
 """Pools: which models are in memory, what each replica runs on, how many replicas there are."""
 
-from datetime import UTC, datetime
-from functools import cache
 from typing import Annotated, ClassVar, Literal, Self
-from zoneinfo import available_timezones
 
-from cronsim import CronSim, CronSimError
 from pydantic import Field, model_validator
 
 from .base import (
@@ -15,7 +11,6 @@ from .base import (
     Conditional,
     CpuScaling,
     Labels,
-    Named,
     ObjectName,
     PolicyResources,
     Renamable,
@@ -23,15 +18,16 @@ from .base import (
     Seconds,
     Section,
     ServerResources,
-    Text,
     byte_count,
     form,
     replicas_or_autoscaling,
 )
-from .models import ModelName
 from .placement import CpuPlacement, Placement
 from .pods import Affinity, Toleration
 from .policies import PolicyName, SettingName, SettingText
+
+_WHICH_CLASS = "staging of kind volume needs a storageClass, of which each replica gets a volume of its own"
+_NO_CLASS = "storageClass is for staging of kind volume: take it away"
 
 
 class Preload(Section):
@@ -40,47 +36,6 @@ class Preload(Section):
     mode: Literal["preload"]
     poll_seconds: Seconds = 30
     """Seconds between two looks at the repository."""
-
-
-@cache
-def _time_zones() -> frozenset[str]:
-    """Every zone of the IANA database; not those that mean something else on each machine."""
-    return frozenset(available_timezones() - {"localtime", "Factory", "posixrules"})
-
-
-class WarmWindow(Named):
-    """Hours in which models are resident whether anybody calls them or not, such as for a nightly batch."""
-
-    opens: Text
-    """When the window opens, as a cron expression of five fields."""
-    duration_seconds: Seconds
-    """How long it stays open."""
-    time_zone: Text = "UTC"
-    """IANA time zone of the cron expression."""
-    models: Annotated[tuple[ModelName, ...], Field(min_length=1)]
-    """Models that are resident meanwhile."""
-
-    @model_validator(mode="after")
-    def _opens_is_a_cron_expression(self) -> Self:
-        """Five fields: minute, hour, day of month, month, day of week."""
-        try:
-            if len(self.opens.split()) != 5:
-                raise CronSimError("Wrong number of fields")
-            CronSim(self.opens, datetime(2026, 1, 1, tzinfo=UTC))
-        except (CronSimError, ValueError, OverflowError) as error:
-            raise ValueError(f"opens {self.opens!r} is no cron expression of five fields: {error}") from None
-        return self
-
-    @model_validator(mode="after")
-    def _time_zone_is_known(self) -> Self:
-        """A name of the IANA time zone database."""
-        if self.time_zone not in _time_zones():
-            raise ValueError(f"timeZone {self.time_zone!r} is no IANA time zone, such as Europe/Berlin")
-        return self
-
-
-_WHICH_CLASS = "staging of kind volume needs a storageClass, of which each replica gets a volume of its own"
-_NO_CLASS = "storageClass is for staging of kind volume: take it away"
 
 
 class Staging(Conditional):
@@ -125,8 +80,6 @@ class OnDemand(Section):
     staging: Staging | None = None
     """Keeps files of models near the GPU: a model that was evicted is loaded again from there, not from its repository.
     Off without it, and where the repository is a folder of the node (hostPath)."""
-    warm_windows: tuple[WarmWindow, ...] = ()
-    """Scheduled windows in which models are kept resident."""
     metrics_models: Annotated[int, Field(ge=0, le=100_000)] | None = None
     """Models that the policy's metrics have by name, some 15 series each; the first 1000 without it."""
 

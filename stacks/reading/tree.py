@@ -6,7 +6,6 @@ of two equal keys, and unfold aliases without a bound: a small file could then f
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Final, NoReturn
@@ -42,150 +41,141 @@ class Node:
     parts: "dict[str | int, Node]" = field(default_factory=dict)  # What is in a mapping or list, by key or index.
 
 
-@dataclass(slots=True, eq=False)
-class _Written:
-    """A value as it is written: what is in a collection follows (of a mapping each key, then its value)."""
-
-    event: Any
-    inside: "list[_Written]" = field(default_factory=list)
-
-
 class StopReading(Exception):
     """What was found makes the rest of the file unreadable."""
 
 
 class Reader:
-    """Reads one document from the parser's events, unfolds it, and collects what is wrong with it on the way."""
+    """Reads one document from the parser's events, and collects what is wrong with it on the way."""
 
     def __init__(self, file: str, events: Iterable[Any]) -> None:
         self.found: list[Problem] = []  # Problems that have no path.
+        self.root: Node | None = None
         self._file = file
         self._events: Iterator[Any] = iter(events)
-        self._documents: list[_Written] = []
-        self._open: list[_Written] = []  # The mappings and lists that are not complete yet, outermost first.
+        self._open: list[tuple[Any, Node]] = []  # Incomplete mappings and lists with their marks, outermost first.
         self._values = 0
-        self._later: dict[tuple[Position, str], tuple[tuple[str | int, ...], str, str]] = {}
+        self._later: list[tuple[Position, str, tuple[str | int, ...], str, str]] = []
         self._path: list[str | int] = []
-        self._anchors: dict[str, _Written] = {}
-        self._alias: Any = None  # Mark of the alias that is being unfolded, the outermost one.
+        self._anchors: dict[str, Node] = {}
 
     def read(self) -> None:
         """Read all events; raises StopReading and the parser's own errors."""
         for event in self._events:
             if isinstance(event, yaml.NodeEvent):
-                self._read(event, self._documents)
-            elif isinstance(event, yaml.DocumentStartEvent) and self._documents:
+                self._node(event)
+            elif isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
                 do = "Remove the line `---`, or move what follows to a file of its own."
                 self._stop(event.start_mark, "a second YAML document begins here", "A definition is one document.", do)
 
     def open_marks(self) -> list[Any]:
         """Where the mappings and lists begin that are not complete."""
-        return [written.event.start_mark for written in self._open]
+        return [mark for mark, _ in self._open]
 
-    def unfolded(self) -> tuple[Node | None, list[Problem]]:
-        """Return the document, as far as it was read, and everything that is wrong with it."""
-        self._open, self._values = [], 0
-        root = None
-        with suppress(StopReading):
-            root = self._node(self._documents[0]) if self._documents else None
-        tree = root.value if root else None
-        for (at, what), (path, why, do) in self._later.items():
-            self.found.append(Problem(at, readable_path(tree, path), what, why, do))
-        return root, self.found
+    def problems(self) -> list[Problem]:
+        """Return everything that is wrong with the document, as far as it was read."""
+        tree = self.root.value if self.root else None
+        later = [Problem(at, readable_path(tree, path), what, why, do) for at, what, path, why, do in self._later]
+        return [*self.found, *later]
 
     def _at(self, mark: Any) -> Position:
         return Position(self._file, mark.line + 1, mark.column + 1)
 
     def _say(self, at: Position, what: str, why: str = "", do: str = "") -> None:
-        self._later.setdefault((at, what), (tuple(self._path), why, do))  # once, however many aliases lead there
+        self._later.append((at, what, tuple(self._path), why, do))
 
     def _stop(self, mark: Any, what: str, why: str = "", do: str = "") -> NoReturn:
         self.found.append(Problem(self._at(mark), "", what, why, do))
         raise StopReading
 
-    def _read(self, event: Any, beside: list[_Written]) -> None:
-        mark = event.start_mark
+    def _node(self, event: Any, key: Position | None = None) -> Node:
+        mark, at = event.start_mark, self._at(event.start_mark)
         self._values += 1
         if self._values > MAX_VALUES:
             self._stop(mark, f"the definition comes to more than {MAX_VALUES:,} values")
-        written = _Written(event)
-        beside.append(written)
-        if isinstance(event, yaml.CollectionStartEvent):
-            if len(self._open) >= MAX_DEPTH:
-                self._stop(mark, f"values are nested more than {MAX_DEPTH} deep", "No definition needs that.")
-            self._open.append(written)
-            while not isinstance(inner := next(self._events), yaml.CollectionEndEvent):
-                self._read(inner, written.inside)
-            self._open.pop()
-
-    def _node(self, written: _Written, key: Position | None = None) -> Node:
-        event, at = written.event, self._at(written.event.start_mark)
         if isinstance(event, yaml.AliasEvent):
             return self._of_alias(event, key or at, at)
-        self._values += 1
-        if self._alias is not None and self._values > MAX_VALUES:
-            why = "Aliases count with all that they stand for: this is how a small file is made to fill the memory."
-            self._stop(self._alias, f"the definition unfolds to more than {MAX_VALUES:,} values", why)
-        if event.anchor is not None and (first := self._anchors.setdefault(event.anchor, written)) is not written:
-            what = f"the anchor &{escaped(event.anchor[:60])} is already used"
-            self._say(at, what, f"It is first used at {self._at(first.event.start_mark)}.")
-        if isinstance(event, yaml.ScalarEvent):
-            return Node(self._scalar(event, at), key or at, at, event.value)
-        if self._alias is not None and len(self._open) >= MAX_DEPTH:
-            self._stop(self._alias, f"with this alias, values are nested more than {MAX_DEPTH} deep")
         is_map = isinstance(event, yaml.MappingStartEvent)
+        if isinstance(event, yaml.ScalarEvent):
+            node = Node(self._scalar(event, at), key or at, at, event.value)
+        else:
+            node = Node({} if is_map else [], key or at, at)
+        self.root = self.root or node
+        if event.anchor is not None and (first := self._anchors.setdefault(event.anchor, node)) is not node:
+            what = f"the anchor &{escaped(event.anchor[:60])} is already used"
+            self._say(at, what, f"It is first used at {first.at}.")
+        if isinstance(event, yaml.ScalarEvent):
+            return node
+        if len(self._open) >= MAX_DEPTH:
+            self._stop(mark, f"values are nested more than {MAX_DEPTH} deep", "No definition needs that.")
         if event.tag not in (None, "!", f"{_CORE}map" if is_map else f"{_CORE}seq"):
             self._refuse_tag(event, at)
-        node = Node({} if is_map else [], key or at, at)
-        self._open.append(written)
+        self._open.append((mark, node))
         if is_map:
-            self._fill_mapping(node, written)
+            self._fill_mapping(node)
         else:
-            for index, item in enumerate(written.inside):
+            for index, item in enumerate(self._inside()):
                 self._put(node, index, item)
         self._open.pop()
         return node
 
+    def _inside(self) -> Iterator[Any]:
+        """Yield the events at which what is in a mapping or list begins."""
+        while not isinstance(event := next(self._events), yaml.CollectionEndEvent):
+            yield event
+
     def _of_alias(self, event: Any, key: Position, at: Position) -> Node:
         """Return what an alias stands for; an empty mapping where it stands for nothing that can be used."""
-        written, name = self._anchors.get(event.anchor), escaped(event.anchor[:60])
-        if written is None:
+        first, name = self._anchors.get(event.anchor), escaped(event.anchor[:60])
+        if first is None:
             do = f'If this is a pattern and no alias, quote it: "*{name}".'
             self._say(at, f"there is no anchor &{name} above for the alias *{name}", do=do)
-        elif written in self._open:
+        elif any(first is node for _, node in self._open):
             self._say(at, f"the alias *{name} stands inside the value it stands for", "It would never end.")
         else:
-            before = self._alias
-            self._alias = before or event.start_mark
-            node = self._node(written)
-            self._alias = before
+            node = self._copy(first, event.start_mark, len(self._open))
             node.key, node.at = key, at
             return node
         return Node({}, key, at)
 
-    def _put(self, owner: Node, step: str | int, written: _Written, key: Position | None = None) -> None:
+    def _copy(self, node: Node, alias: Any, depth: int) -> Node:
+        """Return a copy, so that nothing that happens to one alias happens to another."""
+        self._values += 1
+        if self._values > MAX_VALUES:
+            why = "Aliases count with all that they stand for: this is how a small file is made to fill the memory."
+            self._stop(alias, f"the definition unfolds to more than {MAX_VALUES:,} values", why)
+        if isinstance(node.value, dict | list) and depth >= MAX_DEPTH:
+            self._stop(alias, f"with this alias, values are nested more than {MAX_DEPTH} deep")
+        parts = {step: self._copy(part, alias, depth + 1) for step, part in node.parts.items()}
+        value = node.value
+        if isinstance(value, dict | list):
+            value = {step: part.value for step, part in parts.items()}
+            value = value if isinstance(node.value, dict) else [*value.values()]
+        return Node(value, node.key, node.at, node.text, parts)
+
+    def _put(self, owner: Node, step: str | int, event: Any, key: Position | None = None) -> None:
         self._path.append(step)
-        node = owner.parts[step] = self._node(written, key)
+        node = owner.parts[step] = self._node(event, key)
         if isinstance(step, int):
             owner.value.append(node.value)
         else:
             owner.value[step] = node.value
         self._path.pop()
 
-    def _fill_mapping(self, node: Node, written: _Written) -> None:
+    def _fill_mapping(self, node: Node) -> None:
         merged: list[Node] = []
         merge_at = None
-        for key, value in zip(written.inside[::2], written.inside[1::2], strict=False):  # a last one may be incomplete
-            at = self._at(key.event.start_mark)
-            if _is_merge_key(key.event):
+        for key in self._inside():
+            at = self._at(key.start_mark)
+            if _is_merge_key(key):
                 if merge_at is not None:
                     self._say(at, 'the key "<<" stands here twice', f"It is first at {merge_at}.")
                 merge_at = at
-                merged += self._merged(at, self._node(value))
+                merged += self._merged(at, self._node(next(self._events)))
             elif (name := self._key(node, key, at)) is None:
-                self._node(value)
+                self._node(next(self._events))
             else:
-                self._put(node, name, value, at)
+                self._put(node, name, next(self._events), at)
         for source in merged:
             for step, part in source.parts.items():
                 if step not in node.parts:
@@ -200,9 +190,9 @@ class Reader:
         self._say(at, '"<<" takes in mappings only', do=do)
         return []
 
-    def _key(self, owner: Node, written: _Written, at: Position) -> str | None:
+    def _key(self, owner: Node, event: Any, at: Position) -> str | None:
         """Read a key; None where its value cannot be kept."""
-        node = self._node(written)
+        node = self._node(event)
         key = node.value
         if isinstance(key, dict | list):
             do = "If this is a template's placeholder ({{ … }}) or a text with brackets, quote it."

@@ -5,6 +5,7 @@ so a part that overlays may complete needs only its name here. What `tidegate ch
 """
 
 import json
+from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import Any, cast
 
@@ -49,11 +50,10 @@ def laid_out(value: Any, indent: str = "") -> str:
 
 def definition_schema() -> Schema:
     """Return the JSON schema of the whole definition file."""
-    _, source = models_json_schema([(Platform, "validation"), (Header, "validation")], schema_generator=_Generator)
-    writer = _Writer(source["$defs"])
+    writer = SchemaWriter((Platform, Header), SchemaGenerator)
     properties = writer.properties("Platform", Form.LAYER)
     for key, part in writer.properties("Header", Form.WHOLE).items():
-        name = _name(writer.source["Header"]["properties"][key]["items"])
+        name = part_name(writer.source["Header"]["properties"][key]["items"])
         item = writer.section(name, Form.WHOLE)
         item["properties"] |= writer.properties("Platform", Form.LAYER)
         writer.made[name] = item
@@ -70,24 +70,30 @@ def definition_schema() -> Schema:
     }
 
 
-class _Generator(GenerateJsonSchema):
+class SchemaGenerator(GenerateJsonSchema):
     """Pydantic's own, with the docstrings of fields."""
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        """Add what is said of each key."""
         made = super().model_schema(schema)
         for key in keys_of(cast("Model", schema["cls"])).values():
             made["properties"][key.name].update({"description": key.description} if key.description else {})
         return made
 
 
-class _Writer:
-    """Turns pydantic's definitions into ours; `made` collects those that were referred to."""
+class SchemaWriter:
+    """Turns pydantic's schemas of some models into ours; `made` collects the parts that were referred to."""
 
-    def __init__(self, source: Schema) -> None:
-        self.source = source
+    never_null: Collection[str] = TAGS
+    """Keys that may not be null though they have a default: a layer could take another item's kind away."""
+
+    def __init__(self, models: Iterable[Model], generator: type[SchemaGenerator]) -> None:
+        _, source = models_json_schema([(model, "validation") for model in models], schema_generator=generator)
+        self.source: Schema = source["$defs"]
         self.made: dict[str, Schema] = {}
 
     def section(self, name: str, form: Form) -> Schema:
+        """Return the schema of a part."""
         part = self.source[name]
         section = {"type": "object", "description": part["description"], "additionalProperties": False}
         if required := self.required(name, form):
@@ -96,6 +102,7 @@ class _Writer:
         return section
 
     def required(self, name: str, form: Form) -> list[str]:
+        """Return the keys that must stand in one place."""
         required = self.source[name].get("required", [])
         return required if form is Form.WHOLE else [key for key in required if key == "name"]
 
@@ -106,7 +113,7 @@ class _Writer:
         properties = {}
         for key, source in part["properties"].items():
             value = self.value(source, form)
-            value = value if key in required or key in TAGS else or_null(value)
+            value = value if key in required or key in self.never_null else or_null(value)
             about = {"description": source.get("description") or part["description"]}
             default = self.default(source)
             properties[key] = about | value | ({} if default is None else {"default": default})
@@ -115,8 +122,9 @@ class _Writer:
         return properties
 
     def value(self, source: Schema, form: Form) -> Schema:
+        """Return the schema of a key's value."""
         if "$ref" in source:
-            return self.reference(_name(source), form)
+            return self.reference(part_name(source), form)
         if "oneOf" in source or "anyOf" in source:
             return self.union(source, form)
         made = {"array": self.array, "object": self.mapping}.get(source.get("type", ""))
@@ -144,39 +152,48 @@ class _Writer:
         return {"anyOf": [self.value(branch, form) for branch in branches]}
 
     def joined(self, branches: list[Schema]) -> Schema:
+        """Return the schema of a part that has the keys of several."""
         properties: dict[str, Schema] = {}
         for branch in branches:
-            properties |= self.properties(_name(branch), Form.LAYER)
+            properties |= self.properties(part_name(branch), Form.LAYER)
         return {"type": "object", "additionalProperties": False, "properties": properties}
 
     def array(self, source: Schema, form: Form) -> Schema:
         """Return the schema of a list. Lists of named items are merged item by item, all others replaced as a whole."""
         items = source["items"]
         if not self.has_name(items):
-            return {"type": "array", "items": self.value(items, Form.WHOLE)} | _only(source, "minItems")
+            return {"type": "array", "items": self.value(items, Form.WHOLE)} | _only(source, "minItems", "maxItems")
         at_least = _only(source, "minItems") if form is Form.WHOLE else {}
         return {"type": "array", "items": self.value(items, form)} | at_least
 
     def has_name(self, source: Schema) -> bool:
+        """Say whether items have names, by which layers merge them."""
         branches = source.get("oneOf") or source.get("anyOf") or [source]
-        return all("$ref" in each and "name" in self.source[_name(each)].get("required", []) for each in branches)
+        return all("$ref" in each and "name" in self.source[part_name(each)].get("required", []) for each in branches)
 
     def mapping(self, source: Schema, form: Form) -> Schema:
+        """Return the schema of a mapping with keys of the author's own."""
         made: Schema = {"type": "object"}
         if patterns := source.get("patternProperties"):
-            allowed = {key: each for key, each in patterns.items() if each.get("not") != {}}
-            made["patternProperties"] = patterns | {k: or_null(self.value(each, form)) for k, each in allowed.items()}
+            made["patternProperties"] = {
+                key: each if each.get("not") == {} else self.entry(self.value(each, form))
+                for key, each in patterns.items()
+            }
             made["additionalProperties"] = False
         else:
-            made["additionalProperties"] = or_null(self.value(source["additionalProperties"], form))
+            made["additionalProperties"] = self.entry(self.value(source["additionalProperties"], form))
             made |= {"propertyNames": _scalar(source["propertyNames"])} if "propertyNames" in source else {}
         return made | (_only(source, "minProperties") if form is Form.WHOLE else {})
+
+    def entry(self, value: Schema) -> Schema:
+        """Return the schema of a mapping's value, which an overlay may take away."""
+        return or_null(value)
 
     def default(self, source: Schema) -> Any:
         """Return the default where it says more than that the key may be left out; None otherwise."""
         default = source.get("default")
         if isinstance(default, dict) and "$ref" in source:
-            known = self.source[_name(source)]["properties"]
+            known = self.source[part_name(source)]["properties"]
             if all(value in (None, [], {}, known[key].get("default")) for key, value in default.items()):
                 return None
         if isinstance(default, dict):
@@ -184,7 +201,8 @@ class _Writer:
         return None if default in ([], {}) else default
 
 
-def _name(source: Schema) -> str:
+def part_name(source: Schema) -> str:
+    """Return the name of the part that a reference is to."""
     return str(source["$ref"].removeprefix(_DEFS))
 
 
@@ -199,6 +217,8 @@ def _scalar(source: Schema) -> Schema:
 
 def or_null(schema: Schema) -> Schema:
     """Return the schema of the same value, or of null: the key is then taken as if it were not there."""
+    if "const" in schema:
+        return {"enum": [schema["const"], None]}
     if isinstance(schema.get("type"), str):
         enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
         return schema | {"type": [schema["type"], "null"]} | enum

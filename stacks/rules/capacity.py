@@ -1,16 +1,17 @@
 """Capacity: slices that exist, models that fit."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from pydantic.alias_generators import to_camel
 from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
 
 from policies.guardrails.devices import Device
 
 from .. import devices, mig_layouts
 from ..definition import DataPlane
-from ..definition.base import PolicyResources, byte_count
+from ..definition.base import PolicyResources, Section, byte_count
 from ..definition.gpu_products import gpu_bytes, gpu_product, slice_bytes
 from ..definition.openai import OpenaiServer
 from ..definition.placement import (
@@ -130,18 +131,12 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
                 place = (*stack.path_of(model), "footprint")
                 do = _larger(server, pool, byte_count(model.footprint)).replace("move models", "move it")
                 yield stack.source.problem(place, what, do=do)
-        pinned = {model.name for model in models if model.pinned}
-        kept = {"the pinned models": pinned} | {
-            f'the pinned models and those of warm window "{window.name}"': pinned | set(window.models)
-            for window in pool.loading.warm_windows
-        }
-        for what, together in kept.items():
-            total = sum(byte_count(model.footprint) for model in models if model.name in together and model.footprint)
-            if total > capacity:
-                what = f"{what} of {server.name}/{pool.name} sum to {gb(total)}, and its capacity is {gb(capacity)}"
-                do = f"Pin fewer models, or name fewer in the window. Otherwise: {_larger(server, pool, total)}"
-                yield stack.source.problem((*path, "loading"), what, do=do)
-                break
+        total = sum(byte_count(model.footprint) for model in models if model.pinned and model.footprint)
+        if total > capacity:
+            pinned = f"the pinned models of {server.name}/{pool.name}"
+            what = f"{pinned} sum to {gb(total)}, and its capacity is {gb(capacity)}"
+            do = f"Pin fewer models. Otherwise: {_larger(server, pool, total)}"
+            yield stack.source.problem((*path, "loading"), what, do=do)
 
 
 @stack_rule("A pool's nodeSelector sets no label that follows from its placement")
@@ -243,12 +238,18 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
         if short:
             what = f'data plane "{plane.name}" has {next(iter(short.values()))}'
             do = "Set fewer replicas (an autoscaler's max counts), or add the GPUs that you have under gpus."
-            together = max(devices.devices_per_replica(pool.placement) for *_, pool in pools)
             if other := _handed_out_otherwise(there, next(iter(short))):
                 do = other
-            else:
-                do = "\n".join([do, *mig_layouts.advice(plane.gpus, each, max(1, together))])
+            elif (fitting := mig_layouts.layout(plane.gpus, each)) and _on_one_device(pools):
+                nodes = sum(group.nodes for group in plane.gpus)
+                again = f"Or cut {fitting.drained} of {nodes} nodes again, and state it there:"
+                do = "\n".join([do, again, *map(str, fitting.changes)])
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
+
+
+def _on_one_device(pools: Iterable[tuple[Stack, PathInTree, Server, Pool]]) -> bool:
+    """Say whether no replica takes several devices, which would have to be on one node."""
+    return all(devices.devices_per_replica(pool.placement) <= 1 for *_, pool in pools)
 
 
 def _handed_out_otherwise(there: Counter[tuple[Device, str]], short: Device) -> str:
@@ -318,32 +319,19 @@ def _shared_gpus(plane: DataPlane) -> list[tuple[GpuNodes, GpuSharing, int]]:
     return [(group, sharing, memory) for group, sharing, memory in groups if sharing and memory]
 
 
-@stack_rule("A pod's memory fits into a node")
-def memory_asked_for_is_in_a_node(stack: Stack) -> Iterator[Problem]:
-    """A pod that asks for more memory than any node has stays Pending for ever, as do models larger than any GPU."""
+@stack_rule("Models fit into a GPU that their pool may get")
+def models_fit_into_a_gpu_of_their_plane(stack: Stack) -> Iterator[Problem]:
+    """A pool that names no product may get any GPU of the data plane, and models larger than all of them never load."""
     plane = stack.data_plane
     for path, server, pool in stack.pools():
         product = getattr(pool.placement, "product", None)
-        groups = [group for group in plane.gpus if product in (None, group.product)]
-        if isinstance(pool.placement, CpuPlacement) or not groups:
+        known = [gpu_bytes(group.product) for group in plane.gpus if product in (None, group.product)]
+        if isinstance(pool.placement, CpuPlacement | SharedGpuPlacement) or devices.memory_bytes(pool) is not None:
             continue
-        nodes = [byte_count(group.memory) for group in groups if group.memory is not None]
-        policy = byte_count(pool.policy_resources.memory) if isinstance(pool.loading, OnDemand) else 0
-        tier = stack.staging(server, pool)
-        staged = byte_count(tier.size) if tier and tier.kind == "memory" else 0
-        asked = byte_count(pool.resources.memory) + policy + staged
-        if len(nodes) == len(groups) and asked > max(nodes):
-            what = f"{server.name}/{pool.name} asks for {gb(asked)} of memory, and no node has it"
-            why = f'The largest of data plane "{plane.name}" that it may run on gives pods {gb(max(nodes))}.'
-            keys = ["resources.memory", "policyResources.memory", *(["loading.staging.size"] if staged else [])]
-            do = f"Ask for less ({', '.join(keys)}), or tell of larger nodes under gpus."
-            yield stack.source.problem((*path, "placement"), what, why, do)
-        known = [gpu_bytes(group.product) for group in groups]
         count = pool.placement.count if isinstance(pool.placement, WholeGpuPlacement) else 1
         largest = max((each for each in known if each), default=0) * count
         promised = devices.promised_bytes(stack, server, pool)
-        is_share = isinstance(pool.placement, SharedGpuPlacement)
-        if all(known) and promised > largest and not is_share and devices.memory_bytes(pool) is None:
+        if known and all(known) and promised > largest:
             what = f"models may take {gb(promised)} on a replica of {server.name}/{pool.name}"
             what = f'{what}, and no GPU of data plane "{plane.name}" that it may get has more than {gb(largest)}'
             yield stack.source.problem((*path, "loading"), what, do="Lower loading.capacity, or ask for larger GPUs.")
@@ -369,24 +357,31 @@ def policy_resources_are_those_of_a_policy(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path, "policyResources"), what, do=do)
 
 
-@stack_rule("A wait for a load ends before the proxy's timeout", "advisory")
-def waiting_for_a_load_ends_before_the_proxys_time_out(stack: Stack) -> Iterator[Problem]:
+@stack_rule("A wait for a load or a replica ends before the proxy's timeout", "advisory")
+def waits_end_before_the_proxys_timeout(stack: Stack) -> Iterator[Problem]:
     """A caller who names no deadline is given up by the proxy, who then never hears "busy, try again"."""
     most = stack.platform.proxy.timeouts.request_seconds
     for path, server, pool in stack.pools():
-        if isinstance(pool.loading, OnDemand) and pool.loading.wait_seconds >= most:
-            wait = f"waitSeconds {pool.loading.wait_seconds} of {server.name}/{pool.name}"
-            what = f"{wait} is not less than {most}, the proxy's timeouts.requestSeconds"
-            why = "Only callers who name a longer deadline wait so long, or hear that the server is busy."
-            where = (*path, "loading", "waitSeconds") if "wait_seconds" in pool.loading.model_fields_set else path
-            do = "Lower waitSeconds, or raise proxy.timeouts.requestSeconds."
-            yield stack.source.problem(where, what, why, do)
+        if not isinstance(pool.loading, OnDemand):
+            continue
+        waits: dict[str, tuple[Section, str, int]] = {
+            "loading": (pool.loading, "wait_seconds", pool.loading.wait_seconds)
+        }
+        if isinstance(pool.autoscaling, QueueScaling) and not pool.autoscaling.min:
+            waits["autoscaling"] = (pool.autoscaling, "wake_seconds", pool.autoscaling.wake_seconds)
+        for key, (section, name, seconds) in waits.items():
+            if seconds >= most:
+                what = f"{to_camel(name)} {seconds} of {server.name}/{pool.name}"
+                what = f"{what} is not less than {most}, the proxy's timeouts.requestSeconds"
+                why = "Only callers who name a longer deadline wait so long, or hear that the server is busy."
+                where = (*path, key, to_camel(name)) if name in section.model_fields_set else (*path, key)
+                do = f"Lower {to_camel(name)}, or raise proxy.timeouts.requestSeconds."
+                yield stack.source.problem(where, what, why, do)
 
 
 @stack_rule("A pool that scales to zero can be started by a request")
 def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
-    """Only a call brings the first replica, so no model may be needed before, and the caller must get an answer."""
-    most = stack.platform.proxy.timeouts.request_seconds
+    """Only a call brings the first replica, so no model may be needed before."""
     for path, server, pool in stack.pools():
         scaling = pool.autoscaling
         if not isinstance(scaling, QueueScaling) or scaling.min or not server.scales_by_queue:
@@ -404,19 +399,6 @@ def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(
                 where, f'{what}, where model "{pinned[0]}" is pinned', why, f"{do}, or unpin it."
             )
-        if pool.loading.warm_windows:
-            why = "Models of a warm window are in memory, whether anybody calls them or not."
-            yield stack.source.problem(
-                where, f"{what}, which has warm windows", why, f"{do}, or take warmWindows away."
-            )
-        if scaling.wake_seconds >= most:
-            what = f"wakeSeconds {scaling.wake_seconds} of {server.name}/{pool.name}"
-            what = f"{what} is not less than {most}, the proxy's timeouts.requestSeconds"
-            why = "Only callers who name a longer deadline wait so long, or hear that the server is busy."
-            do = "Lower wakeSeconds, or raise proxy.timeouts.requestSeconds."
-            said = "wake_seconds" in scaling.model_fields_set
-            where = (*path, "autoscaling", "wakeSeconds") if said else (*path, "autoscaling")
-            yield stack.source.problem(where, what, why, do, severity="advisory")
 
 
 @stack_rule("Prometheus scrapes the metrics that a pool scales by", "advisory")

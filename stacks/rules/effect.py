@@ -31,16 +31,6 @@ def production_is_production_by_name(header: Header, document: Document) -> Iter
             yield document.problem(("environments", index), what, why, "Set production: true, or rename it.")
 
 
-@header_rule("A canary goes before other data planes", "advisory")
-def canaries_go_before_other_planes(header: Header, document: Document) -> Iterator[Problem]:
-    """An environment on one data plane has nothing to roll out to after its canary."""
-    for index, environment in enumerate(header.environments):
-        planes = [plane.name for plane in header.data_planes if environment.name in plane.environments]
-        if planes == [environment.rollout.canary]:
-            what = f'canary has no effect: environment "{environment.name}" is only on data plane "{planes[0]}"'
-            yield document.problem(("environments", index, "rollout", "canary"), what, do="Remove it.", at="value")
-
-
 @stack_rule("The proxy has two replicas or more in production", "advisory")
 def the_proxy_is_redundant_in_production(stack: Stack) -> Iterator[Problem]:
     """With one replica, a node drain or a crash stops all requests until the next one is ready."""

@@ -11,7 +11,7 @@ from tidegate_contracts.credentials import KNOWN
 from ..definition.models import Model
 from ..definition.proxy import AccessRule
 from ..load import PathInTree
-from ..problems import Problem, listed
+from ..problems import Problem, Severity, listed
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 
@@ -74,21 +74,19 @@ def issuers_can_match(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem((*path[:-1], "jwksUrl"), what, do=do)
 
 
-@stack_rule("Groups come from an issuer whose tokens can have groups", "advisory")
-def groups_come_from_issuers_that_have_them(stack: Stack) -> Iterator[Problem]:
-    """Tokens of some providers list no groups at all, so a rule for groups matches none of their callers."""
-    issuers = stack.platform.proxy.auth.issuers
+@stack_rule("Groups come from a source that has groups")
+def groups_come_from_sources_that_have_them(stack: Stack) -> Iterator[Problem]:
+    """API keys and Domino name a caller without groups, and so do tokens of some providers."""
+    auth = stack.platform.proxy.auth
     for index, rule in enumerate(stack.platform.proxy.access):
-        trusted = [issuer for issuer in issuers if rule.source in (None, issuer)]
-        if (
-            rule.groups
-            and not rule.principals
-            and trusted
-            and all(each.rstrip("/") in _WITHOUT_GROUPS for each in trusted)
-        ):
-            what = f'access rule "{rule.name}" names groups, and tokens of {listed(trusted)} have none'
-            do = "Name principals, or use an issuer whose tokens list groups."
-            yield stack.source.problem(("proxy", "access", index, "groups"), what, do=do)
+        believed = [source for source in auth.sources if rule.source in (None, source)]
+        issuers = [issuer for issuer in believed if issuer in auth.issuers]
+        with_groups = [issuer for issuer in issuers if issuer.rstrip("/") not in _WITHOUT_GROUPS]
+        if rule.groups and not rule.principals and believed and not with_groups:
+            what = f'access rule "{rule.name}" names groups only, and callers of {listed(believed)} have none'
+            do = "Name principals, or add an issuer whose tokens list groups to proxy.auth.oidc."
+            severity: Severity = "advisory" if issuers else "error"
+            yield stack.source.problem(("proxy", "access", index, "groups"), what, do=do, severity=severity)
 
 
 @stack_rule("No principal or group is a credential")

@@ -9,7 +9,7 @@ from tidegate_contracts.openai import served_as
 from .. import devices
 from ..definition.models import Model
 from ..definition.openai import COMMAND_VARIABLES, FRONTENDS, CustomSettings, DynamoSettings, NimSettings, OpenaiServer
-from ..definition.pools import OnDemand, Preload, QueueScaling
+from ..definition.pools import OnDemand, Pool, Preload, QueueScaling
 from ..definition.servers import Server
 from ..load import PathInTree
 from ..problems import Problem, count_of, listed
@@ -26,9 +26,7 @@ _OF_ENGINES, _OF_OTHERS = ("waiting_requests",), ("queue_milliseconds", "busy_pe
 @stack_rule("A server of kind openai preloads its model")
 def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
     """An engine loads its model when it starts, and no other."""
-    for path, server, pool in stack.pools():
-        if not isinstance(server, OpenaiServer):
-            continue
+    for path, server, pool in _pools(stack):
         what = f"{server.name}/{pool.name} is of kind openai, whose engines"
         if isinstance(pool.loading, OnDemand):
             do = "Write loading: {mode: preload}, and give each model a pool of its own."
@@ -42,11 +40,9 @@ def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
 def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
     """A process of an engine serves one model, so a pool of the kind has one."""
     is_lost = any(models_name_servers_and_pools_that_exist(stack))  # it may be the one that seems to be lacking
-    for path, server, pool in stack.pools():
+    for path, server, pool in _pools(stack):
         names = [model.name for model in stack.models_of(server, pool)]
-        if not isinstance(server, OpenaiServer) or (is_lost and not names):
-            continue
-        if len(names) != 1:
+        if len(names) != 1 and not (is_lost and not names):
             served = f"has {len(names)} models, {', '.join(names)}" if names else "has no model"
             what = f"{server.name}/{pool.name} {served}, and a pool of kind openai serves exactly one"
             do = "Give each model a pool of its own."
@@ -60,9 +56,7 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
 @stack_rule("A pool of kind openai serves one version of its model")
 def engines_serve_one_version_a_pool(stack: Stack) -> Iterator[Problem]:
     """A process of an engine serves one version of its model, so each version has a pool of its own."""
-    for _, server, pool in stack.pools():
-        if not isinstance(server, OpenaiServer):
-            continue
+    for _, server, pool in _pools(stack):
         for model in stack.models_of(server, pool):
             here = model.pools(server.pools[0].name)[pool.name]
             if len(here) > 1:
@@ -132,9 +126,7 @@ def _models(stack: Stack) -> Iterator[tuple[Server, Model]]:
 def tensor_parallel_sizes_are_those_of_the_placement(stack: Stack) -> Iterator[Problem]:
     """A model is spread over the devices of one replica, all of them: one that it does not use is paid for nothing."""
     found: dict[tuple[PathInTree, str, str, str], list[str]] = {}
-    for path, server, pool in stack.pools():
-        if not isinstance(server, OpenaiServer):
-            continue
+    for path, server, pool in _pools(stack):
         size, there = server.openai.tensor_parallel_size, max(1, devices.devices_per_replica(pool.placement))
         if size != there:
             said = "tensor_parallel_size" in server.openai.model_fields_set
@@ -173,8 +165,8 @@ def engines_are_scaled_by_what_they_measure(stack: Stack) -> Iterator[Problem]:
 @stack_rule("A pool of an engine says what it is placed on", "advisory")
 def engines_are_placed(stack: Stack) -> Iterator[Problem]:
     """Without a placement a pool has no GPU, and most engines end where there is none."""
-    for path, server, pool in stack.pools():
-        if not isinstance(server, OpenaiServer) or "placement" in pool.model_fields_set:
+    for path, server, pool in _pools(stack):
+        if "placement" in pool.model_fields_set:
             continue
         settings = server.openai
         if not isinstance(settings, CustomSettings) and not (
@@ -188,9 +180,7 @@ def engines_are_placed(stack: Stack) -> Iterator[Problem]:
 @stack_rule("Every variable that a command uses is set")
 def what_a_command_holds_is_filled_in(stack: Stack) -> Iterator[Problem]:
     """Kubernetes leaves $(NAME) as it is where the container has no variable of that name."""
-    for index, server in enumerate(stack.platform.servers):
-        if not isinstance(server, OpenaiServer):
-            continue
+    for index, server in _servers(stack):
         known = {"HOME", "USER", *COMMAND_VARIABLES, *server.variables.values(), *stack.platform.pods.environment}
         known -= {"CONTEXT_LENGTH"} if server.openai.context_length is None else set()
         words = [(key, *word) for key, words in server.words.items() for word in enumerate(words)]
@@ -206,13 +196,11 @@ def what_a_command_holds_is_filled_in(stack: Stack) -> Iterator[Problem]:
 @stack_rule("`openai.source` is for a server with one model")
 def sources_are_of_one_model(stack: Stack) -> Iterator[Problem]:
     """What a server's `source` names, each of its pools would load, under another name."""
-    for index, server in enumerate(stack.platform.servers):
-        if not isinstance(server, OpenaiServer) or server.openai.source is None:
-            continue
+    for index, server in _servers(stack):
         models = [model for of, model in _models(stack) if of is server]
         names = [served_as(each.name, share.version) for each in models for share in each.versions]
         names += [each.name for each in models if not each.versions]
-        if len(names) > 1:
+        if server.openai.source is not None and len(names) > 1:
             what = f"{server.name} has source {server.openai.source}, which all of {', '.join(names)} would load"
             do = "Put each into its folder of the repository, and take source away; or give each a server of its own."
             yield stack.source.problem(("servers", index, "openai", "source"), what, do=do)
@@ -221,13 +209,11 @@ def sources_are_of_one_model(stack: Stack) -> Iterator[Problem]:
 @stack_rule("A server that downloads its model has an egress rule", "advisory")
 def engines_that_download_have_a_way_out(stack: Stack) -> Iterator[Problem]:
     """What is not in the repository comes from a hub, and nothing lets pods out that `network.reach` does not name."""
-    for index, server in enumerate(stack.platform.servers):
-        if not isinstance(server, OpenaiServer) or _reaches_addresses(stack, server):
-            continue
+    for index, server in _servers(stack):
         source, key = server.openai.source, "source"
         if source is None and isinstance(server.openai, NimSettings) and server.openai.own_model:
             source, key = "what its image names", "ownModel"
-        if source is not None and not source.startswith("/"):
+        if source is not None and not source.startswith("/") and not _reaches_addresses(stack, server):
             what = f"{server.name} loads {source}, and network.reach lets its pods reach no addresses"
             why = "An engine downloads what is no folder each time that it starts."
             do = "Add the hub to network.reach; or put the model into the repository."
@@ -238,8 +224,8 @@ def engines_that_download_have_a_way_out(stack: Stack) -> Iterator[Problem]:
 def shared_frontends_reach_the_api_server(stack: Stack) -> Iterator[Problem]:
     """Frontends and workers that find each other through Kubernetes ask its API, which no policy lets them reach."""
     is_lost = any(servers_that_reach_something_exist(stack))  # a way may be meant for it
-    for index, server in () if is_lost else _with_frontends(stack):
-        if not _reaches_addresses(stack, server):
+    for index, server in () if is_lost else _servers(stack):
+        if server.frontends and not _reaches_addresses(stack, server):
             what = f"{server.name} has frontends, which find workers through Kubernetes' API, and may not reach that"
             why = "Policies count behind the Service `kubernetes`: its own address, and its port 443, are not enough."
             way = f"{{name: kubernetes, server: {server.name}, cidr: ADDRESS/32, ports: [6443]}}"
@@ -250,9 +236,9 @@ def shared_frontends_reach_the_api_server(stack: Stack) -> Iterator[Problem]:
 @stack_rule("Shared frontends and pools have different names")
 def shared_frontends_have_names_of_their_own(stack: Stack) -> Iterator[Problem]:
     """The frontends of server `a` are `a-frontends`, as its pool `frontends` would be."""
-    for _, server in _with_frontends(stack):
+    for _, server in _servers(stack):
         name = f"{server.made_as}-{FRONTENDS}"
-        for path, other, pool in stack.pools():
+        for path, other, pool in stack.pools() if server.frontends else ():
             if name in ((made_as := f"{other.made_as}-{pool.made_as}"), f"{made_as}-headless"):
                 what = f"pool {other.name}/{pool.name} and the frontends of {server.name} would share the name {name}"
                 yield stack.source.problem((*path, "name"), what, do="Rename the pool.")
@@ -263,7 +249,13 @@ def _reaches_addresses(stack: Stack, server: Server) -> bool:
     return any(each.cidr for each in ways)
 
 
-def _with_frontends(stack: Stack) -> Iterator[tuple[int, OpenaiServer]]:
+def _servers(stack: Stack) -> Iterator[tuple[int, OpenaiServer]]:
     for index, server in enumerate(stack.platform.servers):
-        if isinstance(server, OpenaiServer) and server.frontends:
+        if isinstance(server, OpenaiServer):
             yield index, server
+
+
+def _pools(stack: Stack) -> Iterator[tuple[PathInTree, OpenaiServer, Pool]]:
+    for path, server, pool in stack.pools():
+        if isinstance(server, OpenaiServer):
+            yield path, server, pool

@@ -6,15 +6,16 @@ from fnmatch import fnmatchcase
 from ..definition import Header
 from ..load import Document
 from ..problems import Problem, listed
-from ..stack import Definition, Stack
+from ..stack import Stack
 from .references import suggestion
-from .rule import definition_rule, header_rule, stack_rule
+from .rule import header_rule, stack_rule
 
 
 @header_rule("`promotion.from` names another environment")
 def promotions_come_from_other_environments(header: Header, document: Document) -> Iterator[Problem]:
-    """A version has been in another environment before, and that one is in this definition."""
+    """A version has served in another environment before, which is in this definition and on a data plane."""
     names = [environment.name for environment in header.environments]
+    hosted = {name for plane in header.data_planes for name in plane.environments}
     for index, environment in enumerate(header.environments):
         source = environment.promotion.source
         if source is not None and (source == environment.name or source not in names):
@@ -23,6 +24,12 @@ def promotions_come_from_other_environments(header: Header, document: Document) 
             do = suggestion(source, [name for name in names if name != environment.name])
             do = f"{do} Without from, it takes versions that were nowhere before."
             yield document.problem(("environments", index, "promotion", "from"), what, do=do, at="value")
+        elif source is not None and source not in hosted:
+            where = ("environments", index, "promotion", "from")
+            what = f'environment "{environment.name}" takes versions from "{source}", which lives on no data plane'
+            why = "Nothing can be deployed there, so nothing can be promoted from there."
+            do = f'Name "{source}" under a data plane\'s environments, or take versions from another environment.'
+            yield document.problem(where, what, why, do, at="value", severity="advisory")
 
 
 @header_rule("Promotions do not form a circle")
@@ -40,20 +47,6 @@ def promotions_begin_somewhere(header: Header, document: Document) -> Iterator[P
             why = "Each environment waits for the other, so none would ever get a version."
             do = "Let one of them take what is registered: leave from away there."
             yield document.problem(("environments", index, "promotion", "from"), what, why=why, do=do, at="value")
-
-
-@definition_rule("The environment that versions are promoted from can serve them first", "advisory")
-def versions_can_come_from_their_environment(definition: Definition) -> Iterator[Problem]:
-    """What lives on no data plane has never served a version."""
-    hosted = {name for plane in definition.header.data_planes for name in plane.environments}
-    for index, environment in enumerate(definition.header.environments):
-        source = environment.promotion.source
-        if source is not None and source not in hosted:
-            where = ("environments", index, "promotion", "from")
-            what = f'environment "{environment.name}" takes versions from "{source}", which lives on no data plane'
-            why = "Nothing can be deployed there, so nothing can be promoted from there."
-            do = f'Name "{source}" under a data plane\'s environments, or take versions from another environment.'
-            yield definition.document.problem(where, what, why, do, at="value")
 
 
 @stack_rule("An issuer's tokens contain the groups that may promote", "advisory")

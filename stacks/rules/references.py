@@ -65,6 +65,9 @@ def canaries_are_planes_of_the_first_wave(header: Header, document: Document) ->
             what = f'the canary "{canary}" is of wave {wave}, and wave {first} goes before it'
             do = f"Name a plane of wave {first}, or give {canary} that wave."
             yield document.problem(where, what, do=do, at="value")
+        elif len(planes) == 1:
+            what = f'canary has no effect: environment "{environment.name}" is only on data plane "{canary}"'
+            yield document.problem(where, what, do="Remove it.", at="value", severity="advisory")
 
 
 @definition_rule("Every environment is on a data plane", "advisory")
@@ -171,18 +174,6 @@ def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
             what = f'dataset "{dataset.name}" uses the claim {claim}, which is made for dataset "{made[claim]}"'
             do = f'Let servers read dataset "{made[claim]}" itself.'
             yield stack.source.problem(("datasets", index, "claimName"), what, do=do)
-
-
-@stack_rule("Warm windows name models of their pool")
-def warm_windows_name_models_of_their_pool(stack: Stack) -> Iterator[Problem]:
-    """A warm window keeps models resident that its pool serves."""
-    for path, server, pool in stack.pools():
-        served = {model.name for model in stack.models_of(server, pool)}
-        for number, window in enumerate(pool.loading.warm_windows if isinstance(pool.loading, OnDemand) else ()):
-            place = (*path, "loading", "warmWindows", number, "models")
-            what = f'warm window "{window.name}" names a model that this pool does not serve'
-            for name in window.models:
-                yield from unknown(stack.source, place, what, name, served)
 
 
 @stack_rule("A server's cloud identity can read its object store")

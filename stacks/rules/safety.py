@@ -79,20 +79,6 @@ def somebody_can_authenticate_and_call(stack: Stack) -> Iterator[Problem]:
         yield stack.source.problem(("proxy", key), what, do=do)
 
 
-@stack_rule("An access rule can match a caller")
-def access_rules_can_match_somebody(stack: Stack) -> Iterator[Problem]:
-    """Tokens of issuers tell groups; API keys and Domino's principal endpoint tell a name, and no groups."""
-    auth = stack.platform.proxy.auth
-    for index, rule in enumerate(stack.platform.proxy.access):
-        believed = [source for source in auth.sources if rule.source in (None, source)]
-        if rule.groups and not rule.principals and believed and not set(believed) & {*auth.issuers}:
-            what = (
-                f'access rule "{rule.name}" names groups only, and {" and ".join(believed)} tell none: it fits nobody'
-            )
-            do = "Name principals, or add the issuer of the groups to proxy.auth.oidc."
-            yield stack.source.problem(("proxy", "access", index, "groups"), what, do=do)
-
-
 @stack_rule("The Ingress controller uses the proxy's protocol")
 def an_ingress_speaks_what_the_proxy_serves(stack: Stack) -> Iterator[Problem]:
     """A controller that speaks HTTPS to a proxy without a certificate, or plain HTTP to one with it, gets no answer."""

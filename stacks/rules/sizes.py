@@ -12,12 +12,14 @@ from ..definition.pools import OnDemand, Pool
 from ..definition.servers import Server
 from ..definition.triton import OLDEST_TRITON, TritonServer
 from ..devices import gb
-from ..problems import Problem, did_you_mean, nearest
+from ..problems import Problem, Severity, did_you_mean, nearest
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 
-_MOST_CORES, _MOST_MEMORY = 1024, 32 * 2**40
-"""More than any node has; the largest machines of clouds have 1,920 threads and 32 TiB, without a GPU."""
+_MOST = {"cpu": 1024, "memory": 32 * 2**40}
+"""More than a pod gets of any node; the largest machines of clouds have 1,920 threads and 32 TiB, without a GPU."""
+_MOST_BESIDE_GPUS = _MOST | {"cpu": 512}
+_MOST_OF_A_PROXY = {"cpu": 512, "memory": 4 * 2**40}
 _BYTES_A_SECOND = 500 * 10**6  # At which a preload pool is assumed to read models, at the most.
 _START = {"cpu": 20, "gpu": 50, "engine": 100}  # Seconds that a server takes to start, without its models.
 _LEAST_SHARED = 2 * 2**30  # Of /dev/shm, for engines that spread a model over several GPUs.
@@ -88,53 +90,37 @@ def nodes_hold_all_replicas(definition: Definition) -> Iterator[Problem]:
                     break
 
 
-@stack_rule("A pod's CPU fits into a node")
-def cpu_asked_for_is_in_a_node(stack: Stack) -> Iterator[Problem]:
-    """A pod that asks for more cores than any node has stays Pending."""
+@stack_rule("A pod's CPU and memory fit into a node")
+def pods_fit_into_a_node(stack: Stack) -> Iterator[Problem]:
+    """A pod that asks for more than any node has stays Pending."""
+    plane, proxy = stack.data_plane, stack.platform.proxy.resources
     for path, server, pool in stack.pools():
-        asked = _asks(stack, server, pool)["cpu"]
-        each = [_has(stack.data_plane.gpus[group], "cpu") for group in _groups(stack.data_plane, pool)]
-        name = f"{server.name}/{pool.name}"
-        where = (*path, "resources", "cpu")
-        if each and all(each) and asked > max(each):
-            what = f"{name} asks for {asked:g} CPU cores, and its nodes have {max(each):g} at the most"
-            do = "Set a smaller resources.cpu, or correct cpu under gpus. Thousandths of a core are written 500m."
-            yield stack.source.problem(where, what, do=do)
-        elif asked > (_MOST_CORES / 2 if each or not isinstance(pool.placement, CpuPlacement) else _MOST_CORES):
-            yield _too_much(stack, where, f"{name} asks for {asked:g} CPU cores", f"{pool.resources.cpu}m")
-    cores = quantity_value(stack.platform.proxy.resources.cpu)
-    if cores > _MOST_CORES / 2:
-        what = f"the proxy asks for {cores:g} CPU cores"
-        yield _too_much(stack, ("proxy", "resources", "cpu"), what, f"{cores:g}m")
+        on_cpu = isinstance(pool.placement, CpuPlacement)
+        groups = plane.gpus if on_cpu else [plane.gpus[group] for group in _groups(plane, pool)]
+        for key, asked in _asks(stack, server, pool).items():
+            each = [_has(group, key) for group in groups]
+            where, what = (*path, "resources", key), f"{server.name}/{pool.name} asks for {_text(key, asked)}"
+            if each and all(each) and asked > max(each):
+                largest = (
+                    f'the largest node of data plane "{plane.name}" that it may run on has {_text(key, max(each))}'
+                )
+                do = f"Set a smaller resources.{key}"
+                do += ", unless there are larger nodes without a GPU." if on_cpu else f", or correct {key} under gpus."
+                why = "The eviction policy's policyResources and what is staged in memory count too."
+                severity: Severity = "advisory" if on_cpu else "error"
+                yield stack.source.problem(where, f"{what}, and {largest}", why, do, severity=severity)
+            elif asked > (_MOST[key] if on_cpu else _MOST_BESIDE_GPUS[key]):
+                yield _too_much(stack, where, what, f"{pool.resources.cpu}m" if key == "cpu" else "16Gi")
+    for key, quantity, meant in (("cpu", proxy.cpu, f"{proxy.cpu}m"), ("memory", proxy.memory, "2Gi")):
+        amount = float(quantity_value(quantity))
+        if amount > _MOST_OF_A_PROXY[key]:
+            what = f"the proxy asks for {_text(key, amount)}"
+            yield _too_much(stack, ("proxy", "resources", key), what, meant)
 
 
 def _too_much(stack: Stack, path: tuple[str | int, ...], what: str, meant: str) -> Problem:
     why = "No node has so much, so the pod would stay Pending."
     return stack.source.problem(path, what, why, f"Set what one replica needs, such as {meant}.", severity="advisory")
-
-
-@stack_rule("A pod's memory is not more than any machine has", "advisory")
-def memory_asked_for_is_in_a_machine(stack: Stack) -> Iterator[Problem]:
-    """A pod that asks for more memory than any node has stays Pending."""
-    known = [_has(group, "memory") for group in stack.data_plane.gpus]
-    asks = [
-        ((*path, "resources", "memory"), f"{server.name}/{pool.name}", pool, _asks(stack, server, pool)["memory"])
-        for path, server, pool in stack.pools()
-    ]
-    for path, name, pool, asked in asks:
-        is_larger = known and all(known) and isinstance(pool.placement, CpuPlacement) and asked > max(known)
-        if is_larger and asked <= _MOST_MEMORY:
-            what = (
-                f"{name} asks for {gb(int(asked))} of memory, and the largest node under gpus has {gb(int(max(known)))}"
-            )
-            do = "Set a smaller resources.memory, unless there are larger nodes without a GPU."
-            yield stack.source.problem(path, what, do=do)
-        elif asked > _MOST_MEMORY:
-            yield _too_much(stack, path, f"{name} asks for {gb(int(asked))} of memory", "16Gi")
-    memory = byte_count(stack.platform.proxy.resources.memory)
-    if memory > _MOST_MEMORY / 8:
-        what = f"the proxy asks for {gb(memory)} of memory"
-        yield _too_much(stack, ("proxy", "resources", "memory"), what, "2Gi")
 
 
 @stack_rule("A replica's own memory can hold its largest model", "advisory")

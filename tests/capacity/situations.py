@@ -101,11 +101,6 @@ def loads(made: Made, name: str, number: float, seconds: float, size: float, evi
     made.grew("tidegate_eviction_model_evictions_total", evicted, pod=POD, model=name, reason="room")
 
 
-def went_for(made: Made, name: str, number: float) -> None:
-    """So many models had to go for this one."""
-    made.grew("tidegate_eviction_model_evicted_others_total", number, pod=POD, model=name)
-
-
 def busy(made: Made, reason: str, number: float) -> None:
     """So many calls were told busy."""
     said = {"server": SERVER, "pool": POOL, "type": "busy", "reason": reason, "replica": "10.0.0.1"}

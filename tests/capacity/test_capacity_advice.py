@@ -14,10 +14,9 @@ from tidegate_eviction.simulate.trace import Trace
 
 from capacity.advice import Advice, advise
 from capacity.advising import lines_of, subjects
-from capacity.expected import setting_of_pool
 from capacity.overlay import overlay_text
 from capacity.pressures import reading
-from capacity.remedies import Subject, remedies
+from capacity.remedies import Subject
 from capacity.samples import Recorded
 from stacks.definition.base import byte_count
 from stacks.definition.pools import OnDemand
@@ -37,7 +36,6 @@ from .situations import (
     definition,
     loads,
     trace,
-    went_for,
     work,
 )
 
@@ -65,7 +63,6 @@ def pressed(names: Iterable[str]) -> Made:
     calls(made, dict.fromkeys(names, 200.0), late=500.0, waited=5000.0)
     for name in names:
         loads(made, name, 100.0, 10.0, 3e9, evicted=99.0)
-        went_for(made, name, 99.0)
     return made
 
 
@@ -78,44 +75,6 @@ def test_a_working_set_that_is_larger_than_the_slice_wants_a_larger_one(tmp_path
     assert advice.then.lost_seconds < 0.2 * advice.now.lost_seconds
     (pool,) = after(found, subject, advice.change).stacks[0].platform.servers[0].pools
     assert pool.placement.profile == "2g.20gb"  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("number", "gone", "is_tried"), [(100.0, 140.0, False), (100.0, 160.0, True), (1.0, 2.0, False), (1.0, 4.0, True)]
-)
-def test_a_pool_of_its_own_is_tried_for_a_model_whose_loads_take_the_room_of_several(
-    tmp_path: Path, number: float, gone: float, is_tried: bool
-) -> None:
-    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
-    made = Made()
-    calls(made, dict.fromkeys(SMALL, 200.0), late=500.0, waited=5000.0)
-    for name in SMALL:
-        loads(made, name, number, 10.0, 3e9, evicted=99.0)
-    greatest, *others = SMALL
-    went_for(made, greatest, gone)
-    for name in others:
-        went_for(made, name, number / len(others))
-    subject, _ = advice_for(found, made)
-    setting = setting_of_pool(subject.pool, subject.models)
-    assert setting is not None
-    assert (f"another pool for {greatest}" in [each.kind for each in remedies(subject, setting)]) is is_tried
-
-
-def test_a_model_that_makes_all_others_go_gets_a_pool_of_its_own(tmp_path: Path) -> None:
-    small = dict.fromkeys(("ant", "bee", "cat", "dog"), "footprint: 2G")
-    found = definition(tmp_path, ON_SLICES, {**small, "whale": "footprint: 7G"}, GPUS)
-    made = Made()
-    calls(made, dict.fromkeys([*small, "whale"], 200.0), late=500.0, waited=5000.0)
-    for name in small:
-        loads(made, name, 100.0, 10.0, 2e9, evicted=99.0)
-    loads(made, "whale", 100.0, 15.0, 7e9, evicted=99.0)
-    went_for(made, "whale", 396.0)
-    mixed = trace({**dict.fromkeys(small, (2 * GB, 10.0)), "whale": (7 * GB, 15.0)}, 25, 60.0)
-    subject, advice = advice_for(found, made, mixed)
-    assert advice.kind == "another pool for whale"
-    stack = after(found, subject, advice.change).stacks[0]
-    pools = {pool.name: [model.name for model in stack.models_of(server, pool)] for _, server, pool in stack.pools()}
-    assert pools == {POOL: [*small], "whale": ["whale"]}
 
 
 def test_a_pinned_model_that_nobody_calls_is_to_be_unpinned(tmp_path: Path) -> None:

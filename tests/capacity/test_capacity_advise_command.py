@@ -20,7 +20,7 @@ from stacks.stack import Definition
 from stacks.validate import read_definition
 from tests.proxy.rigs.pytest_rigs import not_run
 
-from .situations import GPUS, ON_SLICES, POD, SECONDS, SMALL, Made, busy, calls, definition, loads, went_for, work
+from .situations import GPUS, ON_SLICES, POD, SECONDS, SMALL, Made, busy, calls, definition, loads, work
 from .test_capacity_prometheus_errors import answering
 
 EVERY = 15.0
@@ -33,7 +33,6 @@ def trouble() -> Made:
     calls(made, dict.fromkeys(SMALL, 720.0), late=1800.0, waited=18000.0)
     for number, name in enumerate(SMALL):
         loads(made, name, 360.0, 4.0 + number, 2e9 + 4e8 * number, evicted=354.0)
-        went_for(made, name, 354.0)
     busy(made, "no-room", 72.0)
     work(made, "ant", queued=36.0, computed=360.0)
     made.was("tidegate_eviction_models", 1.0, pod=POD, state="queued")

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 import yaml
@@ -60,7 +59,7 @@ def trees(draw: st.DrawFn) -> Tree:
         if len(pools) == 2:
             models[-1]["pool"] = draw(st.sampled_from(pools))["name"]
         models[-1]["pinned"] = name == draw(st.sampled_from(["m0", "m1", "other"]))
-    tree = tree_of(pools, models, [{"2g.20gb": 2, "1g.20gb": 2}])
+    tree = tree_of(pools, models, [])
     datasets = [{"name": "models", "path": "/export/trial"}]
     tree["environments"].append({"name": "trial", "proxy": {"replicas": 1}, "datasets": datasets})
     tree["dataPlanes"][0]["environments"].append("trial")
@@ -105,7 +104,7 @@ def test_what_a_definition_with_the_block_renders_is_what_was_simulated(answer: 
     with TemporaryDirectory() as folder:
         definition = read_definition(write(Path(folder), tree))
     stack = definition.stacks[0]
-    new = after(definition, block(definition, stack, answer, TRACE))
+    new = after(definition, block(stack, answer, TRACE))
     (of_trace,) = (each for each in rendered(new, new.stacks[0]) if {model.name for model in each.models} & {*NAMES})
     assert said(of_trace) == simulated(answer, TRACE)
     pool_of = {model.name: model.pool or "" for model in new.stacks[0].platform.models}
@@ -120,8 +119,8 @@ def of_prod_east(*called: str) -> tuple[Definition, Answer, Trace, Block]:
     definition = read_definition(SHIPPED)
     stack = next(stack for stack in definition.stacks if stack.name == "prod-east")
     trace = with_footprints(trace_of(1, **dict.fromkeys(called, (1, 2.0, 60.0))), footprints(stack))
-    answer = Answer(GPU, one("1g.20gb"), 1, frozenset(called))
-    return definition, answer, trace, block(definition, stack, answer, trace)
+    answer = Answer(GPU, one("3g.40gb"), 1, frozenset(called))
+    return definition, answer, trace, block(stack, answer, trace)
 
 
 def test_the_shipped_definition_takes_the_block_of_its_own_models_on_both_of_its_data_planes() -> None:
@@ -131,82 +130,44 @@ def test_the_shipped_definition_takes_the_block_of_its_own_models_on_both_of_its
         is_planned = simulated(answer, trace) in [said(each) for each in rendered(new, stack) if not own_times(each)]
         assert is_planned == (stack.environment.name == "prod")
     words = "\n".join(made.said)
-    assert "It replaces ondemand/small, ondemand/large (with its warm window nightly-forecast)." in words
-    assert "GPUs of east, west:\n  To drain and cut again: 1 of 2 nodes." in words
-    assert [plane["name"] for plane in yaml.safe_load(made.text)["dataPlanes"]] == ["east", "west"]
+    assert "It replaces ondemand/small, ondemand/large." in words
+    assert "Its slices need 1 × A100-80GB at least." in words
 
 
 def test_a_pool_with_further_models_stays() -> None:
     *_, made = of_prod_east("demand-forecast", "language-id", "fraud-score")
     words = "\n".join(made.said)
-    assert "It replaces ondemand/large (with its warm window nightly-forecast)." in words
+    assert "It replaces ondemand/large." in words
     assert "ondemand/small stays, for it has invoice-ocr too, which the trace does not call" in words
     assert "preload/main stays, for it preloads what lies in its folder, churn too" in words
-
-
-def cut_of(tree: Tree, answer: Answer, folder: Path) -> tuple[str, list[Any]]:
-    definition = read_definition(write(folder, tree))
-    made = block(definition, definition.stacks[0], answer, TRACE)
-    after(definition, made)
-    planes = yaml.safe_load(made.text).get("dataPlanes", [])
-    return "\n".join(made.said), [each["gpus"] for each in planes]
 
 
 ON_TWO = Answer(GPU, one("3g.40gb"), 2, frozenset(NAMES))
 
 
-def test_where_slices_are_there_nothing_is_cut(tmp_path: Path) -> None:
-    said_now, gpus = cut_of(tree_of([pool("1g.10gb")], [], [{"3g.40gb": 2}, {"1g.10gb": 7}]), ON_TWO, tmp_path)
-    assert gpus == []
-    assert "No node is to be cut anew." in said_now
-
-
-def test_where_there_are_too_few_gpus_it_is_told_how_many_more_and_they_are_in_the_block(tmp_path: Path) -> None:
-    said_now, gpus = cut_of(tree_of([pool("1g.10gb")], [], [{"1g.10gb": 7}]), ON_TWO, tmp_path)
-    assert f"It takes 1 node more of {A100} with 1 each" in said_now
-    assert sum(group["nodes"] for group in gpus[0]) == 2
-
-
-def test_where_there_is_no_inventory_the_fewest_gpus_are_told_with_their_cuts(tmp_path: Path) -> None:
-    tree = tree_of(
-        [{"name": "main", "loading": {"mode": "on-demand", "capacity": "1Gi"}, "placement": {"kind": "cpu"}}], [], []
-    )
-    said_now, gpus = cut_of(tree, ON_TWO, tmp_path)
-    assert f"GPUs of lab:\n  It takes 1 node more of {A100} with 1 each: 1 of 2 × 3g.40gb." in said_now
-    assert gpus == [
-        [{"nodes": 1, "product": A100, "perNode": 1, "mig": {"strategy": "mixed", "slices": {"3g.40gb": 2}}}]
-    ]
-
-
 @pytest.mark.parametrize("strategy", ["single", "dra"])
 def test_slices_are_asked_for_as_the_inventory_hands_them_out(tmp_path: Path, strategy: str) -> None:
     here = {"single": {"kind": "mig", "strategy": "single", "product": A100}, "dra": {"kind": "dra", "product": A100}}
-    main = pool("1g.10gb") | {"placement": {"profile": "1g.10gb", **here[strategy]}}
-    tree = tree_of([main], [], [{"1g.10gb": 7}, {"1g.10gb": 7}])
-    for group in tree["dataPlanes"][0]["gpus"]:
-        group["mig"]["strategy"] = strategy
-    (tmp_path / "new").mkdir()
-    gpu = find_gpu("a100-80gb", [A100])
-    answer = replace(ON_TWO, gpu=replace(gpu, strategy=strategy))  # type: ignore[arg-type]
-    said_now, gpus = cut_of(tree, answer, tmp_path)
-    assert "To drain and cut again: 1 of 2 nodes" in said_now
-    assert {"3g.40gb": 2} in [group["mig"]["slices"] for group in gpus[0]]
+    main = pool("3g.40gb") | {"placement": {"profile": "3g.40gb", **here[strategy]}}
+    tree = tree_of([main], [], [{"3g.40gb": 2}])
+    tree["dataPlanes"][0]["gpus"][0]["mig"]["strategy"] = strategy
+    definition = read_definition(write(tmp_path, tree))
+    answer = replace(ON_TWO, gpu=replace(GPU, strategy=strategy), replicas=1)  # type: ignore[arg-type]
+    after(definition, block(definition.stacks[0], answer, TRACE))
 
 
-def test_of_a_gpu_whose_label_is_not_known_the_cuts_are_told_and_what_to_say(tmp_path: Path) -> None:
+def test_of_a_gpu_whose_label_is_not_known_it_is_told_what_to_say(tmp_path: Path) -> None:
     gpu = find_gpu("h100-80gb", [A100])
     answer = Answer(gpu, gpu.slices[0], 2, frozenset(NAMES))
     definition = read_definition(write(tmp_path, tree_of([pool("1g.10gb")], [], [{"1g.10gb": 7}])))
-    made = block(definition, definition.stacks[0], answer, TRACE)
-    assert "dataPlanes" not in made.text
+    made = block(definition.stacks[0], answer, TRACE)
     assert "The definition has no H100-80GB: say --gpu <their node label" in made.said[-1]
-    assert any("of H100-80GB with 1 each: 1 of" in line for line in made.said)
 
 
 def test_a_server_is_made_up_where_none_loads_on_demand(tmp_path: Path) -> None:
     tree = tree_of([pool("1g.10gb") | {"loading": {"mode": "preload"}}], [], [{"1g.10gb": 7}])
     definition = read_definition(write(tmp_path, tree))
-    made = block(definition, definition.stacks[0], ON_TWO, TRACE)
+    made = block(definition.stacks[0], ON_TWO, TRACE)
     assert {model["server"] for model in yaml.safe_load(made.text)["environments"][0]["models"]} == {"ondemand-2"}
 
 

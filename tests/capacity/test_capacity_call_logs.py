@@ -82,15 +82,13 @@ def test_the_command_writes_the_trace_of_logs_without_callers(tmp_path: Path) ->
     assert "1 call of models that no eviction policy has measured: cat" in ran.stdout
 
 
-def test_what_copying_files_near_the_gpu_took_is_no_part_of_a_load_as_the_policy_itself_logs_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_loads_are_read_as_the_policy_itself_logs_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        for seconds, copied in ((12.0, 8.0), (6.0, 0.0)):
-            tell(Loaded("fox", seconds, 10**9, {}, 1, copied), Counts(), Footprints(tmp_path), {}, 0)
+        for seconds in (12.0, 6.0):
+            tell(Loaded("fox", seconds, 10**9, {}, 1), Counts(), Footprints(tmp_path), {}, 0)
     lines = [JsonLines().format(record) + "\n" for record in caplog.records]
     (tmp_path / "a.log").write_text(call(1.0, "fox") + "".join(lines), "utf-8")
-    assert read_logs(str(tmp_path)).measured["fox"].load_seconds == 5.0
+    assert read_logs(str(tmp_path)).measured["fox"].load_seconds == 9.0
 
 
 def test_lines_of_older_proxies_and_broken_ones_are_told(tmp_path: Path) -> None:

@@ -14,18 +14,19 @@ from stacks.validate import read_definition
 from .definition import pasted, pool, tree_of, write
 from .traces import trace_of
 
-PRICES = "prices: {a100-80gb: {perHour: 7, source: a fictional list, asOf: 2026-01-01}}"  # fictional, as all here
+PRICE = {"perHour": 7, "source": "a fictional list", "asOf": "2026-01-01"}  # fictional, as all here
 SMALL = trace_of(1, one=(5, 2.0, 60.0), two=(1, 2.0, 60.0))
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a trace, prices and a definition that names one of its models."""
+    """A folder with a trace, and a definition with a price that names one of its models."""
     monkeypatch.chdir(tmp_path)
     write_trace(SMALL, tmp_path / "day.csv")
-    (tmp_path / "prices.yaml").write_text(PRICES, "utf-8")
     models = [{"name": "one", "server": "ondemand", "pool": "main", "footprint": "5G"}]
-    write(tmp_path, tree_of([pool("2g.20gb")], models, [{"2g.20gb": 3}]))
+    tree = tree_of([pool("2g.20gb")], models, [{"2g.20gb": 2, "1g.10gb": 3}])
+    tree["dataPlanes"][0]["gpus"][0]["price"] = PRICE
+    write(tmp_path, tree)
     return tmp_path
 
 
@@ -35,7 +36,7 @@ def plan(*arguments: str) -> Result:
 
 @pytest.mark.usefixtures("folder")
 def test_a_plan_is_a_table_a_sentence_and_a_block() -> None:
-    said = plan("day.csv", "--target", "98%", "--prices", "prices.yaml")
+    said = plan("day.csv", "--target", "98%")
     assert said.exit_code == 0, said.stderr
     rows = {line[2:].partition("  ")[0]: line for line in said.stdout.splitlines()}
     # A seventh of a GPU for 730 hours, at 7 an hour.
@@ -48,7 +49,6 @@ def test_a_plan_is_a_table_a_sentence_and_a_block() -> None:
     assert "With 20 % more traffic it answers 100" in said.stdout
     assert "profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}, replicas: 1}" in said.stdout
     assert "It replaces ondemand/main." in said.stdout
-    assert "To drain and cut again: 1 of 1 node." in said.stdout
 
 
 def test_what_is_to_be_pasted_is_taken_and_then_there_is_nothing_cheaper(folder: Path) -> None:
@@ -101,9 +101,9 @@ def test_models_get_names_that_a_definition_takes(folder: Path) -> None:
 
 
 def test_without_a_price_there_are_hours_and_no_money(folder: Path) -> None:
-    (folder / "prices.yaml").write_text(PRICES.replace("a100-80gb", "l4"), "utf-8")
-    said = plan("day.csv", "--target", "98%", "--prices", "prices.yaml")
-    assert "no price of A100-80GB in prices.yaml, which has l4: GPU-hours, no money" in said.stdout
+    write(folder, tree_of([pool("2g.20gb")], [], [{"2g.20gb": 3}]))
+    said = plan("day.csv", "--target", "98%")
+    assert "no price of A100-80GB in the inventory: GPU-hours, no money" in said.stdout
     assert "at once for 104 GPU-hours a month; 2 dedicated endpoints would be 209 GPU-hours a month" in said.stdout
     assert "$" not in said.stdout
 
@@ -141,9 +141,6 @@ def test_where_a_request_may_not_take_as_long_as_a_load_the_plan_says_what_to_ra
         (["day.csv", "--gpu", "a100"], ["no GPU 'a100'", "A100-40GB, A100-80GB, H100-80GB", "B200", "T4"]),
         (["day.csv", "--stack", "dev-lob"], ["no stack dev-lob", "dev-lab"]),
         (["day.csv", "--stack", ""], ["no stack"]),
-        (["day.csv", "--prices", "none.yaml"], ["none.yaml: there is no such file"]),
-        (["day.csv", "--prices", "day.csv"], ["day.csv:2:1", "a mapping of keys to values"]),
-        (["day.csv", "--prices", "some.yaml"], ["some.yaml:1:21", "expected a mapping"]),
         (["day.csv", "--definition", "none.yaml"], ["none.yaml: there is no such file"]),
         (["day.csv", "--definition", "some.yaml"], ['unknown key "prices"', '"servers" is missing']),
         ([""], ["Say for which requests", "tidegate plan day.csv.gz"]),

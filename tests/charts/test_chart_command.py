@@ -61,13 +61,6 @@ def test_what_is_missing_in_a_command_is_said_in_a_line(arguments: tuple[str | P
     assert said in result.stderr
 
 
-def test_a_definition_that_is_wrong_gives_no_values(tmp_path: Path) -> None:
-    (tmp_path / "wrong.yaml").write_text("images: [\n")
-    result = charts("values", tmp_path / "wrong.yaml", "--stack", "a")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "wrong.yaml:1:9" in result.stderr
-
-
 def test_generating_writes_what_is_missing_and_takes_away_what_is_too_much(
     tmp_path: Path, wanted: dict[str, str]
 ) -> None:
@@ -114,12 +107,3 @@ def test_the_chart_is_written_into_a_folder_of_yours(tmp_path: Path, wanted: dic
     (tmp_path / "notes.txt").write_text("mine")
     assert charts("chart", "--out", tmp_path).exit_code == 1
     assert (tmp_path / "notes.txt").exists()
-
-
-def test_a_terminal_that_cannot_show_a_character_shows_another_instead(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cli", "values", str(tmp_path / "modèle.yaml"), "--stack", "a"],
-        cwd=ROOT, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "mod?le.yaml: there is no such file" in done.stderr

@@ -2,13 +2,11 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pulumi_kubernetes as k8s
 import pytest
 
-import components
 from charts import templates
 from charts.generate import templates_of
 from charts.placeholders import Recorder, placeholder
@@ -24,35 +22,12 @@ def generated() -> dict[str, str]:
     return templates()
 
 
-def test_every_component_that_declares_objects_has_a_file_of_its_own(generated: dict[str, str]) -> None:
-    folder = Path(components.__file__).parent
-    sources = {"_".join(path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("*.py")}
-    files = {name.removesuffix(".yaml").replace("-", "_") for name in generated if name.endswith(".yaml")}
-    assert files <= sources | {"mesh"}  # the mesh stands with the network boundary
-    assert {"environment", "proxy", "triton_pool", "dataset_volume", "network_boundary", "monitoring"} <= files
-
-
 def test_a_template_says_where_it_comes_from_and_what_it_is(generated: dict[str, str]) -> None:
     for name, text in generated.items():
         if name.endswith(".yaml"):
             heading, _, _ = text.partition("*/}}")
             assert re.search(r"Generated from components/[\w/]+\.py by `make chart`; never edited by hand\.", heading)
             assert len(heading.strip().splitlines()) >= 4, name
-
-
-def test_helpers_hold_files_and_conditions_that_are_no_expressions_and_nothing_else(generated: dict[str, str]) -> None:
-    names = re.findall(r'define "([^"]+)"', generated["_helpers.tpl"])
-    assert set(names) == {
-        "tidegate.access.json",
-        "tidegate.any.server.identity.cloud.gcp",
-        "tidegate.any.server.kind.default.triton.grpcTls",
-        "tidegate.bytes",
-        "tidegate.eviction.json",
-        "tidegate.routing.json",
-        "tidegate.settings-checksum",
-    }
-    used = "".join(text for name, text in generated.items() if name.endswith(".yaml"))
-    assert all(f'include "{name}"' in used for name in names)
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from charts import CHART
-from charts.arguments import arguments, title
+from charts.arguments import arguments
 from charts.folder import scenarios
 from charts.values_schema import values_schema
 from components import EnvironmentArgs
-from stacks.definition.base import Section
+from stacks.model_keys import Model
 from stacks.problems import readable_path
 from tests.cases import GONE
 
@@ -21,12 +21,16 @@ from .broken_values import BASE, REFUSED, STOPPED, Values, edited
 from .rendering import helm
 
 
-def all_sections(owner: type[Section]) -> Iterator[type[Section]]:
+def all_sections(owner: Model) -> Iterator[Model]:
     """A class of arguments and all below it; one that stands in several places comes several times."""
     yield owner
     for argument in arguments(owner):
-        for kind in argument.classes:
+        for kind in argument.models:
             yield from all_sections(kind)
+
+
+def title(owner: Model) -> str:
+    return owner.__name__.removesuffix("Args")
 
 
 SCHEMA = values_schema()
@@ -128,9 +132,9 @@ def test_null_takes_away_what_need_not_be_there() -> None:
         section = SCHEMA if owner is EnvironmentArgs else SCHEMA["definitions"][title(owner)]
         for argument in arguments(owner):
             validator = jsonschema.Draft7Validator(
-                {**section["properties"][argument.key], "definitions": SCHEMA["definitions"]}
+                {**section["properties"][argument.name], "definitions": SCHEMA["definitions"]}
             )
-            assert validator.is_valid(None) == (not argument.required), (owner, argument.key)
+            assert validator.is_valid(None) == (not argument.field.is_required()), (owner, argument.name)
 
 
 def test_every_section_is_closed_and_every_key_is_explained() -> None:
@@ -141,7 +145,7 @@ def test_every_section_is_closed_and_every_key_is_explained() -> None:
         assert section["description"], name
     for owner in CLASSES:
         section = SCHEMA if owner is EnvironmentArgs else SCHEMA["definitions"][title(owner)]
-        assert all(section["properties"][each.key]["description"] for each in arguments(owner)), owner
+        assert all(section["properties"][each.name]["description"] for each in arguments(owner)), owner
     assert SCHEMA["additionalProperties"] is False
     assert len({title(owner) for owner in CLASSES}) == len(CLASSES)
 

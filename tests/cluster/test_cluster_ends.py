@@ -18,7 +18,7 @@ STARTER = """
 import sys
 from pathlib import Path
 from lab.local_cluster import LocalCluster
-LocalCluster.start(Path(sys.argv[1]))
+cluster = LocalCluster.start(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.read()
 """

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -61,46 +61,24 @@ def nulls(value: Any, place: str) -> Iterator[str]:
             yield from nulls(item, f"{place}[]")
 
 
-@pytest.fixture(scope="module")
-def environments() -> dict[str, list[tuple[Stack, list[KubernetesObject]]]]:
-    found = {}
-    for path in DEFINITIONS:
-        definition = read_definition(path)
-        found[path.stem] = [(stack, declared(definition, stack)) for stack in definition.stacks]
-    return found
+def assert_promises(definition: Definition) -> None:
+    for stack in definition.stacks:
+        objects = declared(definition, stack)
+        for promise in promises.ALL:
+            promise(objects)
+        claims = (item.claim_name for item in stack.platform.datasets if isinstance(item, ClaimDataset))
+        promises.volumes_name_config_maps_and_claims_that_exist(objects, frozenset(claims))
 
 
-Environments = dict[str, list[tuple[Stack, list[KubernetesObject]]]]
-
-
-@pytest.mark.parametrize("promise", promises.ALL, ids=lambda promise: promise.__name__)
-@pytest.mark.parametrize("definition", [path.stem for path in DEFINITIONS])
-def test_environments_of_our_definitions_keep_the_promise(
-    environments: Environments, definition: str, promise: Callable[[list[KubernetesObject]], None]
-) -> None:
-    for _, objects in environments[definition]:
-        promise(objects)
-
-
-@pytest.mark.parametrize("definition", [path.stem for path in DEFINITIONS])
-def test_volumes_of_our_definitions_name_what_exists(environments: Environments, definition: str) -> None:
-    for stack, objects in environments[definition]:
-        promises.volumes_name_config_maps_and_claims_that_exist(objects, given_claims(stack))
+@pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.stem)
+def test_environments_of_our_definitions_keep_every_promise(path: Path) -> None:
+    assert_promises(read_definition(path))
 
 
 @settings(parent=examples(25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_any_valid_definition_declares_environments_that_keep_every_promise(tree: Tree) -> None:
-    definition = read_tree(tree)
-    for stack in definition.stacks:
-        objects = declared(definition, stack)
-        for promise in promises.ALL:
-            promise(objects)
-        promises.volumes_name_config_maps_and_claims_that_exist(objects, given_claims(stack))
-
-
-def given_claims(stack: Stack) -> frozenset[str]:
-    return frozenset(item.claim_name for item in stack.platform.datasets if isinstance(item, ClaimDataset))
+    assert_promises(read_tree(tree))
 
 
 @settings(parent=examples(25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

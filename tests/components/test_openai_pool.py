@@ -14,14 +14,13 @@ import pytest
 from tidegate_contracts import dynamo, openai, proxy_process
 from tidegate_contracts.routing import RoutingTable
 
-from components.args import GRACE_SECONDS
 from components.evaluate import KubernetesObject
 from lab.local_plane.process import answers, free_ports, running
 from stacks.resolve import resolve
 from stacks.validate import read_definition
 from tests.charts.rendering import declared
 
-from .objects import containers, named, of_kind, ports, template
+from .objects import containers, named, of_kind, template
 
 _FILE = Path(__file__).parents[1] / "definitions/two-kinds.yaml"
 
@@ -75,19 +74,6 @@ def test_an_engine_is_told_its_model_and_the_name_to_serve_it_under(
     assert [*engine.get("command", []), *engine["args"]] == words
 
 
-def test_a_nim_with_its_own_model_is_told_of_no_other(objects: list[KubernetesObject]) -> None:
-    told = variables(container(objects, "nim-main"))
-    assert told["NIM_SERVED_MODEL_NAME"] == "llama-8b"
-    assert "NIM_MODEL_PATH" not in told
-
-
-def test_an_engine_finds_what_is_secret_in_the_secret_that_the_definition_names(
-    objects: list[KubernetesObject],
-) -> None:
-    (key,) = [each for each in container(objects, "nim-main")["env"] if each["name"] == "NGC_API_KEY"]
-    assert key == {"name": "NGC_API_KEY", "valueFrom": {"secretKeyRef": {"name": "ngc", "key": "api-key"}}}
-
-
 def test_a_server_of_ones_own_finds_in_variables_what_its_command_may_hold(objects: list[KubernetesObject]) -> None:
     told = variables(container(objects, "edge-main"))
     assert told["MODEL"] == "/models/phi/2"
@@ -110,49 +96,12 @@ def test_a_worker_of_dynamo_finds_the_frontend_of_its_own_pod_and_asks_no_cluste
     assert {item["metadata"]["name"] for item in rights} == {"openai-agents"}, "whose frontends are shared"
 
 
-def test_only_the_engine_has_a_gpu(objects: list[KubernetesObject]) -> None:
-    for one in containers(named(objects, "StatefulSet", "chat-blue")):
-        has = one["resources"]["limits"].get("nvidia.com/gpu")
-        assert has == ("2" if one["name"] == "engine" else None)
-        assert variables(one).get("NVIDIA_VISIBLE_DEVICES") == (None if one["name"] == "engine" else "void")
-
-
-def test_streams_have_their_time_after_the_pause(objects: list[KubernetesObject]) -> None:
-    spec = template(named(objects, "StatefulSet", "embed-main"))["spec"]
-    assert spec["terminationGracePeriodSeconds"] == 30 + GRACE_SECONDS
-    assert spec["containers"][0]["lifecycle"]["preStop"]
-
-
-def test_loading_may_take_as_long_as_the_pool_says_and_hanging_may_not(objects: list[KubernetesObject]) -> None:
-    engine = container(objects, "chat-blue")
-    assert engine["startupProbe"]["failureThreshold"] * engine["startupProbe"]["periodSeconds"] == 1800
-    assert engine["livenessProbe"]["failureThreshold"] * engine["livenessProbe"]["periodSeconds"] == 60
-
-
-def test_prometheus_comes_to_metrics_and_not_to_the_api(objects: list[KubernetesObject]) -> None:
-    policy = named(objects, "NetworkPolicy", "metrics-of-servers")
-    (rule,) = policy["spec"]["ingress"]
-    assert [port["port"] for port in rule["ports"]] == [openai.METRICS_PORT]
-    with_metrics = {"chat-blue", "code-qwen", "code-small", "embed-main", "nim-main"}
-    for workload in of_kind(objects, "StatefulSet"):
-        if workload["metadata"]["name"] in with_metrics:
-            assert ports(workload)["metrics"] == openai.METRICS_PORT
-
-
 @pytest.fixture(scope="module")
 def table(objects: list[KubernetesObject]) -> RoutingTable:
     """What the proxies are told."""
     text = named(objects, "ConfigMap", "inference-proxy-routing")["data"][proxy_process.ROUTING_FILE]
     assert "grpcPort" not in json.loads(text)["servers"][0]["pools"][0]
     return RoutingTable.model_validate_json(text)
-
-
-def test_proxies_are_told_the_kind_and_no_port_of_grpc(table: RoutingTable) -> None:
-    servers = {server.name: server for server in table.servers}
-    for pool in servers["chat"].pools:
-        assert (pool.http_port, pool.grpc_port, pool.grpc_tls) == (openai.HTTP_PORT, None, False)
-    assert servers["chat"].kind == "openai"
-    assert [pool.grpc_port for pool in servers["classic"].pools] == [8001]
 
 
 def test_proxies_are_told_which_pool_serves_which_version(table: RoutingTable) -> None:
@@ -265,31 +214,6 @@ def test_calls_of_every_pool_are_led_to_the_frontends_that_they_share(objects: l
         "planner": "planner",
         "critic": "critic",
     }
-
-
-def test_shared_frontends_are_several_finish_streams_and_are_replaced_once_the_next_know_the_workers(
-    objects: list[KubernetesObject],
-) -> None:
-    deployment = named(objects, "Deployment", "agents-frontends")
-    pod = template(deployment)["spec"]
-    (frontend,) = pod["containers"]
-    assert deployment["spec"]["replicas"] == 3
-    assert deployment["spec"]["minReadySeconds"] > 0
-    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
-    drain = int(variables(frontend)["DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"])
-    assert pod["terminationGracePeriodSeconds"] == drain + GRACE_SECONDS
-    assert frontend["lifecycle"]["preStop"]
-    assert pod["nodeSelector"] == {"pool": "cpu"}
-    assert "volumes" in pod
-    assert "models" not in {volume["name"] for volume in pod["volumes"]}, "workers tell it of tokenizers"
-    assert named(objects, "PodDisruptionBudget", "agents-frontends")["spec"]["maxUnavailable"] == 1
-
-
-def test_workers_hand_their_own_metrics_out_where_frontends_are_shared(objects: list[KubernetesObject]) -> None:
-    relay = container(objects, "agents-planner", "metrics")
-    assert relay["args"] == [":8002", f"http://127.0.0.1:{dynamo.SYSTEM_PORT}/metrics"]
-    (of_frontends,) = template(named(objects, "Deployment", "agents-frontends"))["spec"]["initContainers"]
-    assert of_frontends["args"] == [":8002", "http://127.0.0.1:8000/metrics"]
 
 
 def test_only_frontends_come_to_workers_and_workers_to_one_port_of_frontends(objects: list[KubernetesObject]) -> None:

@@ -10,7 +10,7 @@ from stacks.resolve import resolve
 from stacks.validate import validate
 from tests.charts.rendering import declared
 
-from .test_alert_rules import Case, of, promtool_test, series_in
+from .test_alert_rules import of, promtool_test, series_in
 from .test_triton_scaling import samples
 
 _FILE = Path(__file__).parents[1] / "definitions/two-kinds.yaml"
@@ -80,9 +80,9 @@ def test_what_waits_is_wanted_and_as_many_engines_as_hold_what_runs_once_one_was
     queries: dict[str, list[str]],
     tmp_path: Path,
 ) -> None:
-    mine = series_in(NAMESPACE, Case("", "", engines(names, waiting, running, pool)))
-    others = Case("", "", engines(names, ("7x100",), ("9x100",), f"{pool}-b"))
-    elsewhere = Case("", "", engines(names, ("7x100",), ("9x100",), pool))
+    mine = series_in(NAMESPACE, engines(names, waiting, running, pool))
+    others = engines(names, ("7x100",), ("9x100",), f"{pool}-b")
+    elsewhere = engines(names, ("7x100",), ("9x100",), pool)
     every = [*mine, *series_in(NAMESPACE, others), *series_in("elsewhere", elsewhere)]
     asked = [*samples(queries[pool][WAITS], waits), *samples(queries[pool][HELD], held)]
     assert not promtool_test(tmp_path, *every, promql_expr_test=asked)
@@ -96,6 +96,6 @@ def test_what_waits_is_wanted_and_as_many_engines_as_hold_what_runs_once_one_was
 def test_an_engine_that_was_not_called_yet_wants_nothing_and_one_that_loads_says_nothing(
     pool: str, up: str, found: int | None, queries: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    series = series_in(NAMESPACE, Case("", "", {of("tidegate_engine_up", pod=f"{pool}-0"): up}))
+    series = series_in(NAMESPACE, {of("tidegate_engine_up", pod=f"{pool}-0"): up})
     asked = [each for query in queries[pool] for each in samples(query, {10: found})]
     assert not promtool_test(tmp_path, *series, promql_expr_test=asked)

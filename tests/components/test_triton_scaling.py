@@ -9,7 +9,7 @@ from stacks.resolve import resolve
 from stacks.validate import read_definition
 from tests.charts.rendering import declared
 
-from .test_alert_rules import NAMESPACE, Case, of, promtool_test, series_in
+from .test_alert_rules import NAMESPACE, of, promtool_test, series_in
 
 ROOT = Path(__file__).parents[2]
 POOL = {"server": "ondemand", "pool": "device"}
@@ -69,8 +69,8 @@ def samples(query: str, wanted: dict[int, int | None]) -> list[dict[str, Any]]:
 def test_whoever_calls_a_pool_keeps_its_replica(
     series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
 ) -> None:
-    others = Case("", "", {AT_A_REPLICA: "9x30", WAITING: "9x30", WAITED: "0+9x30"})
-    both = [*series_in(NAMESPACE, Case("", "", series)), *series_in("elsewhere", others)]
+    others = {AT_A_REPLICA: "9x30", WAITING: "9x30", WAITED: "0+9x30"}
+    both = [*series_in(NAMESPACE, series), *series_in("elsewhere", others)]
     assert not promtool_test(tmp_path, *both, promql_expr_test=samples(queries[-1], wanted))
 
 
@@ -89,8 +89,8 @@ def test_whoever_calls_a_pool_keeps_its_replica(
 def test_models_in_use_and_those_that_found_no_room_are_what_a_pool_has_to_hold(
     series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
 ) -> None:
-    other = Case("", "", ROOM)
-    both = [*series_in(NAMESPACE, Case("", "", series)), *series_in("elsewhere", other)]
+    other = ROOM
+    both = [*series_in(NAMESPACE, series), *series_in("elsewhere", other)]
     assert not promtool_test(tmp_path, *both, promql_expr_test=samples(queries[2], wanted))
 
 
@@ -115,12 +115,12 @@ def test_models_in_use_and_those_that_found_no_room_are_what_a_pool_has_to_hold(
 def test_no_replica_goes_for_what_prometheus_does_not_know(
     series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
 ) -> None:
-    both = [*series_in(NAMESPACE, Case("", "", series)), *series_in("elsewhere", Case("", "", TOLD))]
+    both = [*series_in(NAMESPACE, series), *series_in("elsewhere", TOLD)]
     assert not promtool_test(tmp_path, *both, promql_expr_test=samples(queries[3], wanted))
 
 
 def test_each_figure_of_a_pool_of_none_that_nobody_calls_is_nought(queries: list[str], tmp_path: Path) -> None:
-    alone = series_in(NAMESPACE, Case("", "", {**IDLE, PROXIES: "0x30"}))
+    alone = series_in(NAMESPACE, {**IDLE, PROXIES: "0x30"})
     assert not promtool_test(
         tmp_path, *alone, promql_expr_test=[each for it in queries for each in samples(it, {10: 0})]
     )

@@ -11,6 +11,7 @@ from tests.cases import GONE
 from .dangers import (
     ACCESS,
     ISSUERS,
+    Change,
     Danger,
     added,
     allowed,
@@ -41,6 +42,14 @@ NGINX = "metadata/annotations/nginx.ingress.kubernetes.io~"
 TO_PROXY = {"service": {"name": "inference-proxy", "port": {"name": "http"}}}
 METADATA = "169.254.169.254/32"
 EVERYWHERE = [{"ipBlock": {"cidr": "0.0.0.0/0"}}]
+ALL_PORTS = {"to": EVERYWHERE, "ports": [{"port": 1, "endPort": 65535}]}
+CALLER = {"matchLabels": {"caller": "true"}}
+TO_CALL = allowed("ingress", "callers-to-proxy")
+DANGER = "danger.example.com"
+BACKEND = {"http": {"paths": [{"backend": TO_PROXY}]}}
+PLAIN = [{"name": "plain", "port": 80, "targetPort": "http"}]
+API = "https://kubernetes.default.svc.cluster.local"
+UNSAID = put("automountServiceAccountToken", GONE)
 
 
 def leading_to_a_server(stack: Objects) -> None:
@@ -56,6 +65,18 @@ def out(cidr: str, *ports: int) -> Danger:
     to = {"to": block(cidr), **({"ports": [{"port": port} for port in ports]} if ports else {})}
     what = f"every pod may reach {cidr}, ports {', '.join(map(str, ports)) or 'all'}"
     return what, whole, policy(policyTypes=["Egress"], egress=[to])
+
+
+def coming(what: str, *peers: object) -> Danger:
+    return f"{what} may come in", allowed("ingress"), put("from", list(peers))
+
+
+def namespaces(key: str, operator: str, **values: object) -> object:
+    return {"namespaceSelector": {"matchExpressions": [{"key": key, "operator": operator, **values}]}}
+
+
+def balancer(ranges: object) -> Change:
+    return together(put("spec/type", "LoadBalancer"), put("spec/loadBalancerSourceRanges", ranges))
 
 
 def token(**projected: object) -> object:
@@ -85,47 +106,19 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
     ],
     "callers-are-named": [
         ("everybody may come in", allowed("ingress"), put("from", GONE)),
-        ("nobody in particular may come in", allowed("ingress"), put("from", [])),
-        ("an empty peer", allowed("ingress"), put("from", [{}])),
-        ("all of IPv4", allowed("ingress"), put("from", EVERYWHERE)),
-        ("all of IPv6", allowed("ingress"), put("from", block("::/0"))),
-        ("all of IPv4 in halves", allowed("ingress"), put("from", [*block("0.0.0.0/1"), *block("128.0.0.0/1")])),
-        ("every namespace", allowed("ingress"), put("from", [{"namespaceSelector": {}}])),
-        (
-            "every namespace that has a name",
-            allowed("ingress"),
-            put(
-                "from",
-                [
-                    {
-                        "namespaceSelector": {
-                            "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "Exists"}]
-                        }
-                    }
-                ],
-            ),
-        ),
-        (
-            "every namespace but one",
-            allowed("ingress"),
-            put(
-                "from",
-                [{"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]}}],
-            ),
-        ),
-        (
-            "whoever calls itself a caller",
-            allowed("ingress"),
-            put("from", [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"caller": "true"}}}]),
-        ),
-        ("callers reach all ports of the proxy", allowed("ingress", "callers-to-proxy"), put("ports", GONE)),
-        ("callers reach its admin port", allowed("ingress", "callers-to-proxy"), more("ports", {"port": 8082})),
-        ("callers reach it by name", allowed("ingress", "callers-to-proxy"), more("ports", {"port": "admin"})),
-        (
-            "callers reach it in a range",
-            allowed("ingress", "callers-to-proxy"),
-            put("ports", [{"port": 8080, "endPort": 8089}]),
-        ),
+        coming("nobody in particular"),
+        coming("an empty peer", {}),
+        coming("all of IPv4", *EVERYWHERE),
+        coming("all of IPv6", *block("::/0")),
+        coming("all of IPv4 in halves", *block("0.0.0.0/1"), *block("128.0.0.0/1")),
+        coming("every namespace", {"namespaceSelector": {}}),
+        coming("every namespace that has a name", namespaces("kubernetes.io/metadata.name", "Exists")),
+        coming("every namespace but one", namespaces("a", "NotIn", values=["b"])),
+        coming("whoever calls itself a caller", {"namespaceSelector": {}, "podSelector": CALLER}),
+        ("callers reach all ports of the proxy", TO_CALL, put("ports", GONE)),
+        ("callers reach its admin port", TO_CALL, more("ports", {"port": 8082})),
+        ("callers reach it by name", TO_CALL, more("ports", {"port": "admin"})),
+        ("callers reach it in a range", TO_CALL, put("ports", [{"port": 8080, "endPort": 8089}])),
         ("a further policy lets everybody in", whole, policy(ingress=[{}])),
         ("everybody may read metrics", allowed("ingress", "metrics-of"), put("from", GONE)),
         ("all namespaces may read metrics", allowed("ingress", "metrics-of"), put("from", [{"namespaceSelector": {}}])),
@@ -136,43 +129,19 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
         ("pods may go to an empty peer", allowed("egress"), put("to", [{}])),
         ("pods may go to every namespace", allowed("egress"), put("to", [{"namespaceSelector": {}}])),
         ("all of IPv4, on all ports", allowed("egress"), together(put("to", EVERYWHERE), put("ports", GONE))),
-        out("0.0.0.0/0"),
-        out("0.0.0.0/1"),
-        out("::/0"),
-        (
-            "a range that is all ports",
-            whole,
-            policy(policyTypes=["Egress"], egress=[{"to": EVERYWHERE, "ports": [{"port": 1, "endPort": 65535}]}]),
-        ),
+        ("a range that is all ports", whole, policy(policyTypes=["Egress"], egress=[ALL_PORTS])),
         ("a further policy lets everything out", whole, policy(policyTypes=["Egress"], egress=[{}])),
-        out(METADATA),
-        out(METADATA, 80),
+        ("the metadata address among others", allowed("egress", "dns"), more("to", *block(METADATA))),
+        *(out(cidr) for cidr in ("0.0.0.0/0", "0.0.0.0/1", "::/0", METADATA)),
+        *(out(cidr, 80) for cidr in (METADATA, "169.254.170.2/32", "fd00:ec2::254/128", "0.0.0.0/0")),
         out("169.254.0.0/16", 443),
         out("169.254.169.252/32", 988),
-        out("169.254.170.2/32", 80),
-        out("fd00:ec2::254/128", 80),
-        out("0.0.0.0/0", 80),
-        ("the metadata address among others", allowed("egress", "dns"), more("to", *block(METADATA))),
     ],
     "the-proxy-is-exposed-to-named-callers": [
-        (
-            "a load balancer for everybody",
-            PROXY,
-            together(put("spec/type", "LoadBalancer"), put("spec/loadBalancerSourceRanges", GONE)),
-        ),
-        (
-            "a load balancer for all of IPv4",
-            PROXY,
-            together(
-                put("spec/type", "LoadBalancer"), put("spec/loadBalancerSourceRanges", ["10.0.0.0/8", "0.0.0.0/0"])
-            ),
-        ),
+        ("a load balancer for everybody", PROXY, balancer(GONE)),
+        ("a load balancer for all of IPv4", PROXY, balancer(["10.0.0.0/8", "0.0.0.0/0"])),
         ("a port of every node", PROXY, put("spec/type", "NodePort")),
-        (
-            "another name instead",
-            PROXY,
-            together(put("spec/type", "ExternalName"), put("spec/externalName", "proxy.example.com")),
-        ),
+        ("another name instead", PROXY, together(put("spec/type", "ExternalName"), put("spec/externalName", "p.test"))),
         ("an address of somebody else", PROXY, put("spec/externalIPs", ["203.0.113.9"])),
         ("the admin port beside", PROXY, lambda item: more("ports", {"port": 9, "targetPort": 8082})(item["spec"])),
         ("the admin port by name", PROXY, put("spec/ports/0/targetPort", "admin")),
@@ -180,27 +149,14 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
         ("addresses by hand, the old way", whole, added("Endpoints", subsets=[])),
     ],
     "calls-from-outside-are-encrypted": [
-        (
-            "a load balancer without TLS",
-            PROXY,
-            together(
-                put("spec/type", "LoadBalancer"),
-                put("spec/ports", [{"name": "plain", "port": 80, "targetPort": "http"}]),
-            ),
-        ),
-        (
-            "an Ingress without TLS",
-            whole,
-            added(
-                "Ingress", spec={"rules": [{"host": "danger.example.com", "http": {"paths": [{"backend": TO_PROXY}]}}]}
-            ),
-        ),
+        ("a load balancer without TLS", PROXY, together(put("spec/type", "LoadBalancer"), put("spec/ports", PLAIN))),
+        ("an Ingress without TLS", whole, added("Ingress", spec={"rules": [{"host": DANGER, **BACKEND}]})),
         (
             "the Ingress has no TLS any more",
             INGRESSES,
-            together(put("spec/tls", []), put("spec/rules/0/host", "danger.example.com")),
+            together(put("spec/tls", []), put("spec/rules/0/host", DANGER)),
         ),
-        ("the Ingress has TLS for another host", INGRESSES, put("spec/rules/0/host", "danger.example.com")),
+        ("the Ingress has TLS for another host", INGRESSES, put("spec/rules/0/host", DANGER)),
         ("the Ingress answers for every host", INGRESSES, put("spec/rules/0/host", GONE)),
         ("the Ingress is the one for all the rest", INGRESSES, put("spec/defaultBackend", TO_PROXY)),
         ("the Ingress answers without TLS too", INGRESSES, put(f"{NGINX}ssl-redirect", "false")),
@@ -246,24 +202,12 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
     ],
     "pods-hold-no-token-of-the-cluster": [
         ("its token is mounted", specs, put("automountServiceAccountToken", True)),
-        (
-            "the default account's token is mounted",
-            specs,
-            together(put("automountServiceAccountToken", GONE), put("serviceAccountName", "default")),
-        ),
-        (
-            "no account is named",
-            specs,
-            together(put("automountServiceAccountToken", GONE), put("serviceAccountName", GONE)),
-        ),
+        ("the default account's token is mounted", specs, together(UNSAID, put("serviceAccountName", "default"))),
+        ("no account is named", specs, together(UNSAID, put("serviceAccountName", GONE))),
         ("an account that hands its token out", ACCOUNTS, put("automountServiceAccountToken", True)),
         ("an account that hands it out, unsaid", ACCOUNTS, put("automountServiceAccountToken", GONE)),
         ("a token as a volume", specs, more("volumes", token())),
-        (
-            "a token for the API as a volume",
-            specs,
-            more("volumes", token(audience="https://kubernetes.default.svc.cluster.local")),
-        ),
+        ("a token for the API as a volume", specs, more("volumes", token(audience=API))),
         ("a token that never ends", whole, added("Secret", type="kubernetes.io/service-account-token")),
     ],
     "access-rules-name-their-callers": [
@@ -289,14 +233,8 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
             for to in ("cluster-admin", "admin", "edit", "system:masters")
         ),
         *(
-            (f"all of {subject} may look", whole, bound("RoleBinding", "view", subject))
-            for subject in (
-                "system:anonymous",
-                "system:unauthenticated",
-                "system:authenticated",
-                "system:serviceaccounts",
-                "system:serviceaccounts:inference-prod",
-            )
+            (f"all of system:{subject} may look", whole, bound("RoleBinding", "view", f"system:{subject}"))
+            for subject in ("anonymous", "unauthenticated", "authenticated", "serviceaccounts", "serviceaccounts:prod")
         ),
         role(verbs=["*"]),
         role("ClusterRole", verbs=["*"], resources=["*"], apiGroups=["*"]),

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from policies.guardrails import check_all
-from tests.cases import GONE
 
 from .stacks import SMALL, TODAY, Broken, Edit, Kept, Objects, at, both, dev, in_small, pod, prod, setting, settings
 
@@ -47,10 +46,6 @@ BROKEN: Broken = {
         (WRITING, "container triton can write to volume models"),
         (both(claim(readOnly=False), mounts("initContainers", readOnly=None)), "container eviction-policy can write"),
         (in_small("volumes/0", {"name": "shm", "csi": {"driver": "s3"}}), "container triton can write to volume shm"),
-    ],
-    (RETAINED, VOLUME): [
-        (volume("persistentVolumeReclaimPolicy", "Delete"), "its reclaim policy is Delete"),
-        (volume("persistentVolumeReclaimPolicy", GONE), "its reclaim policy is not said"),
     ],
 }
 KEPT: Kept = {

@@ -10,7 +10,7 @@ from policies.guardrails.dynamo import is_discovery
 from stacks.definition.openai import DynamoSettings
 from tests.components.objects import named
 
-from .stacks import ROOT, Edit, Objects, adding, at, findings, pod, rendered
+from .stacks import ROOT, Edit, Objects, adding, at, both, findings, pod, rendered, without
 
 ROLE, TOKEN, ENTRY = "roles-let-only-read", "pods-hold-no-token-of-the-cluster", "nothing-bypasses-the-proxy"
 ACCOUNT, NAMESPACE = "openai-agents", "tidegate-prod"
@@ -48,12 +48,20 @@ def of_planner(key: str, container: int, more: Any) -> Edit:
     return edit
 
 
-def command(workload: str, words: list[str]) -> Edit:
-    return at("StatefulSet", workload, "spec/template/spec/containers/0/command", words)
+def of_critic(key: str, value: Any) -> Edit:
+    return at("StatefulSet", "agents-critic", f"spec/template/spec/containers/0/{key}", value)
+
+
+def of_entry(policy: str, key: str, value: Any) -> Edit:
+    return at("NetworkPolicy", f"agents-{policy}", f"spec/ingress/0/{key}", value)
 
 
 def coming(policy: str, labels: dict[str, str]) -> Edit:
-    return at("NetworkPolicy", policy, f"{INGRESS}from/0/podSelector/matchLabels", labels)
+    return of_entry(policy, "from/0/podSelector/matchLabels", labels)
+
+
+def rule_of(policy: str, objects: Objects) -> Any:
+    return named(objects, "NetworkPolicy", f"agents-{policy}")["spec"]["ingress"][0]
 
 
 def more_volumes(objects: Objects) -> None:
@@ -63,93 +71,46 @@ def more_volumes(objects: Objects) -> None:
 
 
 MOUNT = {"name": "kube-api-access", "mountPath": "/token"}
-INGRESS = "spec/ingress/0/"
-WORKER = "spec/template/spec/containers/0/"
+STRANGER = {"podSelector": {"matchLabels": {"app": "somebody-else"}}}
+TEAM = [{"namespaceSelector": {"matchLabels": {"a": "b"}}}]
+IN_ROLE = {(ROLE, f"Role/{ACCOUNT}"), *PODS}
+BOUND, TO_PLANNER = {(ROLE, "RoleBinding/more")}, {(TOKEN, PLANNER)}
+AT_FRONTENDS, AT_WORKERS = {(ENTRY, TO_FRONTENDS)}, {(ENTRY, TO_WORKERS)}
 NO_DYNAMO = {(TOKEN, CRITIC), (ROLE, f"RoleBinding/{ACCOUNT}"), (ENTRY, TO_WORKERS), (ENTRY, TO_FRONTENDS)}
 """What is said of a worker that runs something else."""
 BROKEN: list[tuple[str, Edit, set[tuple[str, str]]]] = [
-    ("the Role lets read something else too", granted(), {(ROLE, f"Role/{ACCOUNT}"), *PODS}),
-    ("the Role lets write something else", granted(verbs=["create"]), {(ROLE, f"Role/{ACCOUNT}"), *PODS}),
+    ("the Role lets read something else too", granted(), IN_ROLE),
+    ("the Role lets write something else", granted(verbs=["create"]), IN_ROLE),
     (
         "the Role lets delete what others have written",
         lambda objects: named(objects, "Role", ACCOUNT)["rules"][1]["verbs"].append("delete"),
-        {(ROLE, f"Role/{ACCOUNT}"), *PODS},
+        IN_ROLE,
     ),
-    ("another server is bound to it", bound("openai-chat"), {(ROLE, "RoleBinding/more")}),
-    ("the proxy is bound to it", bound("inference-proxy"), {(ROLE, "RoleBinding/more")}),
-    ("an account that no pod has is bound to it", bound("nobody"), {(ROLE, "RoleBinding/more")}),
-    ("a person is bound to it", bound("anna", kind="User"), {(ROLE, "RoleBinding/more")}),
-    ("that account of elsewhere is bound to it", bound(ACCOUNT, namespace="other"), {(ROLE, "RoleBinding/more")}),
+    ("another server is bound to it", bound("openai-chat"), BOUND),
+    ("the proxy is bound to it", bound("inference-proxy"), BOUND),
+    ("an account that no pod has is bound to it", bound("nobody"), BOUND),
+    ("a person is bound to it", bound("anna", kind="User"), BOUND),
+    ("that account of elsewhere is bound to it", bound(ACCOUNT, namespace="other"), BOUND),
     (
         "its pods have a second role",
-        lambda objects: (adding(thing("Role", "second", rules=[READ])), bound(ACCOUNT, "second"))[1](objects),
-        {(ROLE, "RoleBinding/more"), *PODS},
+        both(adding(thing("Role", "2nd", rules=[READ])), bound(ACCOUNT, "2nd")),
+        PODS,
     ),
-    ("nobody is bound to it", lambda objects: objects.remove(named(objects, "RoleBinding", ACCOUNT)), PODS),
-    ("the relay of metrics mounts the token", of_planner("volumeMounts", 1, MOUNT), {(TOKEN, PLANNER)}),
-    ("a worker has a second token", more_volumes, {(TOKEN, PLANNER)}),
-    (
-        "a worker that runs something else keeps its token",
-        command("agents-critic", ["python3", "-m", "http.server"]),
-        NO_DYNAMO,
-    ),
-    (
-        "a worker that runs something beside Dynamo keeps its token",
-        command("agents-critic", ["python3", "-m", "dynamo.evil"]),
-        NO_DYNAMO,
-    ),
-    (
-        "a worker is told to find Dynamo among its models",
-        at("StatefulSet", "agents-critic", f"{WORKER}env", [{"name": "PYTHONPATH", "value": "/models"}]),
-        NO_DYNAMO,
-    ),
-    (
-        "a worker begins where its models lie",
-        at("StatefulSet", "agents-critic", f"{WORKER}workingDir", "/models"),
-        NO_DYNAMO,
-    ),
-    (
-        "a worker has variables of which nothing is known",
-        at("StatefulSet", "agents-critic", f"{WORKER}envFrom", [{"configMapRef": {"name": "other"}}]),
-        NO_DYNAMO,
-    ),
-    (
-        "workers may bring answers to a range of ports",
-        at("NetworkPolicy", "agents-frontends", f"{INGRESS}ports", [{"port": 9091, "endPort": 65535}]),
-        {(ENTRY, TO_FRONTENDS)},
-    ),
-    (
-        "pods that nobody knows may come to workers",
-        lambda objects: named(objects, "NetworkPolicy", "agents-workers")["spec"]["ingress"][0]["from"].append(
-            {"podSelector": {"matchLabels": {"app": "somebody-else"}}}
-        ),
-        {(ENTRY, TO_WORKERS)},
-    ),
-    (
-        "only pods that nobody knows may come to workers",
-        coming("agents-workers", {"app": "somebody-else"}),
-        {(ENTRY, TO_WORKERS)},
-    ),
-    (
-        "workers may call frontends",
-        at("NetworkPolicy", "agents-frontends", f"{INGRESS}ports", [{"protocol": "TCP", "port": 8000}]),
-        {(ENTRY, TO_FRONTENDS)},
-    ),
-    (
-        "another server's pods may bring answers",
-        coming("agents-frontends", {"tidegate.dev/server": "chat"}),
-        {(ENTRY, TO_FRONTENDS)},
-    ),
-    (
-        "workers may come to workers",
-        coming("agents-workers", {"tidegate.dev/server": "agents"}),
-        {(ENTRY, TO_WORKERS)},
-    ),
-    (
-        "a namespace may come to workers",
-        at("NetworkPolicy", "agents-workers", f"{INGRESS}from", [{"namespaceSelector": {"matchLabels": {"a": "b"}}}]),
-        {(ENTRY, TO_WORKERS)},
-    ),
+    ("nobody is bound to it", without("RoleBinding", ACCOUNT), PODS),
+    ("the relay of metrics mounts the token", of_planner("volumeMounts", 1, MOUNT), TO_PLANNER),
+    ("a worker has a second token", more_volumes, TO_PLANNER),
+    ("a worker runs something else", of_critic("command", ["python3", "-m", "http.server"]), NO_DYNAMO),
+    ("a worker runs something beside Dynamo", of_critic("command", ["python3", "-m", "dynamo.evil"]), NO_DYNAMO),
+    ("Dynamo is among its models", of_critic("env", [{"name": "PYTHONPATH", "value": "/models"}]), NO_DYNAMO),
+    ("a worker begins where its models lie", of_critic("workingDir", "/models"), NO_DYNAMO),
+    ("variables that are not known", of_critic("envFrom", [{"configMapRef": {"name": "other"}}]), NO_DYNAMO),
+    ("answers at many ports", of_entry("frontends", "ports", [{"port": 9091, "endPort": 65535}]), AT_FRONTENDS),
+    ("unknown pods may come to workers", lambda all_: rule_of("workers", all_)["from"].append(STRANGER), AT_WORKERS),
+    ("only unknown pods may come to workers", of_entry("workers", "from", [STRANGER]), AT_WORKERS),
+    ("workers may call frontends", of_entry("frontends", "ports", [{"protocol": "TCP", "port": 8000}]), AT_FRONTENDS),
+    ("another server brings answers", coming("frontends", {"tidegate.dev/server": "chat"}), AT_FRONTENDS),
+    ("workers may come to workers", coming("workers", {"tidegate.dev/server": "agents"}), AT_WORKERS),
+    ("a namespace may come to workers", of_entry("workers", "from", TEAM), AT_WORKERS),
 ]
 
 

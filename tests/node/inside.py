@@ -32,13 +32,15 @@ START_SECONDS = 180
 def main(folder: Path, packages: Path, *archives: Path) -> None:
     """Bring the node up, tell where it is, and look after its processes until nobody wants it any more."""
     assert os.getpid() == 1, "this belongs into a PID namespace of its own"
-    Inside(folder, Unpacked(packages)).up(archives)
+    node = Inside(folder, Unpacked(packages))
+    node.up(archives)
     print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 1)[0]:
         # The first process inherits what others leave behind, such as the shims of ended containers.
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+    os._exit(0)  # the kernel ends all others with the first process
 
 
 class Inside:
@@ -56,7 +58,7 @@ class Inside:
         self._private_folders()
         self._network()
         containerd = self._containerd()
-        cluster = LocalCluster.start(self.folder / "cluster", name="node", network=NETWORK)
+        cluster = self.stack.enter_context(LocalCluster.start(self.folder / "cluster", name="node", network=NETWORK))
         for file in ("coredns.yaml", "volumes.yaml"):
             cluster.kubectl("apply", "--server-side", "-f", str(HERE / file))
         self._images(containerd, archives)

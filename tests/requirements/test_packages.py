@@ -16,11 +16,10 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 900
 _TRACE = "python -m tidegate_eviction generate --out zoo.csv.gz --models 6 --requests 400 --zipf 1.1 --seed 7"
 _SIMULATE = "python -m tidegate_eviction simulate --trace zoo.csv.gz --capacity 40%"
-_SWEEP = f"{_SIMULATE} --policy cost-aware --sweep capacity"
 COMMANDS = {
     "proxy/README.md": ["python -m tidegate_proxy --help", "python -m tidegate_proxy key new"],
     "policies/eviction/README.md": ["python -m tidegate_eviction serve --help", _TRACE, f"{_SIMULATE} --policy lru"],
-    "docs/simulator.md": [_TRACE, f"{_SIMULATE} --compare", _SWEEP],
+    "docs/simulator.md": [_TRACE, f"{_SIMULATE} --compare"],
     "client/README.md": [
         "tidegate --help",
         "tidegate model new fraud model.py --input X:FP32:1 --output Y:FP32:1",

@@ -11,7 +11,7 @@ from stacks.definition.gpu_products import PRODUCTS, gpu_product
 from stacks.definition.mig_cuts import Cut, stand_on
 from stacks.definition.placement import GpuNodes, MigLayout
 from stacks.devices import inventory
-from stacks.mig_layouts import Asked, Layout, advice, layout, more_nodes
+from stacks.mig_layouts import Asked, Layout, layout
 from tests.counts import examples
 
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
@@ -29,8 +29,8 @@ def mig(profile: str, strategy: str = "mixed") -> Device:
     return Device("mig", profile, strategy)
 
 
-def found(gpus: list[GpuNodes], asked: Asked, together: int = 1) -> Layout:
-    one = layout(gpus, asked, together)
+def found(gpus: list[GpuNodes], asked: Asked) -> Layout:
+    one = layout(gpus, asked)
     assert one is not None
     return one
 
@@ -92,35 +92,6 @@ def test_shared_gpus_and_unknown_products_stay_as_they_are() -> None:
     assert found([shared, unknown], {(WHOLE, None): 2, (Device("mps"), None): 8}).drained == 0
 
 
-def test_where_no_cut_gives_enough_it_is_told_how_many_more_nodes_of_which_kind_would() -> None:
-    gpus = [nodes(1, BALANCED), nodes(1, product=H100, per_node=2), nodes(1, product="NVIDIA-L4")]
-    asked: Asked = {(mig("3g.40gb"), None): 9}
-    assert layout(gpus, asked) is None
-    assert more_nodes(gpus, asked) == {0: 2, 1: 1}
-    assert more_nodes(gpus, {(mig("1g.5gb"), None): 1}) == {}
-
-
-def test_whole_gpus_that_a_pod_takes_together_are_of_one_node() -> None:
-    asked: Asked = {(WHOLE, None): 4}
-    odd = [nodes(2, per_node=3)]
-    assert found([*odd, nodes(4, BALANCED)], asked, together=2).drained == 0
-    assert layout([nodes(4), nodes(4, BALANCED)], asked, together=2) is None
-    assert more_nodes([nodes(4), *odd], {**asked, (mig("1g.10gb"), None): 1}, together=4) == {0: 1, 1: 1}
-    assert found([nodes(1, BALANCED), nodes(1, BALANCED, per_node=4)], asked, together=2).changes[0].group == 1
-
-
-def test_a_cut_that_gives_enough_where_not_every_pod_takes_so_many_together_is_told_with_what_to_see_to() -> None:
-    gpus = [nodes(1, per_node=8), nodes(1), nodes(1, {"1g.10gb": 7})]
-    asked: Asked = {(WHOLE, None): 8, (mig("1g.10gb"), None): 14}
-    cut = ["Or cut 1 of 3 nodes again, and state it there:", f"1 × {A100}: whole → 7 × 1g.10gb"]
-    alone, several = list(advice(gpus, asked, 1)), list(advice(gpus, asked, 3))
-    assert (alone[:2], several[:2]) == (cut, cut)
-    assert alone == cut
-    assert several[2] == "That is by number: see that each replica of several GPUs, 3 at the most, has one node."
-    assert several[3].startswith("More nodes would do, cut as serves best: ")
-    assert next(advice(gpus, {**asked, (WHOLE, None): 10}, 3)).startswith("More nodes would do")
-
-
 ASKED = st.dictionaries(
     st.tuples(st.sampled_from([*map(mig, PROFILES), WHOLE]), st.sampled_from([None, A100])),
     st.integers(1, 6),
@@ -143,9 +114,6 @@ def test_what_is_found_gives_all_that_is_asked_for_and_cuts_no_more_nodes_of_a_g
     one = layout(gpus, asked)
     if one is None:
         assert not is_given(gpus, asked)
-        for place, more in more_nodes(gpus, asked).items():
-            wider = [each.model_copy(update={"nodes": 1 + more * (at == place)}) for at, each in enumerate(gpus)]
-            assert layout(wider, asked) is not None
         return
     assert is_given(list(one.gpus), asked)
     assert [each.product for each in one.gpus] == [each.product for each in gpus]

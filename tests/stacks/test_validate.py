@@ -181,7 +181,7 @@ IN_PROD = [{"name": "chat", "pools": [{"name": "a", "replicas": 2}]}]
         (
             {f"dataPlanes/{plane}/gpus/0/memory": "4Gi" for plane in ("lab", "east")}
             | {"servers/main/pools/cold/resources": {"memory": "2Gi"}},
-            'The largest of data plane "lab"',
+            'the largest node of data plane "lab"',
             "Likewise in prod-east (",
         ),
         # What is lacking may be what another name means

@@ -104,17 +104,6 @@
   {{- end }}
   "version": 1,
   "waitSeconds": {{ int64 (ternary $pool.loading.waitSeconds 20 (ne $pool.loading.waitSeconds nil)) }},
-  "warmWindows": [
-    {{- range $warmWindow := $pool.loading.warmWindows }}
-    {
-      "durationSeconds": {{ int64 $warmWindow.durationSeconds }},
-      "models": [{{ range $warmWindow.models }}{{ . | quote }}, {{ end }}],
-      "name": {{ $warmWindow.name | quote }},
-      "opens": {{ $warmWindow.opens | quote }},
-      "timeZone": {{ $warmWindow.timeZone | default "UTC" | quote }},
-    },
-    {{- end }}
-  ],
 }
 {{- end }}
 

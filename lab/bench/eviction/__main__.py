@@ -1,8 +1,8 @@
 """How good the eviction policy decides, and how fast, and what it costs: `python -m lab.bench.eviction`.
 
-Simulated, over one trace (`--trace`, or a synthetic zoo): policies against LRU, the reference's rule, and against
-what nobody can beat. Live, with a real Triton, the policy next to it and a proxy in front: what warm and cold models
-cost. Prints a table for people; the last line is JSON.
+Simulated, over one trace (`--trace`, or a synthetic zoo) or made-up days: the default against two simple rules. Live,
+with a real Triton, the policy next to it and a proxy in front: what warm and cold models cost.
+Prints a table for people; the last line is JSON.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from . import answers
 from .goals import FULL, GOALS, QUICK, Effort
 from .offline import days, decisions, simulated
 
-ZOO = Zoo(models=20, requests=20_000)  # So few that the optimum can be found.
+ZOO = Zoo(models=20, requests=20_000)
 Part = Callable[[Trace, Effort], Figures]
 PARTS: Mapping[str, Part] = {
     "simulated": lambda trace, _: simulated(trace),

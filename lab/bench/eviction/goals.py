@@ -9,16 +9,11 @@ from lab.bench.report import Goal
 GOALS: Final[Mapping[str, Goal]] = {
     "warm_vs_preloaded": Goal("requests/s of a leased model, against the same one preloaded", "≥ 0.97", "1"),
     "cold_vs_triton": Goal("first answer of a cold model, against bare load and infer", "≤ 1.15", "1.05"),
-    "cold_seconds_vs_lru_40": Goal("seconds of loading, cost-aware against LRU, room for 40 %", "≤ 0.82", "0.70"),
-    "cold_seconds_vs_lru_60": Goal("the same, room for 60 %", "≤ 0.40", "0.33"),
-    "cold_seconds_vs_bound": Goal("seconds of loading, cost-aware against the bound, 40 %", "", "≤ 1.15"),
-    "busy_vs_lru_idle": Goal("busy answers with anti-thrash and a wait, against the bare five minutes", "≤ 0.7", "0.4"),
     "lost_vs_simple_25": Goal("seconds that callers lose, the default against simple rules, 25 %", "≤ 1", "0.5"),
     "lost_vs_simple_40": Goal("the same, room for 40 %", "≤ 1", "0.5"),
     "lost_vs_simple_60": Goal("the same, room for 60 %", "≤ 1", "0.5"),
     "lost_vs_simple_days": Goal("the same on made-up days of five kinds, geometric mean", "≤ 1", "0.5"),
     "lost_vs_simple_worst": Goal("the worst of their cells", "", "≤ 1"),
-    "default_vs_bound_40": Goal("seconds of loading, the default against the bound of its answers, 40 %", ""),
     "decide_us_10k": Goal("µs that one decision takes among 10,000 resident models", ""),
     "decide_growth": Goal("the same against 1,000 models; 10 is linear", "≤ 10", "O(log n)"),
 }  # fmt: skip

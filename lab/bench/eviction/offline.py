@@ -1,16 +1,10 @@
 """What needs no Triton: what the simulator says of the policies, and how long one decision takes.
 
-The simulator plays one trace, the same requests for every policy.
-`cold_seconds_*` are with loads that take no time (they are charged all the same), no idle limit, nobody waiting and
-nothing to keep models from thrashing: the plain simulation of caches, so that policies and the bound are asked for the
-very same thing. `busy_vs_lru_idle` is with loads that take their time: models kept from thrashing by what their load
-took instead of by a fixed limit, and a bounded wait for room, against the reference's bare rule of five minutes.
-A policy that refuses less loads more: the table has both. `lost_vs_simple_*` weighs them by what callers lose: seconds
+The simulator plays one trace, the same requests for every policy. `lost_vs_simple_*` is what callers lose: seconds
 waited, and the whole bound on waits for each who is refused. It is of the default, as the definition has it, against
 the better one of two simple rules with the same leases and waits: `lru-idle` with five minutes, and `cost-aware` with
 no idle limit. `lost_vs_simple_days` is the geometric mean of the same over made-up days of other kinds (`DAYS`), and
-`lost_vs_simple_worst` the worst of their cells. `default_vs_bound_40` holds the default, as it ships, against the least
-that loading could have taken for the very answers that it gave.
+`lost_vs_simple_worst` the worst of their cells.
 
 A decision: a cold model is wanted, the slice is full, and another one has to go. Measured is the core as the container
 runs it, from the request to the commands, with a thousand and with ten thousand models resident.
@@ -32,13 +26,8 @@ from tidegate_eviction.simulate.zoo import Zoo, generate
 from lab.bench.report import Figures, say
 from stacks.definition.pools import OnDemand
 
-from .bound import bound_of
-
-SHARES = 40, 60
 LOST_SHARES = 25, 40, 60
 IDLE_SECONDS = 300.0  # The reference's limit.
-WAIT_SECONDS = 180.0  # Longer than every load of the trace: who waits for one is not refused for it.
-ANTI_THRASH = 1.0
 DAYS = {
     "steady": Zoo(
         models=50, zipf=0.7, bursty=0.1, nightly=0.05, periodic=0.4, footprint_mb=200, load_mb_per_second=100, seed=1
@@ -52,36 +41,11 @@ DAYS = {
 
 
 def simulated(trace: Trace) -> Figures:
-    """Simulate everything; half a minute of it is the exact bound of a zoo of twenty models."""
+    """Simulate the default and the simple rules on one trace."""
     found = Figures()
-    for share in SHARES:
-        say(f"cost-aware and lru at {share} % …")
-        setting = SimulationSetting(find("lru"), round(share / 100 * trace.total_bytes), instant=True)
-        lru = simulate(trace, setting)
-        ours = simulate(trace, replace(setting, policy=find("cost-aware")))
-        found.add(f"{share} %: lru", _words(lru))
-        found.add(f"{share} %: cost-aware", f"{_words(ours)} · {_ratio(ours, lru):.2f} of lru")
-        found.figures[f"cold_seconds_vs_lru_{share}"] = _ratio(ours, lru)
-        if bound := bound_of(trace, setting, ours):
-            times = ours.load_seconds / bound
-            found.add(f"{share} %: the offline optimum", f"{bound:,.0f} s · × {times:.2f}")
-            if share == SHARES[0]:
-                found.figures["cold_seconds_vs_bound"] = times
-    _busy(trace, found)
-    _lost(trace, found)
+    for share in LOST_SHARES:
+        found.figures[f"lost_vs_simple_{share}"] = _lost_ratio(_rows(trace, share), f"{share} %", found)
     return found
-
-
-def _busy(trace: Trace, found: Figures) -> None:
-    say("busy answers …")
-    bare = SimulationSetting(find("lru-idle"), round(SHARES[0] / 100 * trace.total_bytes), idle_seconds=IDLE_SECONDS)
-    reference = simulate(trace, bare)
-    waiting = replace(bare, wait_seconds=WAIT_SECONDS, residency_factor=ANTI_THRASH, idle_seconds=0)
-    ours = simulate(trace, replace(waiting, policy=find("cost-aware")))
-    found.add("40 %: the reference's bare rule, idle for 300 s", _words(reference))
-    found.add(f"40 %: cost-aware, anti-thrash instead, and a wait of {WAIT_SECONDS:.0f} s", _words(ours))
-    if reference.busy:
-        found.figures["busy_vs_lru_idle"] = ours.busy / reference.busy
 
 
 def shipped(trace: Trace, share: int) -> SimulationSetting:
@@ -89,19 +53,8 @@ def shipped(trace: Trace, share: int) -> SimulationSetting:
     default = OnDemand(mode="on-demand")
     return SimulationSetting(
         find(default.policy), round(share / 100 * trace.total_bytes), default.idle_seconds, default.wait_seconds,
-        lease_seconds=default.lease_seconds, residency_factor=PoolSettings.residency_factor,
+        default.lease_seconds,
     )  # fmt: skip
-
-
-def _lost(trace: Trace, found: Figures) -> None:
-    for share in LOST_SHARES:
-        rows = _rows(trace, share)
-        found.figures[f"lost_vs_simple_{share}"] = _lost_ratio(rows, f"{share} %", found)
-        if share == SHARES[0]:
-            ours = next(iter(rows.values()))
-            if bound := bound_of(trace, shipped(trace, share), ours):
-                found.figures["default_vs_bound_40"] = times = ours.load_seconds / bound
-                found.add(f"{share} %: the default, against the bound of its own answers", f"× {times:.2f}")
 
 
 def days() -> Figures:
@@ -143,10 +96,6 @@ def _words(outcome: Outcome) -> str:
     return f"{outcome.load_seconds:,.0f} s in {len(outcome.loads):,} loads · {outcome.busy:,} busy"
 
 
-def _ratio(ours: Outcome, lru: Outcome) -> float:
-    return ours.load_seconds / lru.load_seconds if lru.load_seconds else 1.0
-
-
 SIZES = 1_000, 10_000
 DECISIONS = 40
 LONG = 1e6  # After so many seconds, every model may go.
@@ -171,7 +120,7 @@ def decision_microseconds(policy: str, resident: int) -> float:
     size = 1 << 20
     rules = PoolSettings(resident * size, find(policy), IDLE_SECONDS, 30.0, 60.0, measures=False)
     core = Residency(rules, "bench", 0.0)
-    core.configure(rules, {name: ModelSpec(name, footprint_bytes=size) for name in names}, (), 0.0)
+    core.configure(rules, {name: ModelSpec(name, footprint_bytes=size) for name in names}, 0.0)
     core.recover(Index(resident=tuple(names[:resident])), 0.0)
     core.tick(LONG)
     times = []

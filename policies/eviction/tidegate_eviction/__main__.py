@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -15,13 +16,13 @@ import typer
 from rich.console import Console
 from tidegate_service import json_lines
 
-from .core.messages import PoolSettings
 from .policies.registry import find
 from .process import EvictionPolicy, ServeOptions
 from .retrying import ADDRESS, RetryError
 from .retrying import retry as retry_model
 from .serving.settings import SettingsError
 from .simulate.engine import SimulationSetting
+from .simulate.engine import simulate as simulate_trace
 from .simulate.trace import SimulationError, Trace, read_trace, write_trace
 from .simulate.zoo import Zoo
 from .simulate.zoo import generate as make_trace
@@ -29,7 +30,6 @@ from .simulate.zoo import generate as make_trace
 WRONG_INPUT, DEFECT = 2, 1
 PIPE_WIDTH = 140  # Columns of tables that go to no terminal.
 LEVELS = ("debug", "info", "warning", "error", "critical")
-LEAST_LEASE = 1.0
 COMPARED = ("break-even", "lru-idle", "lru", "cost-aware")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
@@ -55,9 +55,6 @@ def serve(
     lease_port: Port = ServeOptions.lease_port,
     admin_port: Port = ServeOptions.admin_port,
     server: Annotated[str, typer.Option(help="Host and port of Triton's gRPC.")] = ServeOptions.server,
-    server_metrics: Annotated[
-        str, typer.Option(help="URL of Triton's metrics; empty: there are none.")
-    ] = ServeOptions.server_metrics,
     tls: Annotated[Path, typer.Option(help="Folder with Triton's certificate and ca.crt.")] = ServeOptions.tls,
     drain_seconds: Annotated[
         float, typer.Option(help="How long requests may take to end after SIGTERM.", min=0)
@@ -69,9 +66,7 @@ def serve(
         _refuse(f"--log-level: it is none of {', '.join(LEVELS)}")
     json_lines.configure(log_level)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # of two servers
-    options = ServeOptions(
-        settings, control, state, host, lease_port, admin_port, server, server_metrics, tls, drain_seconds, cluster
-    )
+    options = ServeOptions(settings, control, state, host, lease_port, admin_port, server, tls, drain_seconds, cluster)
     with _refusing(SettingsError, OSError):
         is_well = asyncio.run(_serve(EvictionPolicy(options)))
     if not is_well:
@@ -105,78 +100,51 @@ def simulate(
     replicas: Annotated[int, typer.Option(help="How many replicas the pool has.", min=1, max=1000)] = 1,
     idle_seconds: Annotated[float, typer.Option(help="Idle for so long a model may go; 0: at once.", min=0)] = 300.0,
     wait_seconds: Annotated[
-        float | None, typer.Option(help="How long a request waits for its model; without: for loads alone.", min=0)
-    ] = None,
-    lease_seconds: Annotated[
-        float, typer.Option(help="How long leases are; 0: proxies give them back after their last request.", min=0)
-    ] = 0.0,
+        float, typer.Option(help="How long a request waits for its model.", min=0)
+    ] = SimulationSetting.wait_seconds,
+    lease_seconds: Annotated[float, typer.Option(help="How long leases are.", min=1)] = SimulationSetting.lease_seconds,
     holders: Annotated[int, typer.Option(help="How many proxies there are.", min=1, max=1000)] = 1,
-    unload_seconds: Annotated[float, typer.Option(help="What an unload takes.", min=0)] = 0.0,
-    freeing_seconds: Annotated[float, typer.Option(help="How long memory takes to come back after it.", min=0)] = 0.0,
-    residency_factor: Annotated[
-        float, typer.Option(help="Anti-thrash: a model stays so many times what its load took; 0: off.", min=0)
-    ] = PoolSettings.residency_factor,
     tier: Annotated[
         str, typer.Option(help="Files kept near each replica: bytes, or per cent of all footprints; without: none.")
     ] = "",
     tier_speedup: Annotated[
         float, typer.Option(help="How many times faster a load is whose files are near.", min=1)
     ] = 8.0,
-    instant: Annotated[
-        bool, typer.Option("--instant", help="Loads take no time (they are charged): as plain simulations of caches.")
-    ] = False,
     compare: Annotated[
         bool, typer.Option("--compare", help="Compare break-even, lru-idle, lru and cost-aware.")
     ] = False,
-    sweep: Annotated[str, typer.Option(metavar="capacity", help="The curve over capacities of 10 to 100%.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Run policies under simulated time over a trace: how often, and how long, would they have loaded?"""
     with _refusing(SimulationError):
-        if sweep not in ("", "capacity"):
-            raise SimulationError(f"--sweep {sweep}: only the capacity can be swept. Write --sweep capacity.")
         if not (policy or compare):
             raise SimulationError("Say which policy (--policy cost-aware), or --compare for all of them.")
         numbers = {"--idle-seconds": idle_seconds, "--wait-seconds": wait_seconds, "--lease-seconds": lease_seconds,
-                   "--unload-seconds": unload_seconds, "--freeing-seconds": freeing_seconds,
-                   "--residency-factor": residency_factor, "--tier-speedup": tier_speedup}  # fmt: skip
+                   "--tier-speedup": tier_speedup}  # fmt: skip
         for option, value in numbers.items():
-            if value is not None and not math.isfinite(value):
+            if not math.isfinite(value):
                 raise SimulationError(f"{option} {value}: this is no number that something can last.")
-        if 0 < lease_seconds < LEAST_LEASE:
-            why = "renewing such short ones would take longer than all else"
-            raise SimulationError(f"--lease-seconds {lease_seconds}: it is 0, or at least {LEAST_LEASE:g}; {why}.")
         wanted = dict.fromkeys([*COMPARED, policy] if compare else [policy])
         given = _pairs(settings or [])
         try:
             policies = [find(name, given if name == policy else {}) for name in wanted if name]
         except ValueError as error:
             raise SimulationError(f"--policy {policy}: {error}.") from None
-        from .simulate import compare as comparing
         from .simulate import report
 
         read = read_trace(trace)
         setting = SimulationSetting(
-            policy=policies[0], capacity_bytes=read.total_bytes if sweep else capacity_bytes(capacity, read),
-            idle_seconds=idle_seconds, wait_seconds=wait_seconds, replicas=replicas, holders=holders,
-            lease_seconds=lease_seconds, unload_seconds=unload_seconds, freeing_seconds=freeing_seconds,
-            residency_factor=residency_factor, instant=instant,
+            policy=policies[0], capacity_bytes=capacity_bytes(capacity, read), idle_seconds=idle_seconds,
+            wait_seconds=wait_seconds, lease_seconds=lease_seconds, replicas=replicas, holders=holders,
             tier_bytes=capacity_bytes(tier, read, "--tier") if tier else 0, tier_speedup=tier_speedup,
         )  # fmt: skip
-        document: object
-        if sweep:
-            points = list(comparing.sweep(read, setting, policies))
-            table, failures = report.curve(points), list[str]()
-            document = [report.as_json(read, point.capacity_bytes, replicas, point.outcomes) for point in points]
-        else:
-            outcomes = comparing.compare(read, setting, policies)
-            table, failures = report.table(read, setting, outcomes), report.failures(outcomes)
-            document = report.as_json(read, setting.capacity_bytes, replicas, outcomes)
+        outcomes = {each.name: simulate_trace(read, replace(setting, policy=each)) for each in policies}
         if as_json:
-            print(json.dumps(document))
+            print(json.dumps(report.as_json(read, setting, outcomes)))
         else:
-            Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
-            print(*failures, sep="\n", end="\n" if failures else "")
+            Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(report.table(read, setting, outcomes))
+            for sentence in report.failures(outcomes):
+                print(sentence)
 
 
 @app.command()

@@ -46,8 +46,6 @@ class ServeOptions:
     lease_port: int = eviction_process.LEASE_PORT
     admin_port: int = eviction_process.ADMIN_PORT
     server: str = f"127.0.0.1:{triton.GRPC_PORT}"
-    server_metrics: str = f"http://127.0.0.1:{triton.METRICS_PORT}{triton.METRICS_PATH}"
-    """URL of Triton's metrics; empty: there are none."""
     tls: Path = Path(triton.TLS_ROOT)
     """Folder with the certificate of Triton's gRPC and its authority's, where the settings say that it has one."""
     drain_seconds: float = 30.0
@@ -105,8 +103,7 @@ class EvictionPolicy:
         heartbeat = Heartbeat()
         recycle = options.control / Path(eviction_process.RECYCLE_FILE).name
         control = TritonControl(options.server, secret, options.tls if service.settings.grpc_tls else None)
-        memory = MemoryReader(control, options.server_metrics or None)
-        self.driver = service.driver = TritonDriver(control, memory, service.override, recycle, service)
+        self.driver = service.driver = TritonDriver(control, MemoryReader(control), service.override, recycle, service)
         # Its server is started once it is seen: all that this needs of the control folder lies there now.
         self._admin = AdminThread(make_admin(self._snapshot, heartbeat.why_stalled), listeners["admin"])
         self._admin.start()

@@ -49,7 +49,7 @@ def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Br
 )
 def issuers_name_their_audiences(environment: Environment) -> Iterator[Breach]:
     """Without an audience, the proxy also accepts tokens that the issuer made for its other services."""
-    for item, table in _tables(environment):
+    for item, table in access_tables(environment):
         for one in mappings(table.get("issuers")):
             audiences = items(one.get("audiences"))
             if not audiences or not all(text(audience).strip() for audience in audiences):
@@ -106,12 +106,13 @@ def _more_than_read(rule: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rules(environment: Environment) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    for item, table in _tables(environment):
+    for item, table in access_tables(environment):
         for rule in mappings(table.get("rules")):
             yield item, rule
 
 
-def _tables(environment: Environment) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def access_tables(environment: Environment) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield the access table in each ConfigMap that has one, behind the ConfigMap."""
     for item in environment.of_kind("ConfigMap"):
         table = mapping(item.get("data")).get(proxy_process.ACCESS_FILE)
         if table is None:

@@ -80,14 +80,9 @@ def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Brea
 def _reads_keys(environment: Environment, pod: Pod, volume: Mapping[str, Any]) -> bool:
     """Say whether only an eviction policy mounts a volume, whose token no role makes good for anything."""
     command = ["python", "-m", eviction_process.MODULE, "serve"]
-    account, is_policy = text(pod.spec.get("serviceAccountName")), volume == eviction_process.CLUSTER
     mounting = [one for one in pod.containers if text(volume.get("name")) in mounted(one)]
-    bound = any(
-        text(subject.get("name")) == account
-        for binding in environment.of_kind("RoleBinding", "ClusterRoleBinding")
-        for subject in mappings(binding.get("subjects"))
-    )
-    return is_policy and not bound and all(items(one.get("command")) == command for one in mounting)
+    is_alone = volume == eviction_process.CLUSTER and not environment.bindings_of(pod)
+    return is_alone and all(items(one.get("command")) == command for one in mounting)
 
 
 def _is_the_clusters(audience: Any) -> bool:

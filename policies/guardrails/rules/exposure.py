@@ -81,7 +81,7 @@ def routes_bring_no_configuration_of_their_own(environment: Environment) -> Iter
 
 def _open(environment: Environment, service: Mapping[str, Any]) -> Iterator[str]:
     spec = mapping(service.get("spec"))
-    proxies = [pod for pod in environment.selected({"matchLabels": spec.get("selector")}) if spec.get("selector")]
+    proxies = environment.behind(service)
     kind = text(spec.get("type")) or "ClusterIP"
     ranges = [text(each) for each in items(spec.get("loadBalancerSourceRanges"))]
     if kind == "LoadBalancer":
@@ -97,9 +97,7 @@ def _open(environment: Environment, service: Mapping[str, Any]) -> Iterator[str]
 
 
 def _servers(environment: Environment, service: Mapping[str, Any]) -> list[Pod]:
-    selector = at(service, "spec", "selector")
-    found = environment.selected({"matchLabels": selector}) if selector else []
-    return [pod for pod in found if not pod.is_proxy]
+    return [pod for pod in environment.behind(service) if not pod.is_proxy]
 
 
 def _exposing(item: Mapping[str, Any], servers: Mapping[str, Mapping[str, Any]]) -> Iterator[Breach]:

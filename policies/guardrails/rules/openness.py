@@ -1,15 +1,14 @@
 """Openness: no way in or out is open because a definition forgot to name who may use it."""
 
 import ipaddress
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tidegate_contracts import proxy_process
 from tidegate_contracts.proxy_settings import variable
 
 from ..objects import Environment, at, items, mapping, mappings, name_of, text, texts
 from ..rule import Breach, guardrail
+from .access import access_tables
 from .network import WIDEST
 
 _CERTIFICATES = (
@@ -75,7 +74,8 @@ def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breac
     A route without a listener is attached to every listener of its Gateway, those of plain HTTP too; what a listener
     that is named speaks stands in the Gateway, which is not seen.
     """
-    doors = {name_of(each): each for each in environment.of_kind("Service") if _leads_to_proxies(environment, each)}
+    services = environment.of_kind("Service")
+    doors = {name_of(each): each for each in services if any(pod.is_proxy for pod in environment.behind(each))}
     for service in doors.values():
         kind, ports = at(service, "spec", "type"), mappings(at(service, "spec", "ports"))
         is_encrypted = any(port.get("name") == "https" for port in ports) or _has_certificate(service)
@@ -109,11 +109,8 @@ def issuers_are_asked_over_https(environment: Environment) -> Iterator[Breach]:
         url = text(mapping(item.get("data")).get(variable("domino_principal_url")))
         if url and not url.startswith("https://") and not _host(url).endswith(_IN_CLUSTER):
             yield Breach(item, f"the principal service {url} is asked without encryption")
-        try:
-            tree = json.loads(text(mapping(item.get("data")).get(proxy_process.ACCESS_FILE)))
-        except (ValueError, RecursionError):
-            continue  # the proxy refuses such a table
-        for issuer in mappings(mapping(tree).get("issuers")):
+    for item, table in access_tables(environment):
+        for issuer in mappings(table.get("issuers")):
             for key in ("issuer", "jwksUrl"):
                 url = text(issuer.get(key))
                 inside = key == "jwksUrl" and _host(url).endswith(_IN_CLUSTER)
@@ -142,11 +139,6 @@ def _wide(peers: Iterable[Mapping[str, Any]]) -> str:
 def _has_certificate(item: Mapping[str, Any]) -> bool:
     annotations = mapping(at(item, "metadata", "annotations"))
     return any(text(annotations.get(key)) for key in _CERTIFICATES)
-
-
-def _leads_to_proxies(environment: Environment, service: Mapping[str, Any]) -> bool:
-    selector = at(service, "spec", "selector")
-    return bool(selector) and any(pod.is_proxy for pod in environment.selected({"matchLabels": selector}))
 
 
 def _plain(item: Mapping[str, Any]) -> Iterator[str]:

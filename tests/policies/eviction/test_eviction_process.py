@@ -155,7 +155,7 @@ async def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_pat
     async with asyncio.timeout(20), serving(stand_in):
         options = ServeOptions(
             tmp_path / "eviction.json", tmp_path, tmp_path, host=HOST, lease_port=0, admin_port=0,
-            server=stand_in.address, server_metrics="", cluster=write_cluster(tmp_path / "cluster"),
+            server=stand_in.address, cluster=write_cluster(tmp_path / "cluster"),
         )  # fmt: skip
         (tmp_path / "secret").write_text(SECRET)
         policy = EvictionPolicy(options)

@@ -96,7 +96,7 @@ class Site:
         now = self.world.loop.now
         self.core = Residency(self._rules, f"start-{self.starts}", now)
         specs = {model: ModelSpec(model, footprint_bytes=1) for model in MODELS}
-        self._do(self.core.configure(self._rules, specs, (), now))
+        self._do(self.core.configure(self._rules, specs, now))
         found = ServerInventory(tuple(self.resident), tuple(self._loading), tuple(self._unloading))
         self._do(self.core.recover(found, now))
 

@@ -145,7 +145,7 @@ def _below(tree: Any, step: str) -> Any:
 
 
 _LISTS: Final = frozenset(
-    ["models", "servers", "pools", "datasets", "images", "access", "callers", "reach", "pullSecrets", "warmWindows"]
+    ["models", "servers", "pools", "datasets", "images", "access", "callers", "reach", "pullSecrets"]
 )
 
 

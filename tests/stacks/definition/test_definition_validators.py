@@ -8,15 +8,12 @@ import pytest
 from tests.cases import each, read_cases
 from tests.stacks.definition.examples import (
     assert_refused,
-    assert_said_in_full,
     edited_at,
     own_rules,
     problems,
     sections,
 )
 
-WINDOWS = "servers/main/pools/cold/loading/warmWindows"
-WINDOW = {"name": "nightly", "opens": "0 1 * * *", "durationSeconds": 3600, "models": ["ocr"]}
 CASES = read_cases(Path(__file__).with_name("validators.yaml"))
 
 
@@ -41,36 +38,3 @@ def test_an_abbreviation_of_an_argument_that_tidegate_sets_is_refused_too(argume
     """Triton reads its command line with getopt_long, which takes any beginning that fits one option only."""
     text = edited_at({"servers/main/triton": {"extraArguments": [argument]}})
     assert_refused(text, "»triton:", "Tidegate sets it itself")
-
-
-@pytest.mark.parametrize(
-    "opens",
-    [
-        "",
-        "* * * *",
-        "* * * * * *",
-        "@daily",
-        "60 * * * *",
-        "* 24 * * *",
-        "* * 0 * *",
-        "0 0 30 2 *",
-        "a b c d e",
-        "² * * * *",
-        "*/0 * * * *",
-        "5-1 * * * *",
-        "1,,2 * * * *",
-        "* * * * MON#9",
-        "9" * 5_000 + " * * * *",
-    ],
-)
-def test_what_is_no_cron_expression_of_five_fields_is_refused(opens: str) -> None:
-    found = problems(edited_at({WINDOWS: [{**WINDOW, "opens": opens}]}))
-    assert len(found) == 1, found
-    assert_said_in_full(found[0])
-
-
-@pytest.mark.parametrize("zone", ["", "Europe", "../UTC", "/etc/passwd", "a" * 5_000, "zone.tab", "localtime", "é"])
-def test_what_is_no_time_zone_everywhere_is_refused(zone: str) -> None:
-    found = problems(edited_at({WINDOWS: [{**WINDOW, "timeZone": zone}]}))
-    assert len(found) == 1, found
-    assert_said_in_full(found[0])

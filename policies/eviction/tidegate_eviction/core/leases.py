@@ -132,7 +132,7 @@ def hold(pool: Pool, model: Model, holder: str, seconds: float) -> Lease:
 
 def _let_go(pool: Pool, model: Model, use: Use) -> bool:
     """Tell whether a lease is not renewed: it is cheap to acquire anew, and its room may be wanted."""
-    if use.in_flight or model.spec is None or model.spec.pinned or model.name in pool.warm:
+    if use.in_flight or model.spec is None or model.spec.pinned:
         return False
     idle = pool.now - model.candidate.last_use
     if idle >= pool.settings.lease_seconds:

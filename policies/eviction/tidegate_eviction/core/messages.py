@@ -38,16 +38,6 @@ class ModelSpec:
     """How long a load took when it was last measured, if ever; the core's own measurement goes before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class WarmWindow:
-    """Models that are to be resident from one point in time to another; they are loaded before it opens."""
-
-    name: str
-    models: tuple[str, ...]
-    opens: float
-    closes: float
-
-
 @dataclass(frozen=True)
 class PoolSettings:
     """How a pool is run. docs/eviction.md explains the defaults."""
@@ -73,7 +63,7 @@ class PoolSettings:
     overdue_seconds: float = 10.0
     unload_tries: int = 3
     default_load_seconds: float = 30.0
-    """Assumed duration of a load of which nothing is known: for `retry_after`, and to be early for a window."""
+    """Assumed duration of a load of which nothing is known: for `retry_after`."""
 
     @property
     def leak_budget(self) -> int:
@@ -125,8 +115,8 @@ class Recycle:
 
 Command = Load | Unload | Recycle
 
-EvictionReason = Literal["room", "pinned", "window", "ahead", "changed", "removed", "overrun", "stranger", "vanished"]
-"""Why a model is unloaded: room for another one (that is pinned, has a warm window, or is called soon) · it changed, or
+EvictionReason = Literal["room", "pinned", "ahead", "changed", "removed", "overrun", "stranger", "vanished"]
+"""Why a model is unloaded: room for another one (that is pinned, or is called soon) · it changed, or
 was removed · more is charged than there is · the pool never had it · the server has it no longer."""
 
 
@@ -165,8 +155,7 @@ class Loaded:
     footprint_bytes: int  # What is charged for it now, its parts included.
     measured: Mapping[str, int]  # Footprints that this load has shown, of the model and its parts: to be remembered.
     waiters: int
-    copied_seconds: float = 0.0  # Of its seconds, those in which files were copied near the server.
-    queued_seconds: float = 0.0  # Before them: those that the first caller who waits for it waited for room.
+    queued_seconds: float = 0.0  # Before its seconds: those that the first caller who waits for it waited for room.
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def plan(pool: Pool) -> None:
     pool.restart_ordered = False
     states = pool.by_state
     held = states[State.QUEUED] or states[State.DRAINING] or states[State.UNLOADING]
-    if not (held or pool.pinned or pool.warm or expected):
+    if not (held or pool.pinned or expected):
         if pool.over() > 0:
             _relieve(pool, VictimSelector(pool))
             pool.dirty = False
@@ -71,7 +71,7 @@ def _unload(pool: Pool) -> None:
 
 
 def _want(pool: Pool) -> None:
-    for name in (*pool.pinned, *pool.warm):
+    for name in pool.pinned:
         model = pool.models.get(name)
         if model is not None and model.state is State.COLD and pool.demanded(model):
             transitions.queue(pool, model)
@@ -127,12 +127,12 @@ class _QueuePass:
                 pool.plan_at = min(pool.plan_at, model.due)
 
     def _keep(self, queue: list[Model]) -> None:
-        """Keep room for pinned models, those with a warm window, and those that others were evicted for: of the latter,
-        where memory has leaked since, for those whose turn it is first, or all would wait for each other's room."""
+        """Keep room for pinned models, and those that others were evicted for: of the latter, where memory has leaked
+        since, for those whose turn it is first, or all would wait for each other's room."""
         pool = self._pool
         protected = {
             piece
-            for name in (*pool.pinned, *pool.warm)
+            for name in pool.pinned
             if (model := pool.models.get(name)) and model.state in (State.RESIDENT, State.LOADING)
             for piece in model.held
         }
@@ -230,9 +230,7 @@ class _QueuePass:
 
     def _make_room(self, model: Model, needed: int, margin: int, coming: int, *, forced: bool) -> None:
         pool, short = self._pool, needed - coming
-        reason: EvictionReason = "room"
-        if forced:
-            reason = "pinned" if model.pinned else "window"
+        reason: EvictionReason = "pinned" if forced else "room"
         victims = self._chosen(model, short + margin, forced=forced)
         if not victims and margin:  # it yields where all that could go for it is in use
             if short <= 0:

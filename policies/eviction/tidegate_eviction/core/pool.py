@@ -12,7 +12,7 @@ from tidegate_contracts.lease import MOST_BUSY, RENEWALS_PER_LEASE, State
 
 from ..policies import Candidate
 from .accounting import CapacityLedger, FootprintTable, MemoryEstimate
-from .messages import Command, Event, EvictionReason, ModelSpec, PoolSettings, Recycling, Step, Ticket, WarmWindow
+from .messages import Command, Event, EvictionReason, ModelSpec, PoolSettings, Recycling, Step, Ticket
 from .states import AFTER, HOLDS_ROOM, Cause
 
 LOOK_SECONDS = 1.0  # Seconds between two looks of a proxy at its leases: it gives back those that it does not use.
@@ -93,7 +93,7 @@ class Model:
     used_at: float = -math.inf  # When a request last came, as far as is known, however long ago.
     held: tuple[str, ...] = ()  # Itself and its parts, from the beginning of a load until their memory is free.
     evictable_at: float = math.inf  # From when a resident one may be evicted, as things stand.
-    evictable_if_forced_at: float = math.inf  # The same for a pinned model, or a warm window's: only leases count.
+    evictable_if_forced_at: float = math.inf  # The same for a pinned model: only leases count.
     identity: tuple[str, tuple[int, ...]] = ("", ())
     versions: tuple[int, ...] = ()
     load_seconds: float | None = None
@@ -156,8 +156,6 @@ class Pool:
         self.settings = settings
         self.now = now
         self.specs: Mapping[str, ModelSpec] = {}
-        self.windows: Sequence[WarmWindow] = ()
-        self.warm: dict[str, float] = {}  # Models whose warm window is open, or opens soon; and when it closes.
         self.footprints = FootprintTable()
         self.ledger = CapacityLedger()
         self.memory = MemoryEstimate()
@@ -173,7 +171,6 @@ class Pool:
         self.pressed_until = -math.inf  # Until when a caller wants room that there is none of.
         self.dirty = True  # Something happened that may let a load or an unload begin.
         self.plan_at = math.inf
-        self.window_at = math.inf
         self.expected: list[tuple[float, str, float]] = []
         """A heap of loads ahead of calls: when each begins, of which model, and after which burst it was foreseen."""
         self.step = Step()
@@ -220,7 +217,7 @@ class Pool:
     def next_deadline(self) -> float:
         """Return when something is due next."""
         return min(
-            self.plan_at, self.window_at, self.expected_at,
+            self.plan_at, self.expected_at,
             self._waits[0][0] if self._waits else math.inf,
             self._endings[0][0] if self._endings else math.inf,
         )  # fmt: skip
@@ -255,8 +252,7 @@ class Pool:
 
     def demanded(self, model: Model) -> bool:
         """Tell whether a model is to be resident without being asked for."""
-        spec, wanted = model.spec, model.pinned or model.name in self.warm
-        return spec is not None and wanted and not (spec.problem or model.failures.quarantined)
+        return model.spec is not None and model.pinned and not (model.spec.problem or model.failures.quarantined)
 
     def recycle(self, reason: str) -> None:
         """Have the server restarted once no lease lives."""
@@ -363,7 +359,6 @@ class Pool:
         limit = self.idle_limit(model)
         stays = min(settings.residency_most_seconds, settings.residency_factor * candidate.load_seconds)
         likely = max(candidate.last_use + limit, candidate.resident_since + stays, model.expected_until)
-        likely = max(likely, self.warm.get(model.name, -math.inf))
         for lease in model.leases.values():
             late = self.now - (lease.ends - settings.lease_seconds) > 1.5 * settings.lease_seconds / RENEWALS_PER_LEASE
             if lease.holder in (UNSURE, RETURNING) or late or (lease.in_flight and not lease.uses):
@@ -383,29 +378,5 @@ class Pool:
         at = max(until, last_use + self.idle_limit(model), candidate.resident_since + stays, model.expected_until)
         if not settings.policy.evicts or model.pinned:
             at = until = math.inf
-        closes = self.warm.get(model.name)
-        if closes is not None:
-            at, until = max(at, closes), max(until, closes)
         model.evictable_at, model.evictable_if_forced_at = at, until
         candidate.bytes = self.ledger.charges.get(model.name, 0)
-
-    def watch_windows(self) -> None:
-        """Find the windows that are open, or near enough for their models to be loaded."""
-        warm: dict[str, float] = {}
-        self.window_at = math.inf
-        for window in self.windows:
-            for name in window.models:
-                if (model := self.models.get(name)) is None or window.closes <= self.now:
-                    continue
-                begins = window.opens - self.settings.lease_seconds - 2 * self.load_estimate(model)
-                if begins <= self.now:
-                    warm[name] = max(warm.get(name, -math.inf), window.closes)
-                    self.window_at = min(self.window_at, window.closes)
-                else:
-                    self.window_at = min(self.window_at, begins)
-        changed = {name for name in warm.keys() | self.warm.keys() if warm.get(name) != self.warm.get(name)}
-        self.warm = warm
-        for name in changed:
-            if model := self.by_state[State.RESIDENT].get(name):
-                self.refresh(model)
-        self.dirty |= bool(changed)

@@ -41,7 +41,6 @@ def configure(pool: Pool, settings: PoolSettings, specs: Mapping[str, ModelSpec]
         pool.ledger.settle(pool.ledger.margins)
         for freeing in list(pool.ledger.freeing.values()):
             transitions.freed(pool, pool.models[freeing.model], 0)
-    pool.watch_windows()
     for model in pool.by_state[State.RESIDENT].values():
         pool.refresh(model)
     pool.dirty = True

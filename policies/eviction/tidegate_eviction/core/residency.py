@@ -1,13 +1,13 @@
 """The core's interface: one method for everything that it can be told."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from tidegate_contracts import lease
 from tidegate_contracts.lease import State
 
 from . import leases, reconciler, transitions
-from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventory, Step, Ticket, Use, WarmWindow
+from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventory, Step, Ticket, Use
 from .planner import plan
 from .pool import NO_ROOM, Model, Pool, Waiter
 from .victims import VictimSelector
@@ -29,17 +29,13 @@ class Residency:
         self._losses = 0
         self._pool.configure(settings, {})
 
-    def configure(
-        self, settings: PoolSettings, specs: Mapping[str, ModelSpec], windows: Sequence[WarmWindow], now: float
-    ) -> Step:
-        """Take all of these settings over; to be called before `recover`, and well before a window opens: by a lease
-        and two loads (of `default_load_seconds`, where nothing is known of a load)."""
+    def configure(self, settings: PoolSettings, specs: Mapping[str, ModelSpec], now: float) -> Step:
+        """Take all of these settings over; to be called before `recover`, too."""
         pool = self._pool
         with self._stepping.at(now) as step:
             for model in pool.models.values():
                 if model.name not in specs:
                     leases.answer_all(pool, model, leases.unknown(model.name))
-            pool.windows = windows
             reconciler.configure(pool, settings, specs)
             if pool.free < 0:
                 pool.tell(Overrun(-pool.free, "the settings changed"))
@@ -154,11 +150,9 @@ class Residency:
         error: str | None = None,
         measured_bytes: int | None = None,
         versions: tuple[int, ...] = (),
-        copied_seconds: float = 0.0,
     ) -> Step:
         """Report how a `Load` ended: with its error, or what memory grew by (which is used only if nothing else went on
-        meanwhile), the versions that are loaded, and how long files were copied before, which the next load finds. A
-        number that is not under way is ignored."""
+        meanwhile), and the versions that are loaded. A number that is not under way is ignored."""
         pool = self._pool
         with self._stepping.at(now) as step:
             model = pool.loads.pop(number, None)
@@ -168,7 +162,7 @@ class Residency:
                 transitions.failed(pool, model, error)
                 leases.answer_all(pool, model, leases.failed(pool, model))
                 return step
-            transitions.loaded(pool, model, measured_bytes, versions, copied_seconds)
+            transitions.loaded(pool, model, measured_bytes, versions)
             if (over := pool.over()) > 0:
                 pool.tell(Overrun(over, f"{model.name} is larger than was thought"))
             if model.spec is None:
@@ -340,8 +334,6 @@ class _Stepping:
                 self._late.append(whom)
             else:
                 leases.due(pool, whom)
-        if pool.window_at <= pool.now:
-            pool.watch_windows()
         return step
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -27,7 +27,7 @@ TRANSITIONS: Final = (
     Transition(State.COLD, "removed", State.UNKNOWN, "The settings name it no longer."),
     Transition(State.QUEUED, "removed", State.UNKNOWN, "The same; callers that wait are told that it is unknown."),
     Transition(State.QUARANTINED, "removed", State.UNKNOWN, "The same."),
-    Transition(State.COLD, "wanted", State.QUEUED, "A caller asks for it, or it is pinned or has a warm window."),
+    Transition(State.COLD, "wanted", State.QUEUED, "A caller asks for it, or it is pinned."),
     Transition(State.QUEUED, "unwanted", State.COLD, "No caller waits any more, and no room was made for it."),
     Transition(State.COLD, "found", State.RESIDENT, "The server has it at start, or when it is back."),
     Transition(State.COLD, "begun", State.LOADING, "The server has it loading at start: that is watched."),

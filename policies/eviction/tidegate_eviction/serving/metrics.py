@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter as Counting
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from time import time
 from typing import Any, Final
@@ -80,9 +80,9 @@ class Counts:
             self._named.add(model)
         self.by_model[what].labels(model if model in self._named else metrics.OTHERS, *labels).inc()
 
-    def keep(self, models: Set[str]) -> None:
-        """Forget the names of all other models, and what was counted of them: models that are new may have names."""
-        if gone := self._named - models:
+    def forget(self, is_gone: Callable[[str], bool]) -> None:
+        """Forget the names of models that are gone, and what was counted of them: new models may have names."""
+        if gone := set(filter(is_gone, self._named)):
             self._named -= gone
             for counter in self.by_model.values():
                 for sample in [each for metric in counter.collect() for each in metric.samples]:
@@ -196,8 +196,7 @@ def tell(
             counts.count("loads", name, named)
             for each, size in {name: None, **event.measured}.items():
                 if (spec := specs.get(each)) is not None:
-                    near = event.seconds - event.copied_seconds
-                    footprints.learn(each, spec.stamp, size, near if each == name else 0.0)
+                    footprints.learn(each, spec.stamp, size, event.seconds if each == name else 0.0)
         case messages.Quarantined() if (spec := specs.get(name)) is not None:
             footprints.quarantine(name, Quarantine(stamp=spec.stamp, versions=spec.versions, why=event.why))
         case messages.Allowed():

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
@@ -18,7 +17,7 @@ from tidegate_contracts.lease import State
 from tidegate_service.reasons import plain
 
 from ..core.leases import JITTER
-from ..core.messages import Answered, Command, Load, ModelSpec, PoolSettings, ServerInventory, Step, Ticket, WarmWindow
+from ..core.messages import Answered, Command, Load, ModelSpec, PoolSettings, ServerInventory, Step, Ticket
 from ..core.residency import Residency
 from ..policies import registry
 from ..staging.copying import StagingError
@@ -29,7 +28,7 @@ from ..triton.repository import ModelFiles
 from .catalog import Catalog
 from .footprints import Footprints
 from .metrics import NAMED_MODELS, Counts, tell
-from .settings import SettingsError, seconds_open
+from .settings import SettingsError
 
 JITTER_LEAST_SECONDS = 0.1  # At most so much is added at random to `retry_after`, with a share of it.
 LOOK_SECONDS = 10.0  # Seconds between two looks at the repository; looks take a tenth of the time at most.
@@ -37,7 +36,6 @@ LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
 """How long an acquire of a cold model waits for a look at it, at most and at least; then what was seen last counts."""
 LOOKS_AT_ONCE = 4
 AFTER_DEFECT_SECONDS = 1.0
-WINDOWS_SECONDS = 60.0  # Seconds after which warm windows are computed anew, by the wall clock as it is then.
 _TO_LOOK_AT = frozenset({State.UNKNOWN, State.COLD, State.QUARANTINED})
 _FIXED: Mapping[str, Callable[[EvictionSettings], object]] = {
     "grpcTls": lambda settings: settings.grpc_tls,
@@ -71,7 +69,6 @@ class EvictionService:
         self._looks: dict[str, asyncio.Task[None]] = {}
         self._look_threads = ThreadPoolExecutor(LOOKS_AT_ONCE, "repository")  # a file system may hang
         self._told: EvictionSettings | None = None
-        self._windows_due = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._futures: dict[int, asyncio.Future[lease.Granted | lease.Refusal]] = {}
         self._lost: tuple[str, str] | None = None
@@ -85,7 +82,6 @@ class EvictionService:
             else Stager(settings.staging, lambda model: self._catalog.contents(model), _mounted(settings))
         )
         self._stagings: dict[int, asyncio.Task[None]] = {}  # Loads that wait for their files, by their numbers.
-        self._copied: dict[int, float] = {}  # How many seconds loads under way waited for copies.
 
     # Settings and the repository
 
@@ -124,8 +120,10 @@ class EvictionService:
                 return  # the settings have changed meanwhile: the next look is due at once
             changed = specs != self._specs or self.settings is not self._told
             self._seen, self._specs = found, specs
-            if changed or monotonic() > self._windows_due:
+            if changed:
                 self.configure()
+            # A model that was taken from the settings has its name until it is unloaded, as that is counted.
+            self.counts.forget(lambda model: model not in specs and self.residency.state(model) is State.UNKNOWN)
 
     async def follow_repository(self) -> None:
         """Look every few seconds, for ever, and at once when the settings have changed."""
@@ -144,13 +142,10 @@ class EvictionService:
         await self.footprints.keep()
 
     def configure(self) -> None:
-        """Tell the core the settings, the models, and their warm windows."""
-        now = monotonic()
-        self._told, self._windows_due = self.settings, now + WINDOWS_SECONDS
+        """Tell the core the settings and the models."""
+        self._told = self.settings
         self._lease_seconds = self.settings.lease_seconds
-        self._do(self.residency.configure(self._pool_settings(self.settings), self._specs, self._windows(now), now))
-        # A model that was taken from the settings has its name until it is unloaded, as that is counted.
-        self.counts.keep({each.name for each in self.settings.models} | {each.model for each in self.listing().models})
+        self._do(self.residency.configure(self._pool_settings(self.settings), self._specs, monotonic()))
 
     # Leases
 
@@ -227,10 +222,9 @@ class EvictionService:
     def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
         """A load has ended."""
         why = None if error is None else plain(error)
-        copied = self._copied.pop(number, 0.0)
         if self.stager is not None:
             self.stager.done(number, failed=bool(why))
-        self._do(self.residency.load_ended(number, monotonic(), why, measured_bytes, versions, copied))
+        self._do(self.residency.load_ended(number, monotonic(), why, measured_bytes, versions))
 
     def unload_ended(self, number: int, error: str | None) -> None:
         """An unload has ended."""
@@ -312,7 +306,7 @@ class EvictionService:
         """Have a load carried out once its files are near, or report why they cannot be."""
         number, why = command.number, ""
         try:
-            self._copied[number] = await stager.ensure(number, command.model)
+            await stager.ensure(number, command.model)
         except StagingError as error:
             why = str(error)
         except Exception as defect:
@@ -337,7 +331,6 @@ class EvictionService:
         for task in self._stagings.values():
             task.cancel()
         self._stagings.clear()
-        self._copied.clear()
         if self.stager is not None:
             self.stager.forget_loads()
 
@@ -369,14 +362,6 @@ class EvictionService:
         tuned = settings.tuning.model_dump(exclude_none=True)
         policy = registry.find(settings.policy, settings.policy_settings)
         return PoolSettings(policy=policy, measures=self._measures, **given, **tuned)
-
-    def _windows(self, now: float) -> list[WarmWindow]:
-        wall = datetime.now(UTC)
-        return [
-            WarmWindow(window.name, window.models, now + opens, now + closes)
-            for window in self.settings.warm_windows
-            for opens, closes in seconds_open(window, wall)
-        ]
 
 
 def _mounted(settings: EvictionSettings) -> Path | None:

@@ -4,13 +4,10 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
-from cronsim import CronSim, CronSimError
 from pydantic import ValidationError
-from tidegate_contracts.eviction import EvictionSettings, WarmWindow
+from tidegate_contracts.eviction import EvictionSettings
 from tidegate_contracts.message import first_error
 from tidegate_contracts.triton import MEMORY_MODEL
 
@@ -42,35 +39,7 @@ def read(data: bytes) -> EvictionSettings:
     if MEMORY_MODEL in counts:
         why = "is how the policy calls its own model, so call yours something else"
         raise SettingsError(f"models: {MEMORY_MODEL} {why}")
-    for window in settings.warm_windows:
-        opening(window, datetime(2026, 1, 1, tzinfo=UTC))
     return settings
-
-
-def opening(window: WarmWindow, now: datetime) -> tuple[datetime, datetime]:
-    """Return when a window opened last and opens next, seen from `now` (aware); raises SettingsError."""
-    try:
-        here = now.astimezone(ZoneInfo(window.time_zone))
-        # CronSim looks strictly back: a window that opens right now has opened.
-        last = next(CronSim(window.opens, here + timedelta(seconds=1), reverse=True))
-        return last, next(CronSim(window.opens, here))
-    except (CronSimError, StopIteration) as error:
-        raise SettingsError(
-            f"warmWindows.{window.name}: {window.opens!r} is no cron expression of five fields: {error}"
-        ) from None
-    except (KeyError, ValueError, OSError):
-        raise SettingsError(f"warmWindows.{window.name}: {window.time_zone!r} is no IANA time zone") from None
-
-
-def seconds_open(window: WarmWindow, now: datetime) -> list[tuple[float, float]]:
-    """Return when a window opens and closes, in seconds from `now`: its current opening, if any, and the next."""
-    last, following = opening(window, now)
-    spans = []
-    for opens in (last, following):
-        begin = (opens - now).total_seconds()
-        if begin + window.duration_seconds > 0:
-            spans.append((begin, begin + window.duration_seconds))
-    return spans
 
 
 class SettingsFile:

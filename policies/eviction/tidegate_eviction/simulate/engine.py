@@ -28,7 +28,7 @@ class Simulation:
         self.holders = tuple(f"proxy-{number}" for number in range(setting.holders))
         self._happening: list[tuple[float, float, int, Callable[[], object]]] = []
         self._count = 0
-        self._outcome = Outcome(wait_seconds=setting.wait_seconds or 0.0)
+        self._outcome = Outcome(wait_seconds=setting.wait_seconds)
         self._held: dict[str, list[HeldLease | None]] = {holder: [None] * len(trace.models) for holder in self.holders}
         """By proxy and model: the lease under which a request begins."""
         self._ranks: list[list[SimulatedReplica]] = []
@@ -130,7 +130,7 @@ class Simulation:
                 else:
                     outcome.too_large += 1
 
-            replica.acquire(which, holder, 0.0 if self._setting.wait_seconds is None else room_seconds, told)
+            replica.acquire(which, holder, room_seconds, told)
 
         ask()
 

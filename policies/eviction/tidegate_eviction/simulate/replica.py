@@ -12,15 +12,14 @@ from functools import partial
 from typing import Protocol
 
 from tidegate_contracts import lease
-from tidegate_contracts.lease import State
 from tidegate_contracts.placement import TOGETHER_SECONDS
 
 from ..core.messages import Answered, Evicted, Load, PolicyFailed, ServerInventory, Step, Ticket, Unload
 from ..core.pool import LOOK_SECONDS
 from ..core.residency import Residency
 from .near import SimulatedTier
-from .setting import FOR_EVER, SHORT_SECONDS, SimulationSetting, pool_settings, specs
-from .trace import Outcome, Trace, TracedModel
+from .setting import FOR_EVER, SimulationSetting, pool_settings, specs
+from .trace import Outcome, Trace
 
 Answer = lease.Granted | lease.Refusal
 Told = Callable[[Answer, bool], None]
@@ -77,13 +76,11 @@ class SimulatedReplica:
         self._phases = {holder: (number + 1) / (many + 1) for number, holder in enumerate(clock.holders)}
         self._looks: dict[tuple[str, float], list[HeldLease]] = {}
         self._used_bytes = 0
-        settings = pool_settings(trace, setting)
-        self._lease_seconds, self._measures = settings.lease_seconds, settings.measures
+        settings = pool_settings(setting)
         self._core = Residency(settings, "simulated", clock.now)
-        self._do(self._core.configure(settings, specs(trace, setting), (), clock.now))
+        self._do(self._core.configure(settings, specs(trace, setting), clock.now))
         self._do(self._core.recover(ServerInventory(), clock.now))
-        if setting.lease_seconds:
-            self._renew()
+        self._renew()
 
     @property
     def unfinished(self) -> bool:
@@ -92,15 +89,12 @@ class SimulatedReplica:
 
     def is_warm(self, which: int, holder: str) -> bool:
         """Whether the model is resident here, as far as a proxy knows."""
-        name = self._models[which].name
-        if self._setting.lease_seconds:
-            return name in self._resident[holder] or self.held_lease(which, holder) is not None
-        return self._core.state(name) in (State.RESIDENT, State.LOADING)
+        return self._models[which].name in self._resident[holder] or self.held_lease(which, holder) is not None
 
     def held_lease(self, which: int, holder: str) -> HeldLease | None:
         """Return a proxy's lease under which requests may begin; None without one."""
         held = self._leases[holder].get(self._models[which].name)
-        return held if held is not None and not held.lost and self._setting.lease_seconds else None
+        return held if held is not None and not held.lost else None
 
     def tick(self) -> None:
         """Have the core do what is due."""
@@ -128,34 +122,9 @@ class SimulatedReplica:
             held = leases[model.name] = HeldLease(which, model.warm_seconds)
         held.lost = False
         held.requests += 1
-        idle = held.until <= now
         held.until = max(held.until, now + model.warm_seconds)
-        if self._setting.lease_seconds:
-            self._look_later(holder, held)
-            self._clock.lease_changed(which, holder)
-        elif idle:
-            self._clock.later(held.until - now, partial(self._may_have_ended, holder, held))
-            if self._lease_seconds == SHORT_SECONDS:
-                self._prolong_later(holder, model)
-
-    def _prolong_later(self, holder: str, model: TracedModel) -> None:
-        """Keep a lease until its last request has ended, where it is given back then."""
-        pause = self._lease_seconds / lease.RENEWALS_PER_LEASE
-        if self._leases[holder][model.name].until - self._clock.now > pause:
-            self._clock.later(pause, partial(self._prolong, holder, model))
-
-    def _prolong(self, holder: str, model: TracedModel) -> None:
-        if model.name in self._leases[holder]:
-            uses = {model.name: HeldLease(self._which[model.name], model.warm_seconds, in_flight=1)}
-            self._do(self._core.prolong(holder, self._core.incarnation, uses, self._clock.now)[0])
-            self._prolong_later(holder, model)
-
-    def _may_have_ended(self, holder: str, held: HeldLease) -> None:
-        """Release a lease after its last request, where it is not kept."""
-        if held.until > self._clock.now:
-            self._clock.later(held.until - self._clock.now, partial(self._may_have_ended, holder, held))
-        elif self._leases[holder].get(self._models[held.which].name) is held:  # not released at this instant already
-            self._release(holder, [held])
+        self._look_later(holder, held)
+        self._clock.lease_changed(which, holder)
 
     def _look_later(self, holder: str, held: HeldLease) -> None:
         """Have a proxy look at a lease when it may have to be given back."""
@@ -242,39 +211,22 @@ class SimulatedReplica:
         if isinstance(command, Load):
             self._loading += 1
             model, now = self._models[which], self._clock.now
-            seconds, copied = model.load_seconds, 0.0
-            if self._tier is not None:
-                seconds, copied = self._tier.load(model, now)
+            seconds = model.load_seconds if self._tier is None else self._tier.load(model, now)
             self._outcome.loads.append((now, seconds))
-            return self._after(0.0 if self._setting.instant else seconds, partial(self._loaded, command, which, copied))
-        return self._after(self._setting.unload_seconds, partial(self._unloaded, command, which))
+            if not seconds:
+                return self._loaded(command, which)
+            self._clock.later(seconds, lambda: self._do(*self._loaded(command, which)))
+            return []
+        size = self._models[which].footprint_bytes
+        self._used_bytes -= size
+        self._outcome.memory.append((self._clock.now, which, -size))
+        ended = self._core.unload_ended(command.number, self._clock.now)
+        return [ended, self._core.memory(self._used_bytes, self._clock.now)]
 
-    def _after(self, seconds: float, what: Callable[[], list[Step]]) -> list[Step]:
-        if not seconds:
-            return what()
-
-        def then() -> None:
-            self._do(*what())
-
-        self._clock.later(seconds, then)
-        return []
-
-    def _loaded(self, command: Load, which: int, copied: float) -> list[Step]:
+    def _loaded(self, command: Load, which: int) -> list[Step]:
         self._loading -= 1
         size, now = self._models[which].footprint_bytes, self._clock.now
         self._used_bytes += size
         self._outcome.memory.append((now, which, size))
-        ended = self._core.load_ended(command.number, now, measured_bytes=size, copied_seconds=copied)
-        return [ended, *self._read()]
-
-    def _unloaded(self, command: Unload, which: int) -> list[Step]:
-        def freed() -> list[Step]:
-            self._used_bytes -= self._models[which].footprint_bytes
-            return self._read()
-
-        self._outcome.memory.append((self._clock.now, which, -self._models[which].footprint_bytes))
-        ended = self._core.unload_ended(command.number, self._clock.now)
-        return [ended, *self._after(self._setting.freeing_seconds, freed)]
-
-    def _read(self) -> list[Step]:
-        return [self._core.memory(self._used_bytes, self._clock.now)] if self._measures else []
+        ended = self._core.load_ended(command.number, now, measured_bytes=size)
+        return [ended, self._core.memory(self._used_bytes, now)]

@@ -1,13 +1,12 @@
 """Simulations as tables and JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
 
 from ..units import bytes_text
-from .compare import SweepPoint
 from .engine import SimulationSetting
 from .trace import QUANTILES, Outcome, Trace
 
@@ -56,25 +55,13 @@ def failures(outcomes: Mapping[str, Outcome]) -> list[str]:
     ]
 
 
-def curve(points: Sequence[SweepPoint]) -> Table:
-    """Return a row for each capacity."""
-    title = "Seconds spent loading, and requests that were refused"
-    made = Table(title=title, title_justify="left", box=None, header_style="bold")
-    for heading in ("of all models", "capacity", *points[0].outcomes):
-        made.add_column(Text(heading), justify="right", no_wrap=True)
-    for point in points:
-        cells = (f"{outcome.load_seconds:,.0f} s  {outcome.refused:,}" for outcome in point.outcomes.values())
-        made.add_row(f"{point.share:.0%}", bytes_text(point.capacity_bytes), *cells)
-    return made
-
-
-def as_json(trace: Trace, capacity_bytes: int, replicas: int, outcomes: Mapping[str, Outcome]) -> Mapping[str, Any]:
+def as_json(trace: Trace, setting: SimulationSetting, outcomes: Mapping[str, Outcome]) -> Mapping[str, Any]:
     """Return everything, for programs. Sizes are bytes, times are seconds."""
     return {
         "models": len(trace.models),
         "models_bytes": trace.total_bytes,
-        "capacity_bytes": capacity_bytes,
-        "replicas": replicas,
+        "capacity_bytes": setting.capacity_bytes,
+        "replicas": setting.replicas,
         "rows": [
             {
                 "name": name,

@@ -7,15 +7,13 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import track
-
-from ..policies.policy import Candidate, Policy
 
 Each = TypeVar("Each")
 TELL_SECONDS = 3.0  # Between two lines that say how far something long is, where there is no terminal.
@@ -233,15 +231,3 @@ def _quantity(what: str, text: str) -> float:
 
 def _number(value: float) -> str:
     return f"{round(value, 3):.3f}".rstrip("0").rstrip(".")
-
-
-def with_true_costs(policy: Policy, trace: Trace) -> Policy:
-    """Return the policy, given the trace's own load times: instant loads take none in simulated time."""
-    seconds = {model.name: model.load_seconds for model in trace.models}
-
-    def choose(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> Iterable[Candidate]:
-        true = [replace(each, load_seconds=seconds[each.name]) for each in candidates]
-        given = {each.name: each for each in candidates}
-        return [given[each.name] for each in policy.choose(true, needed_bytes, now)]
-
-    return replace(policy, choose=choose)

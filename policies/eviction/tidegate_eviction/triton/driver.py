@@ -14,14 +14,12 @@ from tidegate_contracts.triton import MEMORY_MODEL
 from ..core.messages import Command, Load, Recycle, ServerInventory, Unload
 from ..serving.files import write_whole
 from .control import CALL_SECONDS, IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, heard
-from .memory import MemoryReader, MemoryReading, MemorySource
+from .memory import MemoryReader, MemoryReading
 from .repository import UNSEEN, RepositoryError, with_versions
 
 PATIENCE_SECONDS = 20.0  # Seconds after which the index is asked, too, what became of a load that has no answer yet.
 FAST_SECONDS, SLOW_SECONDS = 0.2, 5.0
 """Seconds between two readings of memory: while something is loaded or unloaded, and else."""
-METRICS_SECONDS = 1.0  # The same while something is unloaded, where readings are Triton's metrics: more is never new.
-SETTLE_SECONDS = 2.5  # Triton's own metrics show a load this much later.
 BLIND_SECONDS = 30.0  # Without a reading for so long, memory cannot be read.
 AGAIN_SECONDS, ASK_SECONDS = 2.0, 10.0  # Seconds between two tries to control Triton, and to ask for its restart.
 INDEX_SECONDS = 10.0  # Seconds between two looks at the index; what two of them lack has vanished.
@@ -177,7 +175,7 @@ class TritonDriver:
                 self._events.unload_ended(command.number, why)
 
     async def _load(self, command: Load) -> None:
-        before = None if command.watch else await self._settled(command.alone)
+        before = None if command.watch else await self._reading()
         if command.watch:
             error = await self._watch.load(command.model, None)
         else:
@@ -193,7 +191,7 @@ class TritonDriver:
             self._events.load_ended(command.number, error, None, ())
             return
         versions = await self._watch.versions(command.model)
-        after = await self._settled(command.alone) if before is not None else None
+        after = await self._reading() if before is not None else None
         growth = None if before is None or after is None else before.growth_to(after)
         self._events.load_ended(command.number, None, growth, versions)
         if after is not None:
@@ -259,8 +257,7 @@ class TritonDriver:
         last = monotonic()
         while True:
             with suppress(TimeoutError):
-                pause = METRICS_SECONDS if self._memory.last.source == MemorySource.METRICS else FAST_SECONDS
-                async with asyncio.timeout(pause if self._events.is_busy() else SLOW_SECONDS):
+                async with asyncio.timeout(FAST_SECONDS if self._events.is_busy() else SLOW_SECONDS):
                     await self._read_now.wait()
             self._read_now.clear()
             try:
@@ -274,19 +271,13 @@ class TritonDriver:
                 return
             self._events.memory_read(reading)
 
-    async def _settled(self, is_worth_it: bool) -> MemoryReading | None:
-        """Return a reading that shows all that has happened; None when there is none, or it would take too long."""
-        if self._memory.last.source == MemorySource.METRICS and not is_worth_it:
-            return None
+    async def _reading(self) -> MemoryReading | None:
+        """Return a reading; None when there is none now."""
         try:
-            reading = await self._memory.read()
-            if reading.source == MemorySource.METRICS:
-                await asyncio.sleep(SETTLE_SECONDS)
-                reading = await self._memory.read()
+            return await self._memory.read()
         except ServerCallError as error:
             log.warning("memory cannot be read: %s", error)
             return None
-        return reading
 
 
 def found_in(index: ModelIndex, served: Mapping[str, tuple[int, ...]]) -> ServerInventory:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import hypothesis
 from hypothesis import strategies as st
 from tidegate_contracts import lease
-from tidegate_eviction.core.messages import Load, ModelSpec, PoolSettings, Ticket, Unload, WarmWindow
+from tidegate_eviction.core.messages import Load, ModelSpec, PoolSettings, Ticket, Unload
 from tidegate_eviction.policies.policy import guarded
 from tidegate_eviction.policies.registry import BUILT_IN
 
@@ -81,7 +81,7 @@ class Walk:
         freeing = world.residency.listing(world.now).freeing_bytes
         pinned = any(spec.pinned for spec in world.specs.values())
         leased = world.residency.leases  # which the holders may give back earlier
-        busy = world.at_work or freeing or world.open or world.windows or pinned or world.leaving
+        busy = world.at_work or freeing or world.open or pinned or world.leaving
         return world.up and not (busy or leased)
 
     def comes_back(self, model: str, busy: lease.Busy) -> None:
@@ -224,13 +224,6 @@ class Walk:
                 measures=self.chance.random() < 0.5,
             )
 
-    def change_windows(self) -> None:
-        if self.chance.random() < 1 / 3:
-            opens = self.world.now + self.choice(SECONDS)
-            models = tuple(sorted(self.chance.sample([*SPECS, "nobody"], self.choice([1, 2]))))
-            self.world.windows = (WarmWindow("nightly", models, opens, opens + self.choice(SECONDS)),)
-            self.world.configure()
-
     def time(self) -> None:
         how, seconds = self.choice(["ticks", "ticks", "jumps", "stands", "goes back"]), self.choice(SECONDS)
         if how == "ticks":
@@ -248,7 +241,7 @@ class Walk:
     def ends_well(self) -> None:
         """Whatever has happened: once things go well, every model that can be had is had."""
         world = self.world
-        world.windows, world.specs, world.real = (), dict(SPECS), {}
+        world.specs, world.real = dict(SPECS), {}
         world.change_rules(policy=BUILT_IN["lru-idle"], capacity_bytes=100)
         self.triton_back()
         for leases in world.proxies.values():
@@ -308,7 +301,6 @@ OFTEN = {
     Walk.retry: 1,
     Walk.change_model: 1,
     Walk.change_rules: 1,
-    Walk.change_windows: 1,
 }
 """What makes up a day comes more often than what ruins it."""
 

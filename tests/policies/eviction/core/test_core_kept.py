@@ -1,10 +1,10 @@
-"""What is kept, and what is not tried: pins, warm windows, ensembles, failures and quarantine."""
+"""What is kept, and what is not tried: pins, ensembles, failures and quarantine."""
 
 from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.messages import Allowed, Load, LoadFailed, Quarantined, WarmWindow
+from tidegate_eviction.core.messages import Allowed, Load, LoadFailed, Quarantined
 
 from .books import RULES, specs
 from .world import World
@@ -68,38 +68,6 @@ def test_room_that_was_made_for_one_model_and_is_a_pinned_ones_now_keeps_neither
         world.advance(1.0)
         world.renew("p2")
     assert "resident" in (world.states["d"], world.states["m"]), "50 bytes are free, and two models want them"
-
-
-# Warm windows
-
-
-def windowed(lasts: float = 100.0) -> World:
-    """Model `night` is to be warm from second 200 on; a load takes 2 seconds, as far as anybody knows."""
-    return started(specs({"day": 60, "night": 60}), windows=(WarmWindow("batch", ("night",), 200.0, 200.0 + lasts),))
-
-
-def test_a_model_is_loaded_before_its_window_opens() -> None:
-    world = windowed()
-    had(world, "day")
-    world.end_of_requests()
-    lead = RULES.lease_seconds + 2 * RULES.default_load_seconds
-    world.advance(200.0 - lead - 1 - world.now)
-    assert world.states == {"day": "resident", "night": "cold"}
-    world.advance(1.0)
-    assert (unloads(world), world.evictions[0].reason) == (["day"], "window")
-    world.until(lambda: world.states["night"] == "resident")
-    assert world.now < 200.0
-
-
-def test_a_window_that_closes_before_there_was_room_is_forgotten() -> None:
-    world = windowed(lasts=5.0)
-    world.advance(150.0)
-    had(world, "day")
-    for _ in range(20):
-        world.advance(4.0)
-        world.proxies["p1"]["day"].in_flight = 1
-        world.renew("p1")
-    assert world.states == {"day": "resident", "night": "cold"}
 
 
 # Ensembles

@@ -84,7 +84,7 @@ def test_what_loads_took_is_known_of_those_here_and_of_those_before_the_start() 
 @pytest.mark.parametrize(("loaded", "state"), [((1, 2), "draining"), ((3, 2), "resident")])
 def test_a_model_with_other_versions_than_the_settings_say_is_loaded_anew(loaded: tuple[int, ...], state: str) -> None:
     residency = Residency(RULES, "new")
-    residency.configure(RULES, {"a": ModelSpec("a", footprint_bytes=10, versions=(2, 3))}, (), 0.0)
+    residency.configure(RULES, {"a": ModelSpec("a", footprint_bytes=10, versions=(2, 3))}, 0.0)
     residency.recover(ServerInventory(resident=("a",), versions={"a": loaded}), 0.0)
     assert residency.listing(0.0).models[0].state == state
 
@@ -143,7 +143,7 @@ def test_after_sigterm_a_lease_that_has_ended_is_not_given_anew() -> None:
 def test_a_part_that_is_being_unloaded_below_its_ensemble_is_left_to_the_ensemble() -> None:
     residency = Residency(RULES, "new")
     models = {"pair": ModelSpec("pair", footprint_bytes=10, parts=("part",)), "part": ModelSpec("part", 20)}
-    residency.configure(RULES, models, (), 0.0)
+    residency.configure(RULES, models, 0.0)
     step = residency.recover(ServerInventory(resident=("pair",), unloading=("part",)), 0.0)
     assert step.commands == []
     assert residency.listing(0.0).resident_bytes == 30

@@ -36,7 +36,7 @@ def full(residents: int, policy: str) -> Residency:
     rules = replace(RULES, capacity_bytes=10 * residents, policy=find(policy))
     residency = Residency(rules, "one")
     specs = {f"m{n}": ModelSpec(f"m{n}", footprint_bytes=10, load_seconds=1.0 + n % 7) for n in range(residents + 1)}
-    residency.configure(rules, specs, (), 0.0)
+    residency.configure(rules, specs, 0.0)
     residency.recover(ServerInventory(tuple(f"m{n}" for n in range(residents))), 0.0)
     residency.tick(20.0)
     return residency
@@ -72,6 +72,6 @@ def test_a_load_and_its_end_cost_the_same_however_many_there_are() -> None:
     counts = []
     for models in (1_000, 10_000):
         residency = full(models, "lru")
-        residency.configure(replace(RULES, capacity_bytes=20 * models), residency._pool.specs, (), 20.0)
+        residency.configure(replace(RULES, capacity_bytes=20 * models), residency._pool.specs, 20.0)
         counts.append(calls(load, residency, models))
     assert counts[1] == pytest.approx(counts[0], rel=0.05)

@@ -23,7 +23,6 @@ from tidegate_eviction.core.messages import (
     Step,
     Ticket,
     Unload,
-    WarmWindow,
 )
 from tidegate_eviction.core.residency import Residency
 
@@ -37,7 +36,6 @@ class World:
     specs: dict[str, ModelSpec]
     rules: PoolSettings = RULES
     real: dict[str, int] = field(default_factory=dict)  # What pieces really take, where it is not what is declared.
-    windows: tuple[WarmWindow, ...] = ()
     now: float = 0.0
     starts: int = 0
     loaded: dict[str, int] = field(default_factory=dict)  # Pieces in Triton, with the memory they take.
@@ -92,7 +90,7 @@ class World:
     def may_go(self, event: Evicted) -> None:
         """Check that who goes for others may."""
         spec = self.specs.get(event.model)
-        if event.reason in ("room", "pinned", "window", "ahead") and spec is not None:
+        if event.reason in ("room", "pinned", "ahead") and spec is not None:
             assert self.rules.policy.evicts
             assert not spec.pinned
             if event.reason in ("room", "ahead") and self.rules.policy.idle_limits:
@@ -262,7 +260,7 @@ class World:
 
     # --- settings
     def configure(self) -> Step:
-        return self.take(self.residency.configure(self.rules, self.specs, self.windows, self.now))
+        return self.take(self.residency.configure(self.rules, self.specs, self.now))
 
     def change(self, name: str, **changes: object) -> Step:
         spec = self.specs.get(name) or ModelSpec(name)

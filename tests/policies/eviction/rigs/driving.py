@@ -45,7 +45,7 @@ async def following(
 ) -> AsyncIterator[tuple[TritonDriver, Heard]]:
     control = TritonControl(stand_in.address, SECRET)
     heard = Heard()
-    driver = TritonDriver(control, MemoryReader(control, None), override, recycle, heard)
+    driver = TritonDriver(control, MemoryReader(control), override, recycle, heard)
     follow = asyncio.create_task(driver.follow())
     try:
         yield driver, heard

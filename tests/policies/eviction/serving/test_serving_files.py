@@ -4,17 +4,16 @@ import asyncio
 import json
 import math
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_contracts.eviction import EvictionSettings, WarmWindow
+from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.serving.files import kept_secret
 from tidegate_eviction.serving.footprints import REMEMBERED, Footprints
-from tidegate_eviction.serving.settings import SettingsError, SettingsFile, read, seconds_open
+from tidegate_eviction.serving.settings import SettingsError, SettingsFile, read
 
 GOOD: dict[str, Any] = {
     "version": 1, "policy": "lru-idle", "repository": "/models", "capacityBytes": 1000, "models": [{"name": "a"}],
@@ -24,11 +23,6 @@ GOOD: dict[str, Any] = {
 
 def said(**changes: Any) -> bytes:
     return json.dumps(GOOD | changes).encode()
-
-
-def window(**changes: Any) -> dict[str, Any]:
-    nightly = {"name": "n", "opens": "0 1 * * *", "durationSeconds": 7200, "timeZone": "UTC", "models": ["a"]}
-    return nightly | changes
 
 
 @pytest.mark.parametrize(
@@ -48,8 +42,6 @@ def window(**changes: Any) -> dict[str, Any]:
         (said(tuning={"retryMostSeconds": math.inf}), "tuning.retryMostSeconds: Input should be less than"),
         (said(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: a is there twice"),
         (said(models=[{"name": "tidegate_memory"}]), "models: tidegate_memory is how the policy calls its own model"),
-        (said(warmWindows=[window(opens="61 * * * *")]), "warmWindows.n: '61 * * * *' is no cron expression"),
-        (said(warmWindows=[window(timeZone="Mars/Base")]), "warmWindows.n: 'Mars/Base' is no IANA time zone"),
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
@@ -57,26 +49,6 @@ def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
         read(data)
     assert str(error.value).startswith(why)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("now", "spans"),
-    [
-        ("2026-03-02T00:00:00+00:00", [(3600, 10800)]),
-        ("2026-03-02T01:00:00+00:00", [(0, 7200), (86400, 93600)]),
-        ("2026-03-02T02:59:59+00:00", [(-7199, 1), (79201, 86401)]),
-        ("2026-03-02T03:00:00+00:00", [(79200, 86400)]),
-    ],
-)
-def test_a_window_is_open_from_its_minute_on_for_as_long_as_it_says(now: str, spans: list[tuple[float, float]]) -> None:
-    nightly = WarmWindow.model_validate(window())
-    assert seconds_open(nightly, datetime.fromisoformat(now)) == spans
-
-
-def test_a_window_opens_by_the_clock_of_its_place() -> None:
-    nightly = WarmWindow.model_validate(window(timeZone="Europe/Berlin"))
-    summer, winter = datetime(2026, 7, 1, 22, tzinfo=UTC), datetime(2026, 12, 1, 22, tzinfo=UTC)
-    assert [seconds_open(nightly, now)[0][0] for now in (summer, winter)] == [3600, 7200]
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 from tidegate_contracts import lease
-from tidegate_contracts.eviction import WarmWindow
 from tidegate_contracts.triton import MEMORY_MODEL
 from tidegate_eviction.core.messages import ServerInventory, Step
 
@@ -116,7 +115,7 @@ async def test_a_model_that_left_the_settings_leaves_its_name_in_metrics_to_anot
         settings = policy.service.settings
         policy.service.use(settings.model_copy(update={"models": settings.models[1:]}))
         await policy.until(lambda: not any(each.model == "a" for each in policy.service.listing().models))
-        policy.service.configure()  # as it does every minute
+        await policy.service.look()  # as it does every ten seconds
         await policy.acquire("d")
         counted = [policy.counted("model_loads_total", model=each) for each in ("a", "b", "c", "d", "*")]
         assert counted == [None, 1, None, 1, 1]
@@ -151,17 +150,6 @@ async def test_a_model_whose_configuration_cannot_be_read_evicts_nobody(tmp_path
         assert (await policy.acquire("b")).outcome == "granted"
 
 
-async def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) -> None:
-    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), lease_seconds=60) as policy:
-        await policy.acquire("a")
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        ask = lease.Acquire(holder="p", model="b", room_seconds=0)
-        answer = await policy.service.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(3600)))
-        assert isinstance(answer, lease.Busy)
-        assert loop.time() - begun < 30, "room is there after a minute"
-
-
 async def test_an_answer_that_is_due_is_not_lost_when_another_call_comes_first(tmp_path: Path) -> None:
     async with live(tmp_path, StandIn({"a": MIB, "b": MIB}, load_seconds=1)) as policy:
         await policy.acquire("a")
@@ -171,20 +159,6 @@ async def test_an_answer_that_is_due_is_not_lost_when_another_call_comes_first(t
         assert (await policy.acquire("a")).outcome == "granted"
         async with asyncio.timeout(5):
             assert (await waiting).outcome == "busy"
-
-
-async def test_pinned_models_and_those_of_an_open_window_are_loaded_without_being_asked_for(tmp_path: Path) -> None:
-    write_models(tmp_path, "pinned", "nightly", "other")
-    models = tuple(
-        model.model_copy(update={"pinned": model.name == "pinned", "footprint_bytes": MIB})
-        for model in settings_for(tmp_path).models
-    )
-    window = WarmWindow(name="w", opens="* * * * *", duration_seconds=120, time_zone="UTC", models=("nightly",))
-    async with live(
-        tmp_path, StandIn(dict.fromkeys(("pinned", "nightly", "other"), MIB)), models=models, warm_windows=(window,)
-    ) as policy:
-        await policy.until(lambda: {policy.state("pinned"), policy.state("nightly")} == {"resident"})
-        assert policy.state("other") == "cold"
 
 
 async def test_a_defect_of_one_moment_does_not_stop_the_clock(

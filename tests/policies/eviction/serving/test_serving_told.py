@@ -84,9 +84,7 @@ def told(seed: int, setting: SimulationSetting, loads: Sequence[float], known: b
 
 
 EVEN, UNEQUAL = (1.0,), (0.3, 1.0, 4.0, 12.0)
-ONE = SimulationSetting(
-    find("cost-aware"), 100, idle_seconds=15, wait_seconds=20, lease_seconds=15, residency_factor=1
-)  # fmt: skip
+ONE = SimulationSetting(find("cost-aware"), 100, idle_seconds=15)
 
 
 @pytest.mark.parametrize("some_ask_on", [False, True])

@@ -33,7 +33,7 @@ def test_the_simulator_answers_each_request_as_proxies_and_policies_do(
     trace = made(seed)
     setting = SimulationSetting(
         find(policy), round(0.4 * trace.total_bytes / replicas) + 15 * (replicas > 1), idle_seconds=15,
-        wait_seconds=wait, replicas=replicas, holders=proxies, lease_seconds=15, residency_factor=1,
+        wait_seconds=wait, replicas=replicas, holders=proxies, lease_seconds=15,
     )  # fmt: skip
     real, names = served(trace, setting)
     outcome = Simulation(trace, setting, names).run()

@@ -10,7 +10,7 @@ from tidegate_eviction.simulate.zoo import Zoo, generate
 from .plain import trace_of
 
 ONE_FITS = SimulationSetting(
-    find("lru"), 10, wait_seconds=60, residency_factor=0, tier_bytes=30, tier_speedup=4.0
+    find("lru"), 10, wait_seconds=60, tier_bytes=30, tier_speedup=4.0
 )  # fmt: skip
 A, B, C = (10, 8.0, 0.1), (10, 4.0, 0.1), (8, 2.0, 0.1)
 TURNS = trace_of([(100.0 * place, place % 3) for place in range(9)], A, B, C)
@@ -49,7 +49,7 @@ def test_a_tier_that_is_no_faster_changes_nothing(replicas: int) -> None:
     trace = generate(Zoo(models=15, requests=1500, load_mb_per_second=50, seed=3))
     setting = SimulationSetting(
         find("cost-aware"), round(0.4 * trace.total_bytes / replicas), idle_seconds=15, wait_seconds=20,
-        lease_seconds=15, residency_factor=1, replicas=replicas,
+        lease_seconds=15, replicas=replicas,
     )  # fmt: skip
     assert simulate(trace, replace(setting, tier_bytes=trace.total_bytes)) == simulate(trace, setting)
     faster = simulate(trace, replace(setting, tier_bytes=trace.total_bytes, tier_speedup=8.0))

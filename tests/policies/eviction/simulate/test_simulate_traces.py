@@ -3,7 +3,6 @@
 import gzip
 import itertools
 import math
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace, write_trace
-from tidegate_eviction.simulate.zoo import NIGHT_SECONDS, Zoo, generate
+from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from .plain import trace_of
 
@@ -120,19 +119,6 @@ def test_requests_come_in_time_order_and_about_as_many_as_wanted(seed: int) -> N
     assert 0.5 * 20_000 < len(trace) < 2 * 20_000
 
 
-def test_use_follows_zipf() -> None:
-    trace = generate(replace(STEADY, requests=50_000, zipf=1.0))
-    counts = sorted(Counter(trace.which).values(), reverse=True)
-    assert counts[0] / counts[1] == pytest.approx(2, rel=0.1)
-    assert counts[0] / counts[9] == pytest.approx(10, rel=0.2)
-
-
-def test_more_is_asked_by_day_than_by_night() -> None:
-    hours = Counter(int(time // 3600) for time in generate(replace(STEADY, diurnal=0.8)).seconds)
-    day, night = sum(hours[hour] for hour in range(11, 17)), sum(hours[hour] for hour in (23, 0, 1, 2, 3, 4))
-    assert day > 4 * night
-
-
 def test_timers_call_at_regular_times_a_moment_late_and_sometimes_more_than_once() -> None:
     trace = generate(replace(STEADY, periodic=1, models=8, requests=4000))
     times: dict[int, list[float]] = {}
@@ -145,27 +131,6 @@ def test_timers_call_at_regular_times_a_moment_late_and_sometimes_more_than_once
         assert max(pauses) - min(pauses) < 4.1
         calls.add(round((len(each) - 1) / len(pauses)))
     assert calls == {1, 2, 3}
-
-
-def test_the_nightly_batch_runs_at_night() -> None:
-    trace = generate(replace(STEADY, nightly=1, hours=48, requests=2000))
-    begins, ends = NIGHT_SECONDS
-    assert len(trace) > 1000
-    assert all(begins <= time % 86400 <= ends for time in trace.seconds)
-    assert {int(time // 86400) for time in trace.seconds} == {0, 1}
-
-
-def test_bursts_leave_long_pauses() -> None:
-    def irregular(zoo: Zoo) -> float:
-        """Return the coefficient of variation of the time between requests; 1 is what chance makes."""
-        times = generate(zoo).seconds
-        gaps = [after - before for before, after in itertools.pairwise(times)]
-        mean = math.fsum(gaps) / len(gaps)
-        return math.sqrt(math.fsum((gap - mean) ** 2 for gap in gaps) / len(gaps)) / mean
-
-    one = replace(STEADY, models=1, requests=1000)
-    assert irregular(one) < 1.2
-    assert irregular(replace(one, bursty=1)) > 2
 
 
 @pytest.mark.parametrize(

@@ -89,17 +89,18 @@ class Rig:
         self.stager = Stager(settings, contents, self.root / "source" if self.is_mounted else None)
         return self.stager
 
-    async def begin(self, model: str) -> tuple[int, float]:
-        """Begin a load: return its number, and the seconds that were spent on copying."""
+    async def begin(self, model: str) -> int:
+        """Begin a load: return its number."""
         self.loads += 1
         number = self.loads
-        return number, await self.stager.ensure(number, model)
+        await self.stager.ensure(number, model)
+        return number
 
-    async def load(self, model: str, *, failed: bool = False) -> float:
-        """Begin a load and end it; return the seconds that were spent on copying."""
-        number, seconds = await self.begin(model)
-        self.stager.done(number, failed=failed)
-        return seconds
+    async def load(self, model: str, *, failed: bool = False) -> int:
+        """Begin a load and end it; return how many loads have had files copied meanwhile."""
+        before = self.stager.counts.copied
+        self.stager.done(await self.begin(model), failed=failed)
+        return self.stager.counts.copied - before
 
     @asynccontextmanager
     async def running(self, size_bytes: int = 1 << 20) -> AsyncIterator[Stager]:

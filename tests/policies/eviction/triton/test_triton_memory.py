@@ -1,7 +1,6 @@
-"""Readings of memory: from the driver, else from Triton's metrics, else from its processes; and the model that asks."""
+"""Readings of memory: from the driver, else from Triton's processes; and the model that asks."""
 
 import asyncio
-import http.client
 import json
 import os
 import subprocess
@@ -14,24 +13,14 @@ from typing import Any
 
 import pytest
 from tidegate_eviction.triton import memory_model
-from tidegate_eviction.triton.control import LostError, RefusedError, TritonControl
-from tidegate_eviction.triton.memory import METRICS_TRIES, PROGRAM_ID, MemoryReader, MemoryReading, MemorySource
+from tidegate_eviction.triton.control import RefusedError, TritonControl
+from tidegate_eviction.triton.memory import PROGRAM_ID, MemoryReader, MemoryReading, MemorySource
 
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from ..rigs.nvml import library
 
 pytestmark = pytest.mark.anyio
-
-METRICS = """\
-# TYPE nv_gpu_memory_total_bytes gauge
-nv_gpu_memory_total_bytes{gpu_uuid="GPU-1"} 42949672960
-nv_gpu_memory_total_bytes{gpu_uuid="GPU-2"} 1000
-# TYPE nv_gpu_memory_used_bytes gauge
-nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 7000000000
-nv_gpu_memory_used_bytes{gpu_uuid="GPU-2"} 10
-nv_inference_count{model="a",version="1"} 3
-"""
 
 
 class Asked(TritonControl):
@@ -53,13 +42,8 @@ class Asked(TritonControl):
         return self.said
 
 
-def reading(said: object, metrics: str | Exception = "") -> MemoryReading:
-    def fetch(_: str) -> str:
-        if isinstance(metrics, Exception):
-            raise metrics
-        return metrics
-
-    memory = MemoryReader(Asked(None if said is None else json.dumps(said).encode()), "http://nowhere", fetch)
+def reading(said: object) -> MemoryReading:
+    memory = MemoryReader(Asked(None if said is None else json.dumps(said).encode()))
 
     async def run() -> MemoryReading:
         await memory.prepare()
@@ -72,52 +56,17 @@ def said(gpu: dict[str, Any] | None) -> dict[str, Any]:
     return {"program": PROGRAM_ID, "server": "7:1", "gpu": gpu, "process": 77}
 
 
-IN_USE = (7_000_000_010, 42_949_673_960)
-
-
 @pytest.mark.parametrize(
-    ("answer", "metrics", "read"),
+    ("answer", "read"),
     [
-        (said({"used": 5, "total": 9, "slices": True}), METRICS, MemoryReading(MemorySource.NVML, 5, 9, "7:1")),
-        (said(None), METRICS, MemoryReading(MemorySource.METRICS, *IN_USE, "7:1")),
-        (None, METRICS, MemoryReading(MemorySource.METRICS, *IN_USE)),
-        (said(None), "nv_inference_count 3\n", MemoryReading(MemorySource.PROCESS, 77, None, "7:1")),
-        (None, "", MemoryReading(MemorySource.NONE)),
+        (said({"used": 5, "total": 9, "slices": True}), MemoryReading(MemorySource.NVML, 5, 9, "7:1")),
+        (said(None), MemoryReading(MemorySource.PROCESS, 77, None, "7:1")),
+        (said(None) | {"process": None}, MemoryReading(MemorySource.NONE, None, None, "7:1")),
+        (None, MemoryReading(MemorySource.NONE)),
     ],
 )
-def test_the_driver_is_believed_first_then_metrics_then_processes(
-    answer: object, metrics: str, read: MemoryReading
-) -> None:
-    assert reading(answer, metrics) == read
-
-
-@pytest.mark.parametrize(
-    "metrics", [OSError("refused"), http.client.BadStatusLine("x"), 'nv_gpu_memory_used_bytes{gpu="1"} lots']
-)
-def test_metrics_that_do_not_answer_or_are_none_are_no_zero(metrics: str | Exception) -> None:
-    with pytest.raises(LostError, match="cannot be read"):
-        reading(None, metrics)
-
-
-async def test_a_first_reading_waits_for_metrics_only_so_often_and_goes_on_blind_until_triton_is_started_anew() -> None:
-    answers: list[str] = []
-
-    def fetch(_: str) -> str:
-        if not answers:
-            raise OSError("refused")
-        return answers[0]
-
-    memory = MemoryReader(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
-    for _ in range(METRICS_TRIES - 1):
-        await memory.prepare()
-        with pytest.raises(LostError):
-            await memory.read()
-    await memory.prepare()
-    for _ in range(2):
-        assert await memory.read() == MemoryReading(MemorySource.NONE, None, None, "7:1")
-    answers.append(METRICS)
-    await memory.prepare()
-    assert (await memory.read()).source is MemorySource.METRICS
+def test_the_driver_is_believed_first_then_processes(answer: object, read: MemoryReading) -> None:
+    assert reading(answer) == read
 
 
 @pytest.mark.parametrize("wrong", [[], 5, "text", {}, {"program": PROGRAM_ID, "server": "7:1"}])
@@ -126,25 +75,11 @@ def test_an_answer_that_is_no_reading_is_refused(wrong: object) -> None:
         reading(wrong)
 
 
-async def test_metrics_without_a_gpu_are_asked_once_only() -> None:
-    asked = []
-
-    def fetch(url: str) -> str:
-        asked.append(url)
-        return ""
-
-    memory = MemoryReader(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
-    await memory.prepare()
-    for _ in range(3):
-        await memory.read()
-    assert len(asked) == 1
-
-
 def test_a_reader_of_a_predecessor_is_used_on_and_one_of_another_version_replaced() -> None:
     async def loads(program: str) -> list[str]:
         control = Asked(json.dumps(said(None) | {"program": program}).encode())
         control.loads.append("by the predecessor")
-        await MemoryReader(control, None).prepare()
+        await MemoryReader(control).prepare()
         return control.loads[1:]
 
     assert asyncio.run(loads(PROGRAM_ID)) == []
@@ -153,14 +88,14 @@ def test_a_reader_of_a_predecessor_is_used_on_and_one_of_another_version_replace
 
 async def test_a_driver_that_falls_silent_is_not_replaced_by_another_number() -> None:
     control = Asked(json.dumps(said({"used": 5, "total": 9, "slices": True})).encode())
-    memory = MemoryReader(control, "http://nowhere", lambda _: METRICS)
+    memory = MemoryReader(control)
     await memory.prepare()
     assert (await memory.read()).used_bytes == 5
     control.said = json.dumps(said(None)).encode()
     with pytest.raises(RefusedError, match="read from nvml, which tells nothing now"):
         await memory.read()
     await memory.prepare()  # another Triton, another source
-    assert (await memory.read()).source is MemorySource.METRICS
+    assert (await memory.read()).source is MemorySource.PROCESS
 
 
 GIB = 1 << 30
@@ -243,3 +178,6 @@ def test_it_answers_with_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     assert name == "READING"
     assert (reading["program"], reading["server"].partition(":")[0]) == ("7", str(os.getppid()))
     assert reading["process"] > 0
+    monkeypatch.setattr(memory_model, "GPU_DEVICE", "/dev/null")
+    ((_, array),) = instance.execute([object()])[0].tensors
+    assert json.loads(array[0])["process"] is None, "a GPU is there, and no driver tells what it holds"

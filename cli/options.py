@@ -28,7 +28,6 @@ def _names(of: "Callable[[Read], Iterable[str]]") -> Callable[[typer.Context], l
 
 stacks = _names(lambda read: (stack.name for stack in read.stacks))
 environments = _names(lambda read: (stack.environment.name for stack in read.stacks))
-planes = _names(lambda read: (plane.name for plane in read.header.data_planes))
 contexts = _names(lambda read: (plane.context_name for plane in read.header.data_planes))
 
 Definition = Annotated[Path, typer.Argument(help="The stack definition.")]

@@ -78,7 +78,7 @@ def render(
 
             render_for_previews(definition, out)
         else:
-            from rollout.up import render_all
+            from rollout.rendering import render_all
 
             render_all(definition, out, stack, outcome)
 
@@ -148,9 +148,10 @@ def preflight(
 def environments(definition: Definition = DEFINITION) -> None:
     """Print where clients publish and call models, and who may, as JSON for TIDEGATE_ENVIRONMENTS."""
     with answering():
-        from rollout.definition import tell_clients
+        from stacks.clients import environments_text
+        from stacks.validate import read_definition
 
-        tell_clients(definition)
+        print(environments_text(read_definition(definition)), end="")
 
 
 def schema() -> None:
@@ -238,10 +239,6 @@ def rollout(
         str, typer.Option(metavar="NAME", help="The environment to bring up.", autocompletion=options.environments)
     ],
     definition: Definition = DEFINITION,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", metavar="PLANE", help="Begin with this data plane.", autocompletion=options.planes),
-    ] = None,
     engine: EngineName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and what would change.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the rollout that was not finished.")] = False,
@@ -259,5 +256,5 @@ def rollout(
 
         if as_json and not dry_run:
             raise CommandError("--json prints the plan of a rollout: add --dry-run.", WRONG_INPUT)
-        wanted = RolloutRequest(definition, environment, start, engine, dry_run, resume, back, journals, keep_going)
+        wanted = RolloutRequest(definition, environment, engine, dry_run, resume, back, journals, keep_going)
         roll_out(wanted, outcome, seen)

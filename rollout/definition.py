@@ -1,7 +1,7 @@
 """Commands about the definition alone.
 
-`check` says what is in it, and holds it to the guardrails as `up` does; `environments` what clients are told of it;
-`pin` asks the registries for the digests of its images, through crane, and writes `images.lock`.
+`check` says what is in it, and holds it to the guardrails as `up` does. `pin` asks the registries for the digests of
+its images, through crane, and writes `images.lock`.
 """
 
 import re
@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from subprocess import TimeoutExpired
 
-from stacks.clients import environments_text
 from stacks.command import CommandError, Outcome, unknown
 from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, read_images_lock
 from stacks.load import load
@@ -48,11 +47,6 @@ def check_definition(path: Path, seen: Seen) -> None:
     for text in (advisory_text(definition.advisories), guarded):
         if text:
             print(text)
-
-
-def tell_clients(path: Path) -> None:
-    """Print what clients are told of a definition (JSON)."""
-    print(environments_text(read_definition(path)), end="")
 
 
 # ---- pin ----

@@ -4,19 +4,19 @@ Within a `format` fields may be added; none goes, is renamed or gets another mea
 """
 
 import json
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from policies.guardrails.money import HOURS_A_MONTH
 from stacks.problems import Position
 
-from .changes.compare import ObjectChange, Verb
+from .changes.compare import FieldChange, Verb
 from .changes.permissions import Grant
 from .changes.report import values
-from .changes.restarts import Notice, Restart
+from .changes.restarts import Notice
 from .changes.stack_change import Devices, StackChange, State, findings_of
 from .seen import Seen
 from .waves.plan import Step
@@ -26,7 +26,11 @@ Level = Literal["error", "advisory", "waived"]
 
 class _Json(BaseModel):
     model_config = ConfigDict(
-        alias_generator=to_camel, validate_by_name=True, frozen=True, use_attribute_docstrings=True
+        alias_generator=to_camel,
+        validate_by_name=True,
+        from_attributes=True,
+        frozen=True,
+        use_attribute_docstrings=True,
     )
 
 
@@ -66,6 +70,10 @@ class Found(_Place):
     """Whether the change brings it; null where nothing is compared."""
 
 
+def _in_words(fields: Iterable[FieldChange]) -> tuple[str, ...]:
+    return tuple(f"{field.place} {values(field)}" for field in fields)
+
+
 class ChangedObject(_Json):
     """One object that differs."""
 
@@ -73,7 +81,7 @@ class ChangedObject(_Json):
     kind: str
     namespace: str
     name: str
-    fields: tuple[str, ...]
+    fields: Annotated[tuple[str, ...], BeforeValidator(_in_words)]
     """Each with its values before and after, shortened; never a secret."""
     immutable: tuple[str, ...]
     """Fields that make a replacement of it."""
@@ -221,10 +229,10 @@ def _stacks(seen: Seen) -> Iterator[SeenStack]:
             said |= {"environment": stack.environment.name, "production": stack.environment.production}
             said |= {"data_plane": stack.data_plane.name, "context": stack.data_plane.context_name}
         if change := changes.get(name):
-            said |= {"objects": map(_object, change.objects), "restarts": map(_restart, change.restarts)}
-            said |= {key: getattr(change, key) for key in ("state", "stays", "down", "notices", "devices")}
-            said |= {key: getattr(change.permissions, key) for key in ("weaker", "lost", "stricter", "grants")}
             said |= {"month": _month(change)}
+            for key in ("state", "stays", "down", "objects", "restarts", "notices", "devices"):
+                said[key] = getattr(change, key)
+            said |= {key: getattr(change.permissions, key) for key in ("weaker", "lost", "stricter", "grants")}
         yield SeenStack(name=name, **said)
 
 
@@ -242,27 +250,6 @@ def _month(change: StackChange) -> Month:
 
 def _cents(amount: float | None) -> float | None:
     return None if amount is None else round(amount, 2)
-
-
-def _object(change: ObjectChange) -> ChangedObject:
-    return ChangedObject(
-        verb=change.verb,
-        kind=change.kind,
-        namespace=change.namespace,
-        name=change.name,
-        fields=tuple(f"{field.place} {values(field)}" for field in change.fields),
-        immutable=change.reasons,
-    )
-
-
-def _restart(restart: Restart) -> RestartedWorkload:
-    return RestartedWorkload(
-        kind=restart.workload.kind,
-        name=restart.workload.name,
-        pods=restart.workload.pods,
-        because=restart.causes,
-        models=restart.models,
-    )
 
 
 def schema_text() -> str:

@@ -1,14 +1,12 @@
 """The folder of rendered files: whose it is, what is in it, and how a new rendering takes its place.
 
 A rendering is written next to the folder and replaces it as a whole. `.tidegate.json` in the folder marks it as
-Tidegate's, and has the digest of each file that was written.
+Tidegate's, and lists the files that were written.
 """
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
@@ -26,18 +24,14 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 """Of a file or a folder that we write: none that leads elsewhere."""
 
 
-class _Stack(BaseModel):
-    objects: dict[Name, str]
-
-
 class Index(BaseModel):
-    """What a rendering holds: for each stack its files and the SHA-256 of each, as they were written."""
+    """What a rendering holds: the files of each stack, as they were written."""
 
     model_config = ConfigDict(frozen=True)
     madeBy: str = "tidegate"
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     definition: Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
-    stacks: dict[Name, _Stack]
+    stacks: dict[Name, tuple[Name, ...]]
 
 
 def read_index(out: Path) -> Index | None:
@@ -69,50 +63,31 @@ def same_definition(index: Index, definition_file: str) -> bool:
     return os.path.realpath(index.definition) == os.path.realpath(definition_file)
 
 
-@dataclass(frozen=True)
-class FolderState:
-    """What a folder of renderings holds, compared with its index."""
-
-    texts: dict[str, dict[str, str]]  # For each stack its files, as they are now.
-    edited: tuple[str, ...]  # Files that are no longer as we wrote them.
-    missing: tuple[str, ...]
-    foreign: tuple[str, ...]  # Files and folders that we did not write.
-
-
-def look(out: Path, index: Index) -> FolderState:
-    """Compare a rendering with its index."""
-    texts: dict[str, dict[str, str]] = {stack: {} for stack in index.stacks}
-    edited, missing, foreign = [], [], []
-    for stack, files in index.stacks.items():
-        for file, digest in files.objects.items():
-            name, path = f"{stack}/{file}", out / stack / file
-            if not path.is_file():
-                missing.append(name)
-                if path.exists():  # such as a folder, or a pipe that would never end
-                    foreign.append(name)
-                continue
-            data = path.read_bytes()
-            texts[stack][file] = data.decode("utf-8", "replace")
-            if hashlib.sha256(data).hexdigest() != digest:
-                edited.append(name)
-    ours = (f"{stack}/{file}" for stack, files in index.stacks.items() for file in files.objects)
-    inside = (f"{name}/{file}" for name in index.stacks if (out / name).is_dir() for file in os.listdir(out / name))
-    foreign += {*os.listdir(out), *inside} - {MARKER, *index.stacks, *ours}
-    return FolderState(texts, tuple(edited), tuple(missing), tuple(sorted(foreign)))
+def texts_of(out: Path, index: Index) -> dict[str, dict[str, str]]:
+    """Return the files of each stack of a rendering, as they are now."""
+    return {
+        stack: {
+            file: (out / stack / file).read_bytes().decode("utf-8", "replace")
+            for file in files
+            if (out / stack / file).is_file()
+        }
+        for stack, files in index.stacks.items()
+    }
 
 
-def refuse_foreign(out: Path, found: FolderState) -> None:
+def refuse_foreign(out: Path, index: Index) -> None:
     """Raise CommandError where somebody else's files would be lost."""
-    if found.foreign:
-        raise _refused(f"{_name(out)} holds what Tidegate did not write: {listed(found.foreign, most=5)}.")
+    ours = {f"{stack}/{file}" for stack, files in index.stacks.items() for file in files}
+    inside = {f"{name}/{file}" for name in index.stacks if (out / name).is_dir() for file in os.listdir(out / name)}
+    foreign = {*os.listdir(out), *inside} - {MARKER, *index.stacks, *ours}
+    foreign |= {name for name in ours & inside if not (out / name).is_file()}  # such as a folder, or a pipe
+    if foreign:
+        raise _refused(f"{_name(out)} holds what Tidegate did not write: {listed(sorted(foreign), most=5)}.")
 
 
-def new_index(definition_file: str, rendered: Iterable[Rendered], kept: Mapping[str, _Stack]) -> Index:
+def new_index(definition_file: str, rendered: Iterable[Rendered], kept: Mapping[str, tuple[str, ...]]) -> Index:
     """Return the index of a rendering, of which some stacks may be kept as they were."""
-    stacks = dict(kept)
-    for stack in rendered:
-        digests = {file: hashlib.sha256(text.encode()).hexdigest() for file, text in stack.files.items()}
-        stacks[stack.stack] = _Stack(objects=digests)
+    stacks = {**kept, **{stack.stack: tuple(stack.files) for stack in rendered}}
     return Index(definition=definition_file, stacks=dict(sorted(stacks.items())))
 
 

@@ -9,33 +9,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.text import Text
 
 from policies.guardrails import Finding, check_all
 from stacks.command import WRONG_INPUT, CommandError, chosen
 from stacks.devices import inventory
-from stacks.problems import DefinitionError, counted, escaped, listed
+from stacks.problems import DefinitionError, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from . import output
-from .changes.compare import ObjectChange, compare
+from .changes.compare import KubernetesObject, ObjectChange, compare
 from .changes.names import by_their_home, hints, home_of, renamings, under_names_of_now
 from .changes.page import code, failed_page, page
-from .changes.report import report, total
+from .changes.report import report
 from .changes.revision import NothingToCompare, rendering_of
 from .changes.sections import sections
 from .changes.stack_change import StackChange, stack_change, verdict
+from .changes.workloads import mapping
+from .changes.workloads import text as text_at
 from .contexts import context_in, on_cluster
 from .files import write_atomically
 from .guardrails import enforce, findings, today
+from .manifests import documents
 from .orphans import Orphan, orphans_in
 from .render import Rendered, render
 from .seen import Seen
 from .terminal import console, note, progress, tidegate
-from .up import changes_since, parsed
 
-MOST_FIELDS = 40
 Texts = Mapping[str, Mapping[str, str]]
 Objects = Sequence[Mapping[str, Any]]
 
@@ -102,15 +104,10 @@ def preview_changes(wanted: Wanted, seen: Seen) -> None:
         _write(wanted.summary, page(changes, subject, (*comparison.notes, *moves), refused=comparison.refused))
     screen = console()
     screen.print(f"Against {comparison.against}:", soft_wrap=True)
-    for text in (report(comparison.changes, fields=MOST_FIELDS), terminal_sections(changes)):
+    for text in (report(comparison.changes), terminal_sections(changes)):
         if text:
             screen.print(text, soft_wrap=True)
-    if comparison.changes:
-        nothing = f"Nothing would change in {counted(comparison.changes, 'stack')}."
-        screen.print(total(comparison.changes) or nothing)
-    if comparison.orphans:
-        names = listed(each.home.name for each in comparison.orphans)
-        screen.print(f"Not described, and in the cluster: {names}; see above.", soft_wrap=True)
+    screen.print(seen.verdict, soft_wrap=True)
     if writes:
         note(f"written for reviewers: {escaped(str(wanted.summary))}")
     enforce(found, "nothing was changed")
@@ -182,7 +179,7 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
         rendering = _rendered(definition, stacks)
         return rendering, replace(_with_cluster(context_in(definition, wanted.cluster), rendering), orphans=orphans)
     stacks = chosen(definition, wanted.only)
-    notes: tuple[str, ...] = ()
+    notes: list[str] = []
     texts: Texts = {}
     commit = ""
     if wanted.base is None:
@@ -198,29 +195,34 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
                     if stack.is_dir()
                 }
         except NothingToCompare as error:
-            notes = (f"Everything counts as new: {error}",)
-            note(notes[0])
+            notes.append(f"Everything counts as new: {error}")
+    found = {name: {file: _object_in(text) for file, text in files.items()} for name, files in texts.items()}
+    if lost := [f"{name}/{file}" for name, files in found.items() for file, item in files.items() if item is None]:
+        notes.append(f"Not compared, because nothing can be read in them: {escaped(listed(lost, most=5))}")
+    for line in notes:
+        note(line)
     rendering = _rendered(definition, stacks)
-    texts = under_names_of_now(texts, definition.stacks)
-    texts = by_their_home(texts, lambda files: home_of(parsed(files)), definition.stacks)
-    # What is no longer described stays in its cluster, so none of its objects changes.
-    described = {stack.name for stack in definition.stacks}
-    changes = {
-        name: found if name in described else ()
-        for name, found in changes_since(texts, rendering, () if wanted.only else texts).items()
-    }
-    before = {name: parsed(texts[name]) if name in texts else None for name in {**changes, **texts}}
+    there = {name: [item for item in files.values() if item is not None] for name, files in found.items()}
+    there = by_their_home(under_names_of_now(there, definition.stacks), home_of, definition.stacks)
     after = {item.stack: item.objects for item in rendering}
-    if lost := [
-        f"{name}/{file}"
-        for name, objects in before.items()
-        if objects is not None and len(objects) < len(texts[name])
-        for file, text in texts[name].items()
-        if not parsed({file: text})
-    ]:
-        notes = (*notes, f"Not compared, because nothing can be read in them: {escaped(listed(lost, most=5))}")
-        note(notes[-1])
-    return rendering, Comparison(against, changes, before, {name: after.get(name) for name in changes}, notes, commit)
+    names = dict.fromkeys([*after, *(() if wanted.only else there)])
+    # What is no longer described stays in its cluster, so none of its objects changes.
+    changes = {name: compare(there.get(name, ()), after[name]) if name in after else () for name in names}
+    before = {name: there.get(name) for name in {**changes, **there}}
+    return rendering, Comparison(
+        against, changes, before, {name: after.get(name) for name in changes}, tuple(notes), commit
+    )
+
+
+def _object_in(text: str) -> KubernetesObject | None:
+    """Return the object in a rendered file; None if there is none that can be read."""
+    try:
+        (item,) = documents(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+    namespace = mapping(item, "metadata").get("namespace", "")
+    named = text_at(item, "kind") and text_at(item, "metadata", "name") and isinstance(namespace, str)
+    return item if named else None
 
 
 def _rendered(definition: Definition, stacks: Sequence[Stack]) -> list[Rendered]:
@@ -257,10 +259,6 @@ def _last_rendering(definition: Definition, out: Path) -> Texts:
         ways = [tidegate("render", definition.file, out=out), tidegate("preview", definition.file, base="main")]
         none = f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:"
         raise CommandError("\n  ".join([none, *ways]))
-    found = output.look(out, index)
     if not output.same_definition(index, definition.file):
         note(f"{escaped(str(out))} holds a rendering of another definition, {escaped(index.definition)}.")
-    if found.edited or found.missing:
-        by_hand = listed((*found.edited, *found.missing), most=5)
-        note(f"edited or removed by hand since the last run: {by_hand}. `tidegate render` writes them again.")
-    return found.texts
+    return output.texts_of(out, index)

@@ -49,10 +49,11 @@ def marked(text: str) -> set[int]:
 
 def until(what: str, there: Callable[[], Found | None], seconds: float = 600) -> Found:
     """Return what `there` returns as soon as it is true, and fail when that takes too long: on a slow machine too."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.05
     while not (found := there()):
         assert time.monotonic() < deadline, f"not after {seconds:.0f} s: {what}"
-        time.sleep(0.1)
+        time.sleep(pause)
+        pause = min(0.5, 1.5 * pause)  # many a look starts kubectl, which takes the time of what is waited for
     return found
 
 

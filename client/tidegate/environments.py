@@ -41,10 +41,10 @@ def load(path: Path | None = None) -> Environments:
         f"ask your platform admin for the file, which `tidegate environments` makes, and set {ENVIRONMENTS} to its path"
     )
     if path is None:
-        said = os.environ.get(ENVIRONMENTS, "").strip()
-        if not said:
+        text = os.environ.get(ENVIRONMENTS, "").strip()
+        if not text:
             raise UsageError("it is not known which environments there are", why=f"{ENVIRONMENTS} is not set", do=ask)
-        path = _path(said, ENVIRONMENTS)
+        path = _path(text, ENVIRONMENTS)
     if path.exists() and not path.is_file():
         raise UsageError("is no file", where=str(path), do=ask)  # a pipe would be waited for
     try:
@@ -82,7 +82,7 @@ def mounts(variables: Mapping[str, str] = os.environ) -> Mounts:
     return Mounts(found, variables.get(DOMINO_API, "").strip().rstrip("/") or None)
 
 
-def folder_of(location: DatasetLocation, environment: str, plane: str, known: Environments, said: Mounts) -> Path:
+def folder_of(location: DatasetLocation, environment: str, plane: str, known: Environments, mounted: Mounts) -> Path:
     """Return the folder of a model repository, which is in a dataset of an environment, as it is mounted here.
 
     TIDEGATE_DATASETS says it by `environment/plane/dataset`, `environment/dataset` or `dataset`, the most exact first;
@@ -97,15 +97,15 @@ def folder_of(location: DatasetLocation, environment: str, plane: str, known: En
         return UsageError(what, why=why, do=f"mount it, and say where: {DATASETS}={keys[0]}=/path/of/the/dataset")
 
     unnamed, called = f"{DATASETS} names none of {', '.join(keys)}", ""
-    if (key := _said(keys, said)) is not None:
-        _means_one_volume(key, location, known, said)
-        roots = [said.datasets[key]]
+    if (key := _given_key(keys, mounted)) is not None:
+        _means_one_volume(key, location, known, mounted)
+        roots = [mounted.datasets[key]]
     elif location.domino_dataset_id is None:
         raise nowhere(unnamed)
-    elif said.domino_api is None:
+    elif mounted.domino_api is None:
         raise nowhere(f"{unnamed}; and {DOMINO_API} is not set: this is no run of Domino's")
     else:
-        name = _domino_name(location.domino_dataset_id, said.domino_api)
+        name = _domino_name(location.domino_dataset_id, mounted.domino_api)
         roots, called = [Path(root, name) for root in DOMINO_ROOTS], f" (in Domino it is called {name})"
     root = next((root for root in roots if root.is_dir()), None)
     if root is None:
@@ -120,17 +120,17 @@ def _keys(environment: str, plane: str, dataset: str) -> tuple[str, str, str]:
     return f"{environment}/{plane}/{dataset}", f"{environment}/{dataset}", dataset
 
 
-def _said(keys: tuple[str, ...], said: Mounts) -> str | None:
-    return next((key for key in keys if key in said.datasets), None)
+def _given_key(keys: tuple[str, ...], mounted: Mounts) -> str | None:
+    return next((key for key in keys if key in mounted.datasets), None)
 
 
-def _means_one_volume(key: str, location: DatasetLocation, known: Environments, said: Mounts) -> None:
+def _means_one_volume(key: str, location: DatasetLocation, known: Environments, mounted: Mounts) -> None:
     """Refuse a name that would stand for two volumes: what is meant for prod must not land in dev."""
     for of, plane in ((each, at) for each in known.environments for at in each.planes):
         for other in (server.location for server in plane.servers):
             if not isinstance(other, DatasetLocation) or other.volume == location.volume:
                 continue
-            if _said(_keys(of.name, plane.name, other.dataset), said) == key:
+            if _given_key(_keys(of.name, plane.name, other.dataset), mounted) == key:
                 what = f"the dataset {key} is one volume here and another in {of.name} on {plane.name}"
                 do = f"say which is which, as {of.name}/{plane.name}/{other.dataset}=/path"
                 raise UsageError(what, where=DATASETS, do=do)

@@ -98,11 +98,11 @@ def message(what: str, why: str, do: str) -> str:
 
 def hints_once(messages: Iterable[str]) -> Iterator[str]:
     """Yield messages; why and what to do, where several say the same of that, stand below the first of them only."""
-    said = set()
+    hints_seen = set()
     for text in messages:
         what, _, hints = text.partition("\n")
-        yield what if hints in said else text
-        said.add(hints)
+        yield what if hints in hints_seen else text
+        hints_seen.add(hints)
 
 
 def install(extra: str) -> str:

@@ -80,15 +80,15 @@ _STATUSES: dict[int, tuple[type[TidegateError], str]] = {
 def from_status(status: int, what: str, where: str, why: str = "") -> TidegateError:
     """Return the error for an HTTP status that is no success."""
     why = scrubbed(why)
-    said = f"HTTP {status} {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else f"HTTP {status}"
+    status_text = f"HTTP {status} {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else f"HTTP {status}"
     if status == HTTPStatus.UNAUTHORIZED:
-        said, why = f"{said}: the credential is missing, wrong or expired", f" ({why})" if why else ""
+        status_text, why = f"{status_text}: the credential is missing, wrong or expired", f" ({why})" if why else ""
     elif why:
         why = f": {why}"
     is_ours = 400 <= status < 500
     other = (UsageError, "") if is_ours else (UnreachableError, "try again; if it stays so, look at the server's log")
     kind, do = _STATUSES.get(status, other)
-    return kind(what, where=where, why=said + why, do=do)
+    return kind(what, where=where, why=status_text + why, do=do)
 
 
 @contextmanager
@@ -123,8 +123,8 @@ def translated(what: str, where: str) -> Iterator[None]:
 def message(response: Any) -> str:
     """Return what MLflow's server says of an error; nothing where the answer is not MLflow's."""
     try:
-        said = response.json()
-        return str(said.get("message", "")) if isinstance(said, dict) else ""
+        document = response.json()
+        return str(document.get("message", "")) if isinstance(document, dict) else ""
     except (ValueError, OSError):
         return ""
 
@@ -196,10 +196,10 @@ def of_store(error: Exception, where: str, what: str = "") -> TidegateError:
     """Return the error to show for one of an object store's client; `what` could not be done, where that is known."""
     status = getattr(error, "get_http_status_code", None)  # MLflow's errors have one
     text = str(error) if status is None else f"HTTP {status()}: {error}"
-    said = [found[2] for found in _CODE.finditer(text)] or [found[1].strip() for found in _STATUS.finditer(text)]
+    codes = [found[2] for found in _CODE.finditer(text)] or [found[1].strip() for found in _STATUS.finditer(text)]
     # obstore's errors tell the whole request; those of the clouds' own libraries are a sentence.
     tells = type(error).__module__.startswith(("botocore", "boto3", "google", "azure", "mlflow"))
-    why = ": ".join(said) or (scrubbed(text) if tells else type(error).__name__)
+    why = ": ".join(codes) or (scrubbed(text) if tells else type(error).__name__)
     for pattern, (kind, otherwise, do) in _STORES.items():
         if re.search(pattern, why):
             return kind(what or otherwise, where=where, why=why, do=do)

@@ -44,10 +44,10 @@ class Finding:
             object.__setattr__(self, name, text)
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.said}"
+        return f"{self.where}: {self.text}"
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The finding as people read it, without the place."""
         return message(f"{self.severity}: {self.what}", self.why, self.do)
 

@@ -84,8 +84,8 @@ def proxies(
         if name is not None or plane is not None:
             raise UsageError("the proxy's address says where: leave the environment and the data plane out")
         return [KnownProxy("", "", proxy_url(url), find_credential())]
-    said = file is not None or ENVIRONMENTS in os.environ
-    if name is None and plane is None and not said and os.environ.get(VARIABLE):
+    is_named = file is not None or ENVIRONMENTS in os.environ
+    if name is None and plane is None and not is_named and os.environ.get(VARIABLE):
         return proxies(url=os.environ[VARIABLE])
     known = load(file)
     credential = find_credential()
@@ -268,7 +268,7 @@ class _Collector:
         on_demand = {key for key in found if self.known[key][1] == "on-demand"}
         preloaded = found.keys() - on_demand
         for server in sorted({str(server) for server, _ in preloaded}):
-            found |= {key: said for key, said in self._ask(server, None).items() if key in preloaded}
+            found |= {key: counts for key, counts in self._ask(server, None).items() if key in preloaded}
         # Of an on-demand pool, only the question for one model finds the replica that has it in memory.
         for key in on_demand:
             found |= self._ask(*key)

@@ -53,8 +53,8 @@ def overview(proxies: Sequence[KnownProxy], seconds: float) -> list[PlaneOvervie
     cannot be asked, says why."""
 
     def question(_proxy: KnownProxy, client: ProxyClient) -> dict[str, Any]:
-        said = client.whereabouts()
-        return {"environment": said.environment, "models": said.models, "slices": said.slices}
+        found = client.whereabouts()
+        return {"environment": found.environment, "models": found.models, "slices": found.slices}
 
     return ask_each(proxies, seconds, PlaneOverview, question)
 
@@ -69,13 +69,13 @@ def ask(proxies: Sequence[KnownProxy], model: str | None = None) -> list[PlaneWh
 
     def question(proxy: KnownProxy, client: ProxyClient) -> dict[str, Any]:
         try:
-            said = client.whereabouts(model)
+            found = client.whereabouts(model)
         except NotFoundError:
             if model is None:
                 raise
             return {"environment": ""}
-        environment = proxy.environment or said.environment
-        models = in_parallel(lambda each: _found(client, proxy, environment, each), said.models)
+        environment = proxy.environment or found.environment
+        models = in_parallel(lambda each: _found(client, proxy, environment, each), found.models)
         return {"environment": environment, "models": tuple(models)}
 
     found = ask_each(proxies, ANSWER_SECONDS, PlaneWhereabouts, question)

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from lab.local_plane.process import Process, free_ports, running
 from .control_plane import FRONT_PROXY, PROGRAMS, ClusterError, ControlPlane, Network, write_stages
 
 READY_SECONDS = 180
+LOOK_SECONDS = 0.3  # Between two looks at what starts: each starts kubectl, which takes the time of what starts.
 
 
 @dataclass
@@ -67,8 +69,6 @@ class LocalCluster(ControlPlane):
 
     def stop(self) -> None:
         """Kill every program, since all that it could still save goes too; remove all files but the logs."""
-        for process in self.processes.values():
-            process.popen.kill()
         self._stack.close()
         for path in self.folder.iterdir():
             if path.name != "logs":
@@ -153,7 +153,7 @@ class LocalCluster(ControlPlane):
         others = {key for key in os.environ if key.startswith(("ETCD_", "KUBE")) or key.lower().endswith("_proxy")}
         environment = {key: value for key, value in os.environ.items() if key not in others} | dict(variables or {})
         log = self.folder / "logs" / f"{program}.log"
-        process = self._stack.enter_context(running(program, command, log, environment, folder=self.folder))
+        process = self._stack.enter_context(running(program, command, log, environment, folder=self.folder, kill=True))
         self.processes[program] = process
         return process
 
@@ -175,7 +175,9 @@ class LocalCluster(ControlPlane):
             for process in self.processes.values():
                 process.check()
             with suppress(ClusterError):  # a look without an answer is taken again
-                return self.kubectl(*command, check=False, timeout=20).returncode == 0
+                if self.kubectl(*command, check=False, timeout=20).returncode == 0:
+                    return True
+            time.sleep(LOOK_SECONDS)
             return False
 
         start("etcd", (self.folder / "etcd.sock").exists)

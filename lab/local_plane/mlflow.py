@@ -37,7 +37,6 @@ def mlflow_server(
     artifacts: str | None = None,
     variables: Mapping[str, str] | None = None,
     *,
-    proxied: bool = True,
     wait: bool = True,
     port: int | None = None,
 ) -> Iterator[MLflow]:
@@ -47,9 +46,8 @@ def mlflow_server(
     one whose place it takes.
 
     `artifacts` is where artifacts go, a URI such as `s3://bucket/prefix` (`<folder>/artifacts` where nothing is said),
-    and `variables` are what the server needs to get there (`ObjectStore.variables`). `proxied`: the server hands
-    artifacts through, and clients need no credentials of the store; else clients go there themselves. Raises
-    CannotBeHadError where its wheels do not fit.
+    and `variables` are what the server needs to get there (`ObjectStore.variables`). The server hands artifacts
+    through, so that clients need no credentials of the store. Raises CannotBeHadError where its wheels do not fit.
     """
     venv = environment("mlflow", "a real MLflow server", GLIBC)
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,10 +56,7 @@ def mlflow_server(
     python = venv / "bin" / "python"
     command: list[str | Path] = [python, "-m", "mlflow", "server", f"--host={HOST}", f"--port={port}", "--workers=1"]
     command.append(f"--backend-store-uri=sqlite:///{folder / 'mlflow.db'}")
-    if proxied:
-        command += ["--serve-artifacts", f"--artifacts-destination={destination}"]
-    else:
-        command += ["--no-serve-artifacts", f"--default-artifact-root={destination}"]
+    command += ["--serve-artifacts", f"--artifacts-destination={destination}"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
     kept.pop("PYTHONPATH", None)  # the server has packages of its own
     said = kept | {

@@ -170,11 +170,15 @@ def running(
     environment: Mapping[str, str] | None = None,
     core: int | None = None,
     folder: Path | None = None,
+    kill: bool = False,
 ) -> Iterator[Process]:
-    """Run a command with its output in a log file, on one core if that is said; end it with the block."""
+    """Run a command with its output in a log file, on one core if that is said; end it with the block.
+
+    It also ends with the thread that started it. With `kill` it has no time to end by itself.
+    """
     with log.open("wb") as output, pinned(core):
         popen = subprocess.Popen(
-            [*leash("TERM"), *map(str, command)],
+            [*leash("KILL" if kill else "TERM"), *map(str, command)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -186,6 +190,8 @@ def running(
     try:
         yield process
     finally:
+        if kill:
+            popen.kill()
         process.stop()
 
 

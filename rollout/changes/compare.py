@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tidegate_contracts.proxy_process import CHECKSUM
@@ -61,14 +61,14 @@ class FieldChange:
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """One object that differs; `reasons` says which immutable fields make a replacement of it."""
+    """One object that differs; `immutable` are the fields that make a replacement of it."""
 
     verb: Verb
     kind: str
     name: str
     namespace: str = ""
     fields: tuple[FieldChange, ...] = ()
-    reasons: tuple[str, ...] = ()
+    immutable: tuple[str, ...] = ()
 
 
 def compare(old: Iterable[KubernetesObject], new: Iterable[KubernetesObject]) -> list[ObjectChange]:
@@ -82,10 +82,23 @@ def compare(old: Iterable[KubernetesObject], new: Iterable[KubernetesObject]) ->
             changes.append(ObjectChange("deleted" if key in before else "created", kind, name, namespace))
         elif fields := field_changes(before[key], after[key]):
             paths = [[str(step).partition("[")[0] or str(step) for step in change.path] for change in fields]
-            reasons = sorted({".".join(field) for path in paths if (field := _immutable(kind, before[key], path))})
-            verb: Verb = "replaced" if reasons else "changed"
-            changes.append(ObjectChange(verb, kind, name, namespace, tuple(fields), tuple(reasons)))
-    return changes
+            immutable = sorted({".".join(field) for path in paths if (field := _immutable(kind, before[key], path))})
+            verb: Verb = "replaced" if immutable else "changed"
+            changes.append(ObjectChange(verb, kind, name, namespace, tuple(fields), tuple(immutable)))
+    return [*_each_exposure_once(changes)]
+
+
+def _each_exposure_once(changes: Sequence[ObjectChange]) -> Iterator[ObjectChange]:
+    """Leave the exposure of the proxy out of the definition on the Namespace, if its own object shows it."""
+    is_shown = any(change.kind in ("Service", "Ingress", "HTTPRoute") for change in changes)
+    for change in changes:
+        fields = change.fields
+        if is_shown and change.kind == "Namespace" and change.verb == "changed":
+            fields = tuple(
+                each for each in fields if tuple(each.path[2:5]) != (settings.ANNOTATION, "proxy", "exposure")
+            )
+        if fields or not change.fields:
+            yield replace(change, fields=fields)
 
 
 def tally(changes: Iterable[ObjectChange]) -> str:

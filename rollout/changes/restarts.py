@@ -29,16 +29,19 @@ _RECUT = "NODES ARE RE-CUT FIRST, which ends every pod on their GPUs; pods wait 
 class Restart:
     """A workload whose pods are all started anew."""
 
-    workload: Workload
+    kind: str
+    name: str
+    role: str
+    pods: str  # How many there are, in words.
     replaced: bool  # Whether the object is made anew: then all its pods go at once.
-    causes: tuple[str, ...]  # Fields of the pod template that changed, or the immutable ones.
+    because: tuple[str, ...]  # Fields of the pod template that changed, or the immutable ones.
     models: tuple[str, ...]  # Models that it served before and serves after.
 
     def __str__(self) -> str:
         """Return how many pods restart, because of which fields, and which models they serve."""
-        pods = f"{self.workload.pods}, ALL AT ONCE: the object is deleted and created again" if self.replaced else ""
+        at_once = ", ALL AT ONCE: the object is deleted and created again" if self.replaced else ""
         models = f"; models: {listed(self.models, MOST_MODELS)}" if self.models else ""
-        return f"{pods or self.workload.pods}, because of {listed(self.causes, MOST_CAUSES)}{models}"
+        return f"{self.pods}{at_once}, because of {listed(self.because, MOST_CAUSES)}{models}"
 
 
 def restarts(before: Sequence[Tree], after: Sequence[Tree]) -> list[Restart]:
@@ -49,11 +52,11 @@ def restarts(before: Sequence[Tree], after: Sequence[Tree]) -> list[Restart]:
         if key not in old:
             continue
         changes = compare([dict(old[key].item)], [dict(new.item)])
-        immutable = tuple(reason for change in changes for reason in change.reasons)
+        immutable = tuple(field for change in changes for field in change.immutable)
         if causes := immutable or template_changes(old[key], new):
             pool = new.pool or ("", "")  # The proxy serves no model itself.
             models = tuple(name for name in will.models.get(pool, ()) if name in was.models.get(pool, ()))
-            found.append(Restart(new, bool(immutable), causes, models))
+            found.append(Restart(new.kind, new.name, new.role, new.pods, bool(immutable), causes, models))
     return found
 
 
@@ -80,7 +83,7 @@ def _in_one_form(tree: Any, key: str = "") -> Any:
 
 def restarting(restarts: Iterable[Restart]) -> str:
     """Return `2 pools restart, 1 proxy restarts`, or an empty text."""
-    counts = Counter(restart.workload.role for restart in restarts)
+    counts = Counter(restart.role for restart in restarts)
     many = {"proxy": "proxies", "pool": "pools", "deployment": "deployments", "statefulset": "statefulsets"}
     words = {role: f"{role} restarts" if count == 1 else f"{many[role]} restart" for role, count in counts.items()}
     return ", ".join(f"{counts[role]} {words[role]}" for role in sorted(words))

@@ -42,7 +42,7 @@ def sections(changes: Sequence[StackChange]) -> dict[str, list[Line]]:
         "Deleted, replaced, no longer served": _dangerous(changes),
         "Guardrails": _findings(changes),
         "What restarts": _lines(
-            (one.name, ("", f"{each.workload.kind} {each.workload.name}", str(each), each.replaced))
+            (one.name, ("", f"{each.kind} {each.name}", str(each), each.replaced))
             for one in changes
             for each in one.restarts
         ),

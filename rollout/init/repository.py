@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -33,14 +32,6 @@ DEFINITION = "stacks/inference.yaml"
 
 
 @dataclass(frozen=True)
-class Slot:
-    """What one replica of a server runs on, in YAML, and what models may take there, where that must be stated."""
-
-    placement: str
-    capacity: str = ""
-
-
-@dataclass(frozen=True)
 class InitRequest:
     """What the command line asks for."""
 
@@ -57,9 +48,7 @@ def write_repository(request: InitRequest, outcome: Outcome) -> None:
     if request.folder == Path():  # an empty text
         raise CommandError("Name the folder to write, such as ../platform.", WRONG_INPUT)
     _require_empty(request.folder)
-    slot, gpus = _placed(request.gpu if request.gpu is not None else _asked())
-    capacity = f"\n          capacity: {slot.capacity} # ← what models may take of its memory" if slot.capacity else ""
-    text = _filled("inference.yaml", version=version(), gpus=gpus, placement=slot.placement, capacity=capacity)
+    text = _filled("inference.yaml", version=version(), **_placed(request.gpu))
     definition = validate(parse(text, DEFINITION), ImagesLock())
     requirement = _requirement(request.repository)
     files = _files(text, definition, requirement)
@@ -189,35 +178,25 @@ def _git(folder: Path, *arguments: str) -> str:
 # ---- GPUs ----
 
 
-def _asked() -> str | None:
-    """Ask for the GPU where somebody sits at a terminal; elsewhere there is none."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-    print(
-        "GPU product of the nodes, as their label nvidia.com/gpu.product says it, such as NVIDIA-A100-SXM4-80GB"
-        " (Enter: none): ", end="", file=sys.stderr, flush=True,
-    )  # fmt: skip
-    return sys.stdin.readline().strip() or None
-
-
-def _placed(gpu: str | None) -> tuple[Slot, str]:
-    """Return what a replica runs on, and the GPUs of a data plane in YAML, for a GPU product or none."""
+def _placed(gpu: str | None) -> dict[str, str]:
+    """Return what a replica runs on, what models may take there, and a data plane's GPUs: parts of the definition."""
     if gpu is None:
-        return Slot("{kind: cpu}"), ""
+        return {"placement": "{kind: cpu}", "capacity": "", "gpus": ""}
     try:
         TypeAdapter(Product).validate_python(gpu)
     except ValidationError:
         what = f"{escaped(gpu)} is no GPU product"
         do = "Say the node label nvidia.com/gpu.product, such as NVIDIA-A100-SXM4-80GB, without -MIG-… or -SHARED"
         raise CommandError(f"{what}.\n{do}.", WRONG_INPUT) from None
-    known = gpu_product(gpu)
+    known, product, capacity = gpu_product(gpu), scalar(gpu), ""
     if known is None:
         what = f"Tidegate knows no GPU product {escaped(gpu)}, so that nothing about its memory is checked"
         note(f"{what}: set loading.capacity to what models may take of it.")
-    is_cut = known is not None and known.profiles
-    nodes = f"\n    gpus: # ←\n      - nodes: {1 if is_cut else 2}\n        product: {scalar(gpu)}\n        perNode: 1"
-    if known is None or not known.profiles:
-        return Slot(f"{{kind: gpu, product: {scalar(gpu)}}}", "" if known else "8Gi"), nodes
-    half = next(profile for profile in known.plain if 2 * known.profiles[profile][1] == known.slices[1])
-    cut = f"\n        mig: {{slices: {{{half}: 2}}}} # how NVIDIA's GPU operator cuts each of them"
-    return Slot(f"{{kind: mig, profile: {half}, product: {scalar(gpu)}}}"), nodes + cut
+        capacity = "\n          capacity: 8Gi # ← what models may take of its memory"
+    placement, nodes, cut = f"{{kind: gpu, product: {product}}}", 2, ""
+    if known is not None and known.profiles:
+        half = next(profile for profile in known.plain if 2 * known.profiles[profile][1] == known.slices[1])
+        placement, nodes = f"{{kind: mig, profile: {half}, product: {product}}}", 1
+        cut = f"\n        mig: {{slices: {{{half}: 2}}}} # how NVIDIA's GPU operator cuts each of them"
+    gpus = f"\n    gpus: # ←\n      - nodes: {nodes}\n        product: {product}\n        perNode: 1{cut}"
+    return {"placement": placement, "capacity": capacity, "gpus": gpus}

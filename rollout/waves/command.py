@@ -17,7 +17,6 @@ from ..live import live_objects
 from ..preflight import lacks
 from ..seen import Seen
 from ..terminal import console, note
-from ..up import MOST_FIELDS, MOST_OBJECTS
 from . import report, worker
 from .gate import HealthCheck, await_health, not_loaded, why_not_well
 from .journal import History, Journal
@@ -66,12 +65,12 @@ def _say_what_would_change(ready: Prepared, seen: Seen, *, keep_going: bool) -> 
         refused += [f"{plane}: {words}" for words in live.refused]
         # Pulumi makes such objects anew, but for datasets, which it protects; the API server refuses Helm all of them.
         refused += [
-            f"{plane}: {change.kind} {change.name} cannot be changed in place ({', '.join(change.reasons)})"
+            f"{plane}: {change.kind} {change.name} cannot be changed in place ({', '.join(change.immutable)})"
             for change in changes[name]
             if change.verb == "replaced" and (ready.engine.name != "pulumi" or change.kind in KEPT)
         ]
     seen.changes, seen.verdict = every, verdict(every)
-    if text := changes_report(changes, objects=MOST_OBJECTS, fields=MOST_FIELDS):
+    if text := changes_report(changes):
         console().print(text, soft_wrap=True)
     for plane, rendered in ready.rendering.items():
         if changes.get(rendered.stack) == []:

@@ -44,7 +44,7 @@ _ORPHAN_SECONDS = 120.0  # How long to wait for what a killed rollout left runni
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="ignore", strict=True)  # within a format, versions may add fields and drop them
 
 
 class PlaneStatus(_Record):
@@ -69,9 +69,7 @@ class RolloutRecord(_Record):
     definition: str  # The definition's file, as it was given; what is rolled out are the texts kept beside the record.
     engine: str
     steps: list[Step]
-    left_out: list[str] = []
     texts: dict[str, str] = {}  # SHA-256 of each kept text.
-    objects: dict[str, str] = {}  # SHA-256 of what each plane's stack rendered to.
     good: dict[str, int] = {}  # Each plane's last good rollout. Going back, it is what a plane is brought back to.
     takes_back: int | None = None  # The rollout that is taken back.
     planes: dict[str, PlaneStatus] = {}  # Every plane of the steps, in their order.

@@ -29,8 +29,8 @@ def stacks_of(definition: Definition, environment: str) -> dict[str, Stack]:
     return found
 
 
-def plan_of(stacks: Sequence[Stack], start: str | None = None) -> tuple[list[Step], list[str]]:
-    """Return the steps for the stacks of one environment, and the planes that are left out before `start`."""
+def plan_of(stacks: Sequence[Stack]) -> list[Step]:
+    """Return the steps for the stacks of one environment."""
     ordered = sorted(stacks, key=lambda stack: stack.data_plane.wave)
     canary = ordered[0].environment.rollout.canary or ordered[0].data_plane.name
     steps = [Step("canary", [canary])]
@@ -38,21 +38,10 @@ def plan_of(stacks: Sequence[Stack], start: str | None = None) -> tuple[list[Ste
         steps.append(
             Step(f"wave {wave}", [stack.data_plane.name for stack in together if stack.data_plane.name != canary])
         )
-    steps = [step for step in steps if step.planes]
-    planes = [plane for step in steps for plane in step.planes]
-    if start is None:
-        return steps, []
-    if start not in planes:
-        raise unknown(f"data plane of environment {stacks[0].environment.name} called", start, planes)
-    first = planes.index(start)
-    return _only(steps, planes[first:]), planes[:first]
+    return [step for step in steps if step.planes]
 
 
 def backwards(steps: Sequence[Step], planes: Sequence[str]) -> list[Step]:
     """Return the steps that take these planes back: the last come first."""
-    return _only([*reversed(steps)], planes)
-
-
-def _only(steps: Sequence[Step], planes: Sequence[str]) -> list[Step]:
-    kept = (Step(step.title, [plane for plane in step.planes if plane in planes]) for step in steps)
+    kept = (Step(step.title, [plane for plane in step.planes if plane in planes]) for step in reversed(steps))
     return [step for step in kept if step.planes]

@@ -1,7 +1,5 @@
 """Three ways to begin: a new rollout, one that goes on, one that takes another back. Nothing is touched here."""
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -31,7 +29,6 @@ class RolloutRequest:
 
     definition: Path
     environment: str
-    start: str | None
     engine: str | None
     dry_run: bool
     resume: bool
@@ -61,9 +58,7 @@ def refuse_contradictions(request: RolloutRequest) -> None:
         raise CommandError(
             "--resume and --back cannot stand together: the one goes on, the other takes back.", WRONG_INPUT
         )
-    kept = "--resume" if request.resume else "--back" if request.back else ""
-    if request.start and kept:
-        raise CommandError(f"--from and {kept} cannot stand together: {kept} knows where planes stand.", WRONG_INPUT)
+    kept = request.resume or request.back
     if not kept or not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", request.environment):
         stacks_of(read_definition(request.definition), request.environment)
 
@@ -86,7 +81,7 @@ def _new(request: RolloutRequest, history: History, last: Journal | None, seen: 
     if texts_of(request.definition) != texts:
         raise CommandError(f"{escaped(definition.file)} was written while it was being read; run this again.")
     every = stacks_of(definition, request.environment)
-    steps, left_out = plan_of(list(every.values()), request.start)
+    steps = plan_of(list(every.values()))
     stacks = {plane: every[plane] for step in steps for plane in step.planes}
     refuse_tags(definition, list(stacks.values()))
     engine = find_engine(request.engine)
@@ -107,9 +102,7 @@ def _new(request: RolloutRequest, history: History, last: Journal | None, seen: 
         definition=str(request.definition),
         engine=engine.name,
         steps=steps,
-        left_out=left_out,
         texts=digests(texts),
-        objects=_objects(rendering),
         good={plane: number for plane in stacks if (number := history.good(plane)) is not None},
     )
     return Prepared(record, engine, stacks, rendering, texts=texts)
@@ -131,7 +124,6 @@ def _going_on(request: RolloutRequest, history: History, last: Journal | None, s
     if not unedited:
         texts = "it goes on with the texts that it began with.\nFor the new ones begin a new rollout, without --resume."
         note(f"{escaped(str(request.definition))} or images.lock was edited since; {texts}")
-    _say_if_rendered_otherwise(sources, _objects(rendering))
     return Prepared(record, engine, stacks, rendering, sources, journal=last)
 
 
@@ -159,11 +151,9 @@ def _taking_back(request: RolloutRequest, history: History, last: Journal | None
         definition=record.definition,
         engine=engine.name,
         steps=backwards(record.steps, able),
-        objects=_objects(rendering),
         good={plane: record.good[plane] for plane in able},
         takes_back=last.number,
     )
-    _say_if_rendered_otherwise(sources, new.objects)
     left = tuple(plane for plane in touched if plane not in able)
     return Prepared(new, engine, stacks, rendering, sources, left=left)
 
@@ -193,22 +183,6 @@ def _of_kept_texts(
         if said := enforce(seen.guardrails, _UNTOUCHED):
             note(said)
     return stacks, rendering
-
-
-def _objects(rendering: Mapping[str, Rendered]) -> dict[str, str]:
-    texts = {plane: json.dumps(rendered.objects, sort_keys=True) for plane, rendered in rendering.items()}
-    return {plane: hashlib.sha256(text.encode()).hexdigest() for plane, text in texts.items()}
-
-
-def _say_if_rendered_otherwise(sources: Mapping[str, Journal], objects: Mapping[str, str]) -> None:
-    """Say for which planes the same text gives other objects than it did; `objects` are their digests by plane."""
-    other: dict[int, list[str]] = {}
-    for plane, journal in sources.items():
-        if journal.record.objects.get(plane, objects[plane]) != objects[plane]:
-            other.setdefault(journal.number, []).append(plane)
-    for number, planes in other.items():
-        changed = f"Tidegate itself has changed since rollout {number} began"
-        note(f"{changed}: of the same definition it makes other objects for {listed(planes, most=8)}.")
 
 
 def _must_be_there(request: RolloutRequest, last: Journal | None, what: str) -> Journal:

@@ -40,8 +40,6 @@ def plan_text(record: RolloutRecord, stacks: Mapping[str, Stack]) -> str:
         for text, planes in gates.items():
             where = "" if len(gates) == 1 else f" of {', '.join(planes)}"
             lines.append(f"     then the health gate{where}: {text}")
-    if record.left_out:
-        lines.append(f"Left out by --from: {', '.join(record.left_out)}; they stay as they are.")
     return "\n".join(lines)
 
 
@@ -70,7 +68,6 @@ def table(journal: Journal, left: Sequence[str] = ()) -> Table:
         if why and state == "failed" and log.exists():
             why += f"\nlog: {escaped(str(log))}"
         rows.append((plane, title, WORDS[state], seconds, record.engine if status.attempts else "", why))
-    rows += [(plane, "left out", "as it was", "", "", "") for plane in record.left_out]
     rows += [(plane, "left out", "as it is", "", "", "no earlier rollout of it succeeded") for plane in left]
     out = Table(show_lines=True)
     for name in ("Plane", "Step", "State", "Seconds", "Engine", "What failed, and why"):

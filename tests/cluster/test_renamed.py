@@ -57,7 +57,7 @@ def test_a_data_plane_is_renamed_under_running_pods(site: Site) -> None:
     assert known_as(site) == {NOW}
     assert site.changes(NOW) == []
     said = previewed(site)
-    assert "Nothing would change in 1 stack." in said
+    assert "1 stack: 1 unchanged" in said
     assert "formerly" not in said
 
     site.edit("formerly: [lab], ", "")

@@ -78,7 +78,7 @@ def _revision(item: Object) -> str:
 
 
 def predicted(before: list[Object], after: list[Object]) -> set[str]:
-    return {restart.workload.name for restart in restarts(before, after)}
+    return {restart.name for restart in restarts(before, after)}
 
 
 @pytest.fixture(scope="module")

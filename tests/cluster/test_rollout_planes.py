@@ -21,7 +21,7 @@ from rollout.kubectl import Kubectl
 from rollout.waves import gate
 from rollout.waves.journal import Journal, RolloutRecord
 from stacks.command import CommandError
-from stacks.definition.rollout import PortForwardProbe, ServiceProxyProbe
+from stacks.definition.rollout import PortForwardProbe
 from tests.processes import until
 from tests.rollout.conftest import Ended
 
@@ -246,29 +246,6 @@ def test_a_dry_run_shows_what_each_plane_would_change_and_touches_nothing(world:
     assert ended.code == 0, ended.out + ended.err
     for plane in PLANES:
         assert f"{plane}: nothing would change." in ended.out.splitlines(), ended.out
-
-
-def test_from_a_plane_on_the_others_stay_as_they_are(world: World) -> None:
-    ended = world.roll("--from", "west")
-    assert ended.code == 0, ended.out + ended.err
-    assert "left out" in row(ended.out, "east")
-    assert {plane: world.warm(plane) for plane in PLANES} == {"east": None, "west": 1, "north": 1}
-
-
-def test_by_the_service_proxy_a_real_api_server_looks_for_the_service_at_that_port(
-    clusters: Mapping[str, LocalCluster], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ports = [{"name": "https", "port": 443, "protocol": "TCP"}]
-    meta = {"name": "inference-proxy", "namespace": "default"}
-    spec = {"ports": ports, "selector": {"app": "nobody"}}
-    clusters["east"].apply([{"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}])
-    until("there are endpoints", lambda: clusters["east"].get("endpoints", namespace="default"))
-    monkeypatch.setenv("KUBECONFIG", str(clusters["east"].kubeconfig))
-    request = ServiceProxyProbe(kind="service-proxy")
-    with pytest.raises(CommandError, match="no endpoints available for service"):
-        gate.send(request, Kubectl("east"), Target("default", (), 443, True))
-    with pytest.raises(CommandError, match="not found"):
-        gate.send(request, Kubectl("east"), Target("nowhere", (), 443, True))
 
 
 def test_a_port_forward_that_leads_nowhere_ends_with_the_reason(

@@ -20,7 +20,7 @@ PAGES = ["README.md", "CONTRIBUTING.md", "proxy/README.md", "policies/eviction/R
 PAGES += [f"docs/{file.name}" for file in sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]+?) -->\n\n?)?^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RUN = {
-    "README.md: make up     #": "tests/rollout/test_rollout_up.py",
+    "README.md: make up     #": "tests/rollout/test_rollout_render.py",
     "README.md: make test   #": "tests/test_runs.py",
     "README.md: make demo ": "tests/lab/demo/test_demo_walk.py",
     "README.md: make demo-up ": "tests/lab/demo/test_demo_real.py",

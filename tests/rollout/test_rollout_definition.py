@@ -1,14 +1,11 @@
-"""`check` and `environments`: the definition alone, quick and clear; and how environments differ, in words."""
+"""`check` and `environments`: the definition alone, quick and clear."""
 
 import resource
 from pathlib import Path
 
-import pytest
 from tidegate_contracts.environments import Environments
 
-from rollout.summary import differences, how_they_differ, pairs
 from stacks.problems import _MOST_ALIKE, Position, Problem, advisory_text
-from stacks.validate import read_definition
 
 from .conftest import Call, Edit
 
@@ -64,51 +61,3 @@ def test_a_definition_that_is_wrong_is_not_handed_out(call: Call, definition: Pa
     ended = call("environments", definition)
     assert (ended.code, ended.out) == (2, "")
     assert 'takes versions from an unknown environment, "dve"' in ended.err
-
-
-# ---- how environments differ ----
-
-
-def test_dev_and_prod_differ_in_what_their_overlays_say_and_in_nothing_else(definition: Path) -> None:
-    read = read_definition(definition)
-    assert [str(value) for value in differences(*read.stacks)] == [
-        "datasets[models].path /models → /prod",
-        "namespace tidegate-dev → tidegate-prod",
-        'proxy.autoscaling – → {"min": 3, "max": 12}',
-        "proxy.replicas 1 → –",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("proxy: {replicas: null,", "proxy: {exposure: {kind: ingress, host: a.test}, replicas: null,",
-         '  proxy.exposure – → {"kind": "ingress", "host": "a.test"}'),
-        ("  - {name: dev}", "  - {name: dev, models: [{name: two, server: small}]}",
-         '  models[two] {"name": "two", "server": "small"} → –'),
-        ("  - {name: dev}",
-         f"  - {{name: dev, models: [{', '.join(f'{{name: m{n}, server: small}}' for n in range(40))}]}}",
-         "  … and 20 more"),
-    ],
-    ids=["another kind", "only in one", "cut and counted"],
-)  # fmt: skip
-def test_what_environments_differ_in_is_said_in_a_line_each(
-    definition: Path, edit: Edit, old: str, new: str, says: str
-) -> None:
-    edit(old, new)
-    assert says in how_they_differ(read_definition(definition)).splitlines()
-
-
-def test_stacks_of_one_environment_are_compared_too(definition: Path) -> None:
-    plane = "  - {name: west, environments: [prod], datasets: [{name: models, path: /west}]}\n"
-    definition.write_text(definition.read_text("utf-8") + plane, "utf-8")
-    read = read_definition(definition)
-    assert [title for title, _, _ in pairs(read)] == ["dev → prod", "prod-east → prod-west"]
-    assert how_they_differ(read).endswith("prod-east → prod-west:\n  datasets[models].path /prod → /west")
-
-
-def test_one_environment_alone_differs_from_nothing(definition: Path) -> None:
-    text = definition.read_text("utf-8")
-    text = text.split("  - name: prod\n")[0] + "dataPlanes:\n  - {name: lab, environments: [dev]}\n"
-    definition.write_text(text, "utf-8")
-    assert how_they_differ(read_definition(definition)) == ""

@@ -18,7 +18,6 @@ import yaml
 from charts import CHART
 from components import Environment
 from components.evaluate import evaluate
-from rollout.changes.compare import identity
 from rollout.engines import Bundle, helm, ownership, pulumi, pulumi_cli, pulumi_state, watched
 from rollout.engines.helm import is_of
 from rollout.engines.lease import Hold
@@ -34,40 +33,9 @@ from stacks.stack import Stack
 from stacks.validate import read_definition
 
 from .conftest import Call, Capsys, Edit, Patch
+from .fake_cluster import FakeCluster, Object
 
-Object = dict[str, Any]
 OURS = {"app.kubernetes.io/part-of": "tidegate", "app.kubernetes.io/instance": "dev"}
-
-
-class Cluster:
-    """Stands for kubectl: has objects, and notes what is deleted."""
-
-    context = "kind-lab"
-
-    def __init__(self, objects: Sequence[Object] = ()) -> None:
-        self.objects = list(objects)
-        self.deleted: list[str] = []
-
-    def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
-        found = (item for item in self.objects if item["kind"].lower() == kind and item["metadata"]["name"] == name)
-        return next((item for item in found if item["metadata"].get("namespace", "") == namespace), None)
-
-    def find(self, kinds: Sequence[str], *said: str) -> list[Object]:
-        wanted = {kind.partition(".")[0].removesuffix("s") for kind in kinds}
-        where = said[said.index("-n") + 1] if "-n" in said else None
-        found = (item for item in self.objects if item["kind"].lower() in wanted)
-        return [item for item in found if where in (None, item["metadata"].get("namespace"))]
-
-    def like(self, objects: Sequence[Object]) -> list[Object]:
-        wanted = {identity(item) for item in objects}
-        return [item for item in self.objects if identity(item) in wanted]
-
-    def kinds(self) -> Mapping[tuple[str, str], str]:
-        return {("v1", "ConfigMap"): "configmaps", ("v1", "Service"): "services", ("v1", "Namespace"): "namespaces"}
-
-    def run(self, *arguments: str, stdin: str = "", **_: Any) -> None:
-        if arguments[0] == "delete" and stdin:
-            self.deleted += [item["metadata"]["name"] for item in json.loads(stdin)["items"]]
 
 
 def made(kind: str, name: str, namespace: str = "tidegate-dev", **head: Any) -> Object:
@@ -110,7 +78,7 @@ def rendered(bundle: Bundle) -> Rendered:
 def test_no_engine_takes_what_nobody_brought_up_with_it(
     stack: Stack, engine: str, namespace: Object, whose: str
 ) -> None:
-    cluster: Any = Cluster([namespace])
+    cluster: Any = FakeCluster([namespace])
     with pytest.raises(CommandError, match=whose) as caught:
         ownership.require(cluster, stack, engine)
     assert f"--engine {engine} --adopt" in str(caught.value)
@@ -149,7 +117,9 @@ def lists(monkeypatch: Patch, *objects: Object, context: str = "kind-lab", delet
 def test_pulumi_takes_nothing_down_that_it_has_not_brought_up(
     stack: Stack, definition: Path, destroyed: list[str], labels: dict[str, str], monkeypatch: Patch
 ) -> None:
-    cluster = Cluster([made("Namespace", "tidegate-dev", labels=labels), made("ConfigMap", "inference-proxy-routing")])
+    cluster = FakeCluster(
+        [made("Namespace", "tidegate-dev", labels=labels), made("ConfigMap", "inference-proxy-routing")]
+    )
     monkeypatch.setattr(pulumi, "Kubectl", lambda _: cluster)
     with pytest.raises(CommandError, match=r"Nothing was changed"):
         Pulumi(PulumiCli("pulumi", "3.260.0")).down(stack, definition)
@@ -178,7 +148,7 @@ def test_pulumi_takes_down_what_is_in_the_named_cluster_and_leaves_what_is_a_hel
     stack: Stack, definition: Path, destroyed: list[str], monkeypatch: Patch, context: str, listed: Object,
     destroyed_: list[str],
 ) -> None:  # fmt: skip
-    cluster = Cluster([HERE, made("ConfigMap", "forgotten"), made("ConfigMap", "of-helm", annotations=THEIRS)])
+    cluster = FakeCluster([HERE, made("ConfigMap", "forgotten"), made("ConfigMap", "of-helm", annotations=THEIRS)])
     monkeypatch.setattr(pulumi, "Kubectl", lambda _: cluster)
     lists(monkeypatch, listed, context=context)
     Pulumi(PulumiCli("pulumi", "3.260.0")).down(stack, definition)
@@ -190,57 +160,52 @@ def test_pulumi_takes_down_what_is_in_the_named_cluster_and_leaves_what_is_a_hel
 THERE = made("Namespace", "tidegate-old", uid="9")
 
 
-def planned(stack: Stack, state: State, cluster: Cluster) -> Plan:
+def planned(stack: Stack, state: State, cluster: FakeCluster) -> Plan:
     kube: Any = cluster
     declared = [HERE, made("ConfigMap", "a"), made("Service", "b")]
     return plan(state, stack, kube, declared, of_stack(kube, declared))
 
 
-def test_a_state_of_this_cluster_stays_and_gets_the_current_context(stack: Stack, monkeypatch: Patch) -> None:
-    cluster = Cluster([HERE, made("ConfigMap", "a")])
-    state = lists(monkeypatch, HERE, made("ConfigMap", "a"))
-    assert planned(stack, state, cluster) == Plan(state)
-    old = lists(monkeypatch, HERE, made("ConfigMap", "a"), context="old-name")
-    assert planned(stack, old, cluster) == Plan(state)
+A, B = made("ConfigMap", "a"), made("Service", "b")
+OLD_B = made("Service", "b", "tidegate-old")
+ANOTHER = made("Namespace", "tidegate-dev", uid="2")
 
 
-def test_a_state_of_another_cluster_is_dropped_and_the_objects_there_stay(stack: Stack, monkeypatch: Patch) -> None:
-    state = lists(monkeypatch, made("Namespace", "tidegate-dev", uid="2"), made("ConfigMap", "a"), context="another")
-    for cluster in (Cluster(), Cluster([HERE, made("ConfigMap", "a")])):
-        found = planned(stack, state, cluster)
-        assert (found.state.objects(), found.adopts) == ([], True)
-        assert "tidegate down --cluster another --stack dev-lab" in found.notes[0]
-        assert cluster.deleted == []
+@pytest.mark.parametrize(
+    ("listed", "context", "deleted", "live", "left", "adopts", "notes"),
+    [
+        ([HERE, A], "kind-lab", [], [HERE, A], [HERE, A], False, ""),
+        ([HERE, A], "old-name", [], [HERE, A], [HERE, A], False, ""),
+        ([ANOTHER, A], "another", [], [], [], True, "tidegate down --cluster another --stack dev-lab"),
+        ([ANOTHER, A], "another", [], [HERE, A], [], True, "tidegate down --cluster another --stack dev-lab"),
+        ([THERE, OLD_B], "kind-lab", [], [THERE], [], True, ""),
+        ([THERE, OLD_B], "kind-lab", [A, B], [HERE, A, B, THERE, OLD_B], [], True, "1 object in namespace"),
+        ([HERE], "kind-lab", [A, made("ConfigMap", "old")], [HERE, A], [HERE, made("ConfigMap", "old")], False, ""),
+    ],
+    ids=["of this cluster", "by another context", "of another cluster", "of another cluster, both are up",
+         "of a namespace where it was taken down", "of a move that was half done and is taken back",
+         "about to delete what is declared"],
+)  # fmt: skip
+def test_what_pulumi_is_told_of_before_it_runs(
+    stack: Stack, monkeypatch: Patch, listed: list[Object], context: str, deleted: list[Object], live: list[Object],
+    left: list[Object], adopts: bool, notes: str,
+) -> None:  # fmt: skip
+    cluster = FakeCluster(live)
+    found = planned(stack, lists(monkeypatch, *listed, context=context, deleted=deleted), cluster)
+    assert found.adopts == adopts
+    assert notes in "".join(found.notes)
+    assert bool(found.notes) == bool(notes)
+    entries = found.state.exported["deployment"]["resources"]
+    assert [one["inputs"] for one in entries[1:]] == left
+    assert all(one["inputs"] == {"context": "kind-lab"} for one in entries[:1])
+    assert cluster.deleted == []
 
 
 def test_a_stack_that_runs_cannot_get_another_namespace(stack: Stack, monkeypatch: Patch) -> None:
-    state = lists(monkeypatch, THERE, made("Service", "b", "tidegate-old"))
-    runs = Cluster([THERE, made("Service", "b", "tidegate-old")])
+    state = lists(monkeypatch, THERE, OLD_B)
     with pytest.raises(CommandError, match="Set the namespace back to tidegate-old") as caught:
-        planned(stack, state, runs)
+        planned(stack, state, FakeCluster([THERE, OLD_B]))
     assert "tidegate down --cluster kind-lab --stack dev-lab" in str(caught.value)
-    what = planned(stack, state, Cluster([THERE]))  # taken down: only what holds data is left
-    assert (what.state.objects(), what.adopts, what.notes) == ([], True, ())
-
-
-def test_on_the_way_back_from_a_half_done_move_nothing_that_is_declared_is_deleted(
-    stack: Stack, monkeypatch: Patch
-) -> None:
-    """Pulumi has made some objects in the new namespace, and is about to delete those that are declared again."""
-    live = [HERE, made("ConfigMap", "a"), made("Service", "b"), THERE, made("Service", "b", "tidegate-old")]
-    state = lists(
-        monkeypatch, THERE, made("Service", "b", "tidegate-old"), deleted=[made("ConfigMap", "a"), made("Service", "b")]
-    )
-    what = planned(stack, state, Cluster(live))
-    assert (what.state.exported["deployment"]["resources"], what.adopts) == ([], True)
-    assert "1 object in namespace tidegate-old" in what.notes[0]
-
-
-def test_what_is_declared_is_never_about_to_be_deleted(stack: Stack, monkeypatch: Patch) -> None:
-    live = [HERE, made("ConfigMap", "a"), made("ConfigMap", "old")]
-    state = lists(monkeypatch, HERE, deleted=[made("ConfigMap", "a"), made("ConfigMap", "old")])
-    kept = planned(stack, state, Cluster(live)).state.exported["deployment"]["resources"]
-    assert [one["inputs"]["metadata"]["name"] for one in kept[1:]] == ["tidegate-dev", "old"]
 
 
 @pytest.mark.parametrize("platform", [None, "ours"])
@@ -251,14 +216,14 @@ def test_helm_moves_no_stack_that_runs_to_another_namespace(definition: Path, ed
     stack = read_definition(definition).stacks[0]
     said = json.dumps({"dataPlane": {"name": "lab", **({"platform": platform} if platform else {})}})
     old = made("Namespace", "tidegate-old", annotations={"tidegate.dev/definition": said})
-    cluster: Any = Cluster([old, made("Service", "b", "tidegate-old")])
+    cluster: Any = FakeCluster([old, made("Service", "b", "tidegate-old")])
     if platform:
         with pytest.raises(CommandError, match="Set the namespace back to tidegate-old"):
             ownership.elsewhere(cluster, stack)
     else:
         assert "1 object in namespace tidegate-old" in ownership.elsewhere(cluster, stack)
     for others in ([old], [{**old, "metadata": {**old["metadata"], "annotations": {}}}, *cluster.objects[1:]]):
-        another: Any = Cluster(others)
+        another: Any = FakeCluster(others)
         assert ownership.elsewhere(another, stack) == ""
 
 
@@ -269,7 +234,7 @@ def test_a_dry_run_refuses_what_pulumi_does_not_know_of_as_an_up_does(
     for item in objects:
         item["metadata"].setdefault("managedFields", by("pulumi-kubernetes", "Update"))
     some = Rendered(rendered.stack, {str(number): item for number, item in enumerate(objects)}, "")
-    monkeypatch.setattr(pulumi, "Kubectl", lambda _: Cluster(objects))
+    monkeypatch.setattr(pulumi, "Kubectl", lambda _: FakeCluster(objects))
     lists(monkeypatch, *objects[:-1])
     with pytest.raises(CommandError, match="not in Pulumi's state") as caught:
         Pulumi(PulumiCli("pulumi", "3.260.0")).check(stack, some)
@@ -283,10 +248,10 @@ def test_it_is_an_error_when_an_engine_succeeds_and_an_object_is_not_there(rende
     objects = [item for item in rendered.objects if item["kind"] == "ConfigMap"]
     goes = {**objects[-1], "metadata": {**objects[-1]["metadata"], "deletionTimestamp": "now"}}
     for there in (objects[:-1], [*objects[:-1], goes]):
-        cluster: Any = Cluster(there)
+        cluster: Any = FakeCluster(there)
         with pytest.raises(CommandError, match=f"does not have ConfigMap {goes['metadata']['name']}"):
             require_there(cluster, objects)
-    cluster = Cluster(objects)
+    cluster = FakeCluster(objects)
     require_there(cluster, objects)
 
 
@@ -296,12 +261,6 @@ def test_objects_of_another_helm_release_are_refused_whatever_they_are_labelled(
     with pytest.raises(CommandError, match=r"belong to somebody else: Service theirs\.") as caught:
         ownership.require_ours(objects, stack, "kind-lab", adopt=adopt)
     assert "Nothing was changed" in str(caught.value)
-
-
-def test_what_a_controller_made_for_an_object_is_no_leftover_of_ours(rendered: Rendered) -> None:
-    owned = made("ConfigMap", "of-a-controller", ownerReferences=[{"kind": "Deployment", "name": "inference-proxy"}])
-    cluster: Any = Cluster([made("ConfigMap", "forgotten"), owned])
-    assert [item["metadata"]["name"] for item in of_stack(cluster, rendered.objects).gone] == ["forgotten"]
 
 
 # ---- whether anything differs ----
@@ -339,9 +298,11 @@ def test_a_revision_counts_as_the_same_only_with_the_same_chart_and_the_same_val
 
 def test_a_stack_with_a_missing_or_leftover_object_is_not_as_declared(rendered: Rendered) -> None:
     objects = [item for item in rendered.objects if item["kind"] in ("ConfigMap", "Namespace")]
-    for live in (objects[:-1], [*objects, made("ConfigMap", "forgotten")]):
-        cluster: Any = Cluster(live)
+    owned = made("ConfigMap", "of-a-controller", ownerReferences=[{"kind": "Deployment", "name": "inference-proxy"}])
+    for live, gone in ((objects[:-1], []), ([*objects, owned, made("ConfigMap", "forgotten")], ["forgotten"])):
+        cluster: Any = FakeCluster(live)
         assert not as_declared(cluster, partial(of_stack, cluster, objects), objects)
+        assert [item["metadata"]["name"] for item in of_stack(cluster, objects).gone] == gone
 
 
 # ---- what Pulumi alone is told ----
@@ -414,7 +375,7 @@ def lacks(monkeypatch: Patch) -> list[list[str]]:
 def test_what_stands_already_is_waited_for_until_it_is_ready(
     rendered: Rendered, lacks: list[list[str]], capsys: Capsys
 ) -> None:
-    cluster: Any = Cluster()
+    cluster: Any = FakeCluster()
     lacks += [["Deployment inference-proxy: 0 of 1 pods are available"]] * 3
     assert watched.await_ready(cluster, rendered.objects, 60) is None
     assert lacks == []
@@ -425,7 +386,7 @@ def test_what_stands_already_is_waited_for_until_it_is_ready(
 
 
 def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(tmp_path: Path) -> None:
-    cluster: Any = Cluster()
+    cluster: Any = FakeCluster()
     ready, wrote = tmp_path / "ready", tmp_path / "wrote"
     script = (
         "import signal, sys, time; from pathlib import Path\n"

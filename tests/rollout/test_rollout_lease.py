@@ -97,6 +97,7 @@ def test_a_run_of_this_machine_that_was_killed_is_not_waited_for(
     run.communicate()
     server: Any = Server(f"me@elsewhere, process 7 ({token})")
     with lease.held(server, "ns") as hold:
+        assert hold.token != Hold("ns").token
         assert hold.token in server.holder
     assert "waiting" not in capsys.readouterr().err
     assert server.lease is None
@@ -149,10 +150,6 @@ def test_a_watch_shows_once_why_it_sees_nothing(ask: str, monkeypatch: Patch, ca
         getattr(watch, ask)()
     assert capsys.readouterr().err.count("not seen: events is forbidden") == 1
     assert "events is forbidden" in watch.late()
-
-
-def test_two_runs_of_one_process_never_have_one_name() -> None:
-    assert Hold("ns").token != Hold("ns").token
 
 
 def test_a_command_is_interrupted_when_the_run_that_started_it_is_killed(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """Which stacks a cluster still has and no definition describes, how they are told of, and how they go."""
 
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,54 +14,15 @@ from rollout.changes.page import page
 from rollout.changes.stack_change import stack_change
 from rollout.contexts import on_cluster
 from rollout.orphans import Orphan
-from rollout.preview import _orphan_change, terminal_sections
 from stacks.command import CommandError
 from stacks.stack import Home
 from stacks.validate import read_definition
 
 from .conftest import Call, Edit, Patch
+from .fake_cluster import FakeCluster, Object
 
-Object = dict[str, Any]
 MARKS = {"app.kubernetes.io/part-of": "tidegate"}
 INSTANCE = "app.kubernetes.io/instance"
-KINDS = {("v1", "Namespace"): "namespaces", ("v1", "Service"): "services", ("apps/v1", "StatefulSet"): "statefulsets"}
-KINDS |= {("v1", "PersistentVolumeClaim"): "persistentvolumeclaims"}
-
-
-@dataclass
-class Cluster:
-    """Stands for kubectl: has objects, and finds them by kind, namespace and label."""
-
-    context: str
-    objects: Sequence[Object]
-    contexts: Sequence[str] = ("kind-lab", "east", "eks-old")
-    uids: Mapping[str, str] = field(default_factory=dict)
-    """Of the cluster that a context leads to; one without does not answer."""
-
-    def is_known(self) -> bool:
-        return self.context in self.contexts
-
-    def kinds(self) -> dict[tuple[str, str], str]:
-        return KINDS
-
-    def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
-        assert (kind, namespace) == ("namespace", "")
-        if name == "kube-system":
-            if self.context not in self.uids:
-                raise CommandError("no answer")
-            return {"metadata": {"uid": self.uids[self.context]}}
-        return next((item for item in self.find(["namespaces"]) if item["metadata"]["name"] == name), None)
-
-    def find(self, kinds: Sequence[str], *arguments: str) -> list[Object]:
-        said = dict(zip(arguments[::2], arguments[1::2], strict=True)) if "-A" not in arguments else {}
-        wanted = {part for part in said.get("-l", "").split(",") if part}
-        return [
-            item
-            for item in self.objects
-            if f"{item['kind'].lower()}s" in kinds
-            and item["metadata"].get("namespace") in (None, said.get("-n"))
-            and wanted <= {f"{key}={value}" for key, value in item["metadata"].get("labels", {}).items()}
-        ]
 
 
 def namespace(name: str, environment: str, plane: str = "lab", context: str = "kind-lab", **more: Any) -> Object:
@@ -98,7 +58,7 @@ def there(monkeypatch: Patch) -> Callable[..., None]:
 
     def have(*objects: Object, uids: Mapping[str, str] | None = None) -> None:
         for module in (orphans, cluster, live):
-            monkeypatch.setattr(module, "Kubectl", lambda context: Cluster(context, objects, uids=uids or {}))
+            monkeypatch.setattr(module, "Kubectl", lambda context: FakeCluster(objects, context, uids=uids or {}))
 
     return have
 
@@ -153,7 +113,7 @@ def test_one_that_begins_to_be_deleted_meanwhile_stops_nobody(
     definition: Path, there: Have, monkeypatch: Patch
 ) -> None:
     there(*OLD)
-    monkeypatch.setattr(Cluster, "get", lambda *_: namespace("tidegate-old", "old", deletionTimestamp="now"))
+    monkeypatch.setattr(FakeCluster, "get", lambda *_: namespace("tidegate-old", "old", deletionTimestamp="now"))
     assert [each.home.name for each in found(definition)] == ["old-lab"]
 
 
@@ -163,14 +123,14 @@ def test_a_platform_sees_its_own_orphans_alone(definition: Path, there: Have, ed
     assert [each.home.name for each in found(definition)] == ["a-lab"]
 
 
-@pytest.mark.parametrize(("notes", "name"), [(HELM, "old-west"), ({}, "old-lab")])
 def test_those_of_older_versions_are_named_by_their_release_or_by_the_data_plane_there(
-    definition: Path, there: Have, notes: dict[str, str], name: str
+    definition: Path, there: Have
 ) -> None:
-    there(*stack_in("tidegate-old", "old", annotations=notes))
-    (orphan,) = found(definition)
-    assert orphan.home.name == name
-    assert orphan.home.environment.production, "where nobody says what it is, it is treated with the greatest care"
+    for notes, name in ((HELM, "old-west"), ({}, "old-lab")):
+        there(*stack_in("tidegate-old", "old", annotations=notes))
+        (orphan,) = found(definition)
+        assert orphan.home.name == name
+        assert orphan.home.environment.production, "where nobody says what it is, it is treated with the greatest care"
 
 
 def test_a_cluster_that_no_data_plane_has_any_more_is_looked_at_where_the_kubeconfig_knows_it(
@@ -227,32 +187,19 @@ def test_a_name_that_nobody_has_lists_those_of_the_definition_and_those_of_the_c
 # ---- how they are told of ----
 
 
-def test_a_preview_with_an_orphan_is_not_green(definition: Path, there: Have) -> None:
-    there(*OLD)
-    dev = stack_change("dev-lab", (), [OLD[0]], [OLD[0]])
-    (orphan,) = found(definition)
-    changes = [dev, _orphan_change(orphan, read_definition(definition))]
-    assert page([dev], "It").startswith("**✅ 1 stack: 1 unchanged**")
-    text = page(changes, "It")
-    assert text.startswith("**⚠️ 2 stacks: 1 ORPHANED, 1 unchanged**")
-    assert "- **ORPHANED** <code>old-lab</code> **is no longer described, and still there" in text
-    assert re.search("To take it down: tidegate down [^ ]+ --cluster kind-lab --stack old-lab\\*\\*", text)
-    assert f"old-lab ORPHANED: {orphan.words}. To take it down: tidegate down " in terminal_sections(changes).plain
-
-
-def test_a_cluster_that_holds_nothing_else_is_previewed_too(
+def test_a_preview_of_a_cluster_that_holds_only_an_orphan_is_not_green_and_has_the_command(
     call: Call, definition: Path, there: Have, tmp_path: Path
 ) -> None:
     there(*stack_in("tidegate-prod", "prod", "west", "eks-old"))
-    ended = call("preview", definition, "--cluster", "eks-old", "--summary", tmp_path / "page.md", code=0)
-    assert (tmp_path / "page.md").read_text("utf-8").startswith("**⚠️ 1 stack: 1 ORPHANED**")
-    assert f"tidegate down {definition} --cluster eks-old --stack prod-west\n" in ended.out
-    assert ended.out.endswith("Not described, and in the cluster: prod-west; see above.\n")
-    said = ("--cluster", "eks-old", "--summary", tmp_path / "page.md", "--json")
-    (one,) = json.loads(call("preview", definition, *said, code=0).out)["stacks"]
-    assert (one["name"], one["state"]) == ("prod-west", "orphaned")
-    assert one["stays"].startswith("is no longer described, and still there (namespace tidegate-prod, since ")
-    assert one["down"] == f"tidegate down {definition} --cluster eks-old --stack prod-west"
+    summary, command = tmp_path / "page.md", f"tidegate down {definition} --cluster eks-old --stack prod-west"
+    where = ("preview", definition, "--cluster", "eks-old", "--summary", summary)
+    assert f"{command}\n" in call(*where, code=0).out
+    text = summary.read_text("utf-8")
+    assert text.startswith("**⚠️ 1 stack: 1 ORPHANED**")
+    assert "- **ORPHANED** <code>prod-west</code> **is no longer described, and still there" in text
+    (one,) = json.loads(call(*where, "--json", code=0).out)["stacks"]
+    assert (one["name"], one["state"], one["down"]) == ("prod-west", "orphaned", command)
+    assert one["stays"].startswith("is no longer described")
 
 
 def test_a_stack_that_a_change_removes_is_told_with_the_command_that_takes_it_down() -> None:
@@ -288,64 +235,44 @@ def down(call: Call, definition: Path) -> Call:
     return partial(call, "down", definition, "--cluster", "kind-lab")
 
 
-def test_an_orphan_is_taken_down_by_its_name_and_what_holds_its_data_is_told(
-    down: Call, engine: Engine, there: Have
-) -> None:
-    there(*OLD)
+def test_orphans_go_by_their_names_alone(down: Call, engine: Engine, there: Have) -> None:
+    there(*stack_in("tidegate-dev", "dev"), *OLD)
+    ended = down(code=0)
+    assert [name for name, *_ in engine.gone] == ["dev-lab"]
+    assert "--stack old-lab" in ended.err
+    engine.gone.clear()
     ended = down("--stack", "old-lab", code=0)
     assert engine.gone == [("old-lab", "tidegate-old", "two.yaml")]
     assert ended.out.startswith("Down in kind-lab: old-lab.\n")
     assert "`pulumi stack rm --force old-lab`" in ended.err
 
 
-def test_without_a_name_only_what_is_described_goes_and_orphans_are_told_of(
-    down: Call, engine: Engine, there: Have
-) -> None:
-    there(*stack_in("tidegate-dev", "dev"), *OLD)
-    ended = down(code=0)
-    assert [name for name, *_ in engine.gone] == ["dev-lab"]
-    assert "old-lab is no longer described" in ended.err
-    assert "--stack old-lab" in ended.err
+def of_kind(kind: str) -> list[Object]:
+    objects = stack_in("tidegate-old", "old")
+    objects[0]["metadata"]["annotations"]["tidegate.dev/guardrails"] = json.dumps({"kind": kind})
+    return objects
 
 
-def test_where_all_are_orphans_each_goes_by_its_name(call: Call, definition: Path, engine: Engine, there: Have) -> None:
-    there(*stack_in("tidegate-prod", "prod", "west", "eks-old"))
-    ended = call("down", definition, "--cluster", "eks-old", code=2)
+@pytest.mark.parametrize(
+    ("objects", "name", "says"),
+    [
+        (stack_in("tidegate-prod", "prod", "west", "eks-old"), None, ["--cluster eks-old --stack prod-west"]),
+        (of_kind("production"), "old-lab", ["old-lab is production"]),
+        ([*OLD, *stack_in("theirs", "old")], "old-lab",
+         [f"  kubectl --context kind-lab delete statefulset -n {name} -l " for name in ("tidegate-old", "theirs")]),
+        (stack_in("tidegate-old", "old", managedFields=[]), "old-lab",
+         ["GitOps controller", "delete statefulset -n tidegate-old -l app.kubernetes.io/part-of=tidegate,"]),
+    ],
+    ids=["all are orphans", "production", "two of one name, as of two definitions", "brought up by no engine"],
+)  # fmt: skip
+def test_what_is_not_taken_down_is_told_with_the_command_that_does_it(
+    call: Call, definition: Path, engine: Engine, there: Have, objects: list[Object], name: str | None, says: list[str]
+) -> None:  # fmt: skip
+    there(*objects)
+    where = ("--cluster", "kind-lab", "--stack", name) if name else ("--cluster", "eks-old")
+    ended = call("down", definition, *where, code=2)
     assert engine.gone == []
-    assert f"  tidegate down {definition} --cluster eks-old --stack prod-west" in ended.err
-    call("down", definition, "--cluster", "eks-old", "--stack", "prod-west", code=0)
-    assert [name for name, *_ in engine.gone] == ["prod-west"]
-
-
-def test_one_of_production_goes_only_when_somebody_is_sure(down: Call, engine: Engine, there: Have) -> None:
-    production = stack_in("tidegate-old", "old")
-    production[0]["metadata"]["annotations"]["tidegate.dev/guardrails"] = '{"kind": "production"}'
-    there(*production)
-    ended = down("--stack", "old-lab", code=2)
-    assert engine.gone == []
-    assert "old-lab is production: every model there stops being served. Nothing was changed." in ended.err
-    down("--stack", "old-lab", "--yes", code=0)
-    assert [name for name, *_ in engine.gone] == ["old-lab"]
-
-
-def test_of_two_that_have_one_name_none_is_taken_down_by_it(down: Call, engine: Engine, there: Have) -> None:
-    """One may be another definition's: each has its own command, which says its namespace."""
-    there(*OLD, *stack_in("theirs", "old"))
-    ended = down("--stack", "old-lab", code=2)
-    assert engine.gone == []
-    assert ended.err.startswith("Nothing was changed.\n")
-    for namespace_ in ("tidegate-old", "theirs"):
-        assert f"old-lab is no longer described, and still there (namespace {namespace_}, since " in ended.err
-        assert f"  kubectl --context kind-lab delete statefulset -n {namespace_} -l " in ended.err
-
-
-def test_what_no_engine_brought_up_is_left_to_who_did(down: Call, engine: Engine, there: Have) -> None:
-    """A GitOps controller would bring it back."""
-    there(*stack_in("tidegate-old", "old", managedFields=[]))
-    ended = down("--stack", "old-lab", code=2)
-    assert engine.gone == []
-    assert "1 object by kubectl or a GitOps controller" in ended.err
-    assert (
-        "kubectl --context kind-lab delete statefulset -n tidegate-old"
-        " -l app.kubernetes.io/part-of=tidegate,app.kubernetes.io/instance=old"
-    ) in ended.err
+    assert all(part in ended.err for part in says), ended.err
+    if "production" in ended.err:
+        call("down", definition, *where, "--yes", code=0)
+        assert [name for name, *_ in engine.gone] == ["old-lab"]

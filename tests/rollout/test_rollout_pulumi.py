@@ -37,6 +37,12 @@ esac
 ANOTHER = "add a dataset of another name and move the servers to it"
 
 
+def found() -> pulumi_cli.PulumiCli:
+    cli = pulumi_cli.find()
+    assert cli is not None
+    return cli
+
+
 @pytest.fixture
 def up(edit: Callable[[str, str], None], definition: Path, tmp_path: Path, monkeypatch: Patch) -> Up:
 
@@ -47,9 +53,7 @@ def up(edit: Callable[[str, str], None], definition: Path, tmp_path: Path, monke
         program.write_text(script, "utf-8")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
-        cli = pulumi_cli.find()
-        assert cli is not None
-        return pulumi_cli.operate(cli, read_definition(definition).stacks[0], definition, pulumi_cli.UP)
+        return pulumi_cli.operate(found(), read_definition(definition).stacks[0], definition, pulumi_cli.UP)
 
     return run
 
@@ -308,10 +312,8 @@ def test_a_stack_is_taken_down_without_a_change_of_its_configuration(definition:
     script = PULUMI.replace("echo '[]'", """echo '[{{"name": "o/dev-lab", "resourceCount": 53}}]'""")
     script = script.replace('"up --yes") printf', '"destroy --yes") exit 0 ;;\n"up --yes") printf')
     stand_in(script.replace('"stack init"|"config set-all")', '"stack init")').format(said="").encode())
-    cli = pulumi_cli.find()
-    assert cli is not None
     stack = read_definition(definition).stacks[0]
-    assert pulumi_cli.operate(cli, stack, definition, pulumi_cli.DESTROY) == 0
+    assert pulumi_cli.operate(found(), stack, definition, pulumi_cli.DESTROY) == 0
 
 
 ASKED = """#!/bin/sh
@@ -331,8 +333,7 @@ def test_what_is_known_of_a_new_stack_is_not_asked(
     """Each question takes Pulumi half a second."""
     program = stand_in(ASKED.encode())
     monkeypatch.setattr(pulumi_cli, "PROJECT", tmp_path)
-    cli, stack = pulumi_cli.find(), read_definition(definition).stacks[0]
-    assert cli is not None
+    cli, stack = found(), read_definition(definition).stacks[0]
     if is_configured:
         config = {"environment": "dev", "dataPlane": "lab", "definition": str(definition.relative_to(tmp_path))}
         (tmp_path / "stacks").mkdir(exist_ok=True)
@@ -347,13 +348,9 @@ def test_what_is_known_of_a_new_stack_is_not_asked(
     assert asked[1:] == ["stack export", "stack init", *configures, "up --yes"]
 
 
-def test_what_is_said_of_the_program_is_what_stands_in_its_files() -> None:
+def test_the_oldest_pulumi_is_that_of_the_project() -> None:
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
     assert project["requiredPulumiVersion"] == ">=" + ".".join(map(str, pulumi_cli.OLDEST))
-    assert (
-        f'config.get("definition") or "{pulumi_cli.DEFAULT_DEFINITION}"'
-        in (ROOT / "rollout/program/__init__.py").read_text()
-    )
     assert (ROOT / pulumi_cli.DEFAULT_DEFINITION).is_file()
 
 

@@ -147,18 +147,18 @@ class DominoToken(Credential):
 
 def find_credential(environ: Mapping[str, str] = os.environ) -> Credential:
     """Return the first credential that there is of what the module names; without any, one that says nothing."""
-    said = {name: environ.get(name, "").strip() for name in (API_KEY, TOKEN, TOKEN_FILE, DOMINO_PROXY, DOMINO_KEY)}
-    if key := said[API_KEY]:
+    variables = {name: environ.get(name, "").strip() for name in (API_KEY, TOKEN, TOKEN_FILE, DOMINO_PROXY, DOMINO_KEY)}
+    if key := variables[API_KEY]:
         return Credential(API_KEY, ("X-API-Key", _sendable(API_KEY, key)))
-    if token := said[TOKEN]:
+    if token := variables[TOKEN]:
         return Credential(TOKEN, _bearer(TOKEN, token))
-    if path := said[TOKEN_FILE]:
+    if path := variables[TOKEN_FILE]:
         return TokenFile(path)
     own = None
-    if key := said[DOMINO_KEY]:
+    if key := variables[DOMINO_KEY]:
         own = Credential(DOMINO_KEY, ("X-Domino-Api-Key", _sendable(DOMINO_KEY, key)))
-    if said[DOMINO_PROXY] or (own is None and any(environ.get(name) for name in _IN_DOMINO)):
-        return DominoToken(said[DOMINO_PROXY] or DOMINO_DEFAULT, own)
+    if variables[DOMINO_PROXY] or (own is None and any(environ.get(name) for name in _IN_DOMINO)):
+        return DominoToken(variables[DOMINO_PROXY] or DOMINO_DEFAULT, own)
     return own or Credential()
 
 
@@ -180,7 +180,7 @@ def _seconds_left(token: str) -> float | None:
     if len(parts) != 3:
         return None
     try:
-        said = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        return float(said["exp"]) - time.time()
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return float(claims["exp"]) - time.time()
     except (binascii.Error, ValueError, KeyError, TypeError):
         return None

@@ -66,11 +66,11 @@ def zeros(signature: Signature) -> dict[str, Array]:
 
 def plain(answer: Answer) -> dict[str, Any]:
     """Return outputs as JSON has them, in the words of the v2 protocol; a number that is none or infinite is null."""
-    said = {}
+    plain_outputs = {}
     for name, array in answer.outputs.items():
         data = [_plain(each) for each in array.reshape(-1).tolist()]
-        said[name] = {"datatype": type_of(array, name), "shape": list(array.shape), "data": data}
-    return said
+        plain_outputs[name] = {"datatype": type_of(array, name), "shape": list(array.shape), "data": data}
+    return plain_outputs
 
 
 def shown(array: Array, count: int) -> list[Any]:
@@ -90,13 +90,13 @@ def _numpy(path: str) -> Array | dict[str, Array]:
 
 def _json(path: str) -> Any:
     """Return what a file says; the tensors of a v2 body as arrays."""
-    said = json.load(sys.stdin) if path == STDIN else json.loads(Path(path).read_bytes())
-    if not isinstance(said, Mapping) or not isinstance(said.get("inputs"), list):
-        return said
+    document = json.load(sys.stdin) if path == STDIN else json.loads(Path(path).read_bytes())
+    if not isinstance(document, Mapping) or not isinstance(document.get("inputs"), list):
+        return document
     try:
         return {
             str(each["name"]): numpy.asarray(each["data"], dtype_of(each["datatype"])).reshape(each["shape"])
-            for each in said["inputs"]
+            for each in document["inputs"]
         }
     except (KeyError, TypeError, AttributeError) as error:
         why = f"an input lacks {error}" if isinstance(error, KeyError) else str(error)

@@ -147,10 +147,10 @@ def _refused(found: Array, fits: Iterable[Any], tensor: TensorSpec, why: str) ->
     value = numpy.ravel(found)[index]
     place = [int(each) for each in numpy.unravel_index(index, found.shape)]
     where = f" in row {place[0]}, counted from 0" if place else ""
-    said = value.item() if isinstance(value, numpy.generic) else value
-    missing = " (a missing value)" if type(said).__name__ == "NAType" else ""
+    scalar = value.item() if isinstance(value, numpy.generic) else value
+    missing = " (a missing value)" if type(scalar).__name__ == "NAType" else ""
     do = f"fill it in, or leave the row out: it takes {tensor}" if missing else f"it takes {tensor}"
-    return UsageError(f"input {tensor.name} has {reprlib.repr(said)}{missing}{where}, {why}", do=do)
+    return UsageError(f"input {tensor.name} has {reprlib.repr(scalar)}{missing}{where}, {why}", do=do)
 
 
 def _exact(found: Array, made: Array, tensor: TensorSpec) -> None:
@@ -163,10 +163,12 @@ def _exact(found: Array, made: Array, tensor: TensorSpec) -> None:
             raise UsageError(what, do=f"give it as a float where rounding does no harm: it takes {tensor}")
 
 
-def _tensor(said: Mapping[str, Any]) -> TensorSpec:
-    kind = str(said["data_type"]).removeprefix("TYPE_")
-    dims = tuple(int(dim) for dim in said.get("dims", ()))
-    return TensorSpec(str(said["name"]), "BYTES" if kind == "STRING" else kind, dims, bool(said.get("optional", False)))
+def _tensor(described: Mapping[str, Any]) -> TensorSpec:
+    kind = str(described["data_type"]).removeprefix("TYPE_")
+    dims = tuple(int(dim) for dim in described.get("dims", ()))
+    return TensorSpec(
+        str(described["name"]), "BYTES" if kind == "STRING" else kind, dims, bool(described.get("optional", False))
+    )
 
 
 def _columns(given: Any, signature: Signature | None) -> tuple[bool, dict[str, Any]]:
@@ -269,6 +271,6 @@ def _rows(array: Array, tensor: TensorSpec, of: str) -> Array:
 def _count_rows(arrays: Mapping[str, Array]) -> int | None:
     sizes = {array.shape[0] for array in arrays.values()}
     if len(sizes) > 1:
-        said = ", ".join(f"{name} {array.shape[0]}" for name, array in arrays.items())
-        raise UsageError("the inputs do not all have as many rows", why=said)
+        counts = ", ".join(f"{name} {array.shape[0]}" for name, array in arrays.items())
+        raise UsageError("the inputs do not all have as many rows", why=counts)
     return sizes.pop() if sizes else None

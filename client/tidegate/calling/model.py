@@ -94,8 +94,8 @@ class Model:
             return
         names = [each.name for each in signature.outputs]
         for inputs in requests(take(given, signature), signature):
-            for said in self._streamed(inputs, call, ends=call.is_limited):
-                yield {name: said[name] for name in names if name in said}
+            for outputs in self._streamed(inputs, call, ends=call.is_limited):
+                yield {name: outputs[name] for name in names if name in outputs}
 
     # ---
     def _answer(self, given: Any, signature: Signature | None, call: _Call, found: list[Answer]) -> Answer:
@@ -104,8 +104,8 @@ class Model:
         parts = list(requests(taken, signature))
         if signature is not None and signature.decoupled:
             for inputs in parts:
-                for said in self._streamed(inputs, call, ends=True):
-                    found.append(Answer(_typed(said, signature), self.name, str(said.get("model_version", ""))))
+                for outputs in self._streamed(inputs, call, ends=True):
+                    found.append(Answer(_typed(outputs, signature), self.name, str(outputs.get("model_version", ""))))
             return _joined(found, numpy.stack) if found else Answer({}, self.name, "")
         for place, inputs in enumerate(parts):
             step = call.step(place, len(parts))
@@ -128,16 +128,16 @@ class Model:
 
     def _checked(self, params: Mapping[str, Any] | None) -> _Call:
         """Return how a call is made by its parameters; raises UsageError."""
-        said = {name: value for name, value in (params or {}).items() if value is not None}
-        if unknown := sorted(said.keys() - {*_OWN, *_TO_TRITON}):
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        if unknown := sorted(given.keys() - {*_OWN, *_TO_TRITON}):
             known = ", ".join((*_OWN, *_TO_TRITON))
             raise UsageError(f"there is no parameter {unknown[0]!r}", do=f"there are {known}")
-        deadline = said.get("deadline", self.proxy.seconds)
-        if "deadline" in said and (not isinstance(deadline, int | float) or not 0 <= deadline < LONGEST):
+        deadline = given.get("deadline", self.proxy.seconds)
+        if "deadline" in given and (not isinstance(deadline, int | float) or not 0 <= deadline < LONGEST):
             raise UsageError(f"the deadline {deadline!r} is no time", do="give seconds, as 2.5")
-        parameters: dict[str, Any] = {name: said[name] for name in _TO_TRITON if name in said}
-        version, end = said.get("version", self.version), time.monotonic() + deadline
-        return _Call(version, said.get("sticky"), parameters, end, "deadline" in said)
+        parameters: dict[str, Any] = {name: given[name] for name in _TO_TRITON if name in given}
+        version, end = given.get("version", self.version), time.monotonic() + deadline
+        return _Call(version, given.get("sticky"), parameters, end, "deadline" in given)
 
     def _signature(self, call: _Call) -> Signature | None:
         found, until = self._signatures.get(str(call.version or ""), (None, 0.0))
@@ -157,11 +157,11 @@ class Model:
         return found
 
 
-def _typed(said: Mapping[str, Any], signature: Signature) -> dict[str, Array]:
+def _typed(outputs: Mapping[str, Any], signature: Signature) -> dict[str, Array]:
     """Return an answer of a stream, which is JSON, as arrays of the types that the outputs have."""
-    types = {each.name: dtype_of(each.data_type) for each in signature.outputs if each.name in said}
+    types = {each.name: dtype_of(each.data_type) for each in signature.outputs if each.name in outputs}
     try:
-        return {name: numpy.asarray(said[name], dtype) for name, dtype in types.items()}
+        return {name: numpy.asarray(outputs[name], dtype) for name, dtype in types.items()}
     except (ValueError, TypeError, OverflowError) as error:
         raise UnreachableError("an answer of the stream is not what the model gives", why=str(error)) from None
 

@@ -36,14 +36,14 @@ _WORD: Final = re.compile(r"[0-9A-Za-z._-]{1,128}")
 Version = int | str | None  # Its number; None leaves it to the environment: its shares, its alias, or the newest.
 
 
-def proxy_url(said: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
+def proxy_url(url: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
     """Return the proxy's address as `scheme://host[:port][/path]`, without a slash at its end.
 
     Without a scheme it is HTTPS, unless the port is 80, at which the proxy's Service speaks plain HTTP: a credential is
     never sent in clear text for want of a word. Raises UsageError, which holds nothing of a password in the address.
     """
-    where = "the proxy's address" if said is not None else VARIABLE
-    text = (environ.get(VARIABLE, "") if said is None else said).strip()
+    where = "the proxy's address" if url is not None else VARIABLE
+    text = (environ.get(VARIABLE, "") if url is None else url).strip()
     if not text:
         do = f"set {VARIABLE} to its {_FORM}"
         raise UsageError("it is not said where the inference proxy is", where=where, do=do)
@@ -200,8 +200,8 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
     def statistics(self, model: str | None = None, **about: Unpack[ModelOptions]) -> Statistics:
         """Return the statistics of a model, or of all that the caller may inspect; nothing is loaded for it."""
         path = _path(model, about, "/stats")
-        said, headers = self._json(path, about)
-        found = said.get("model_stats")
+        document, headers = self._json(path, about)
+        found = document.get("model_stats")
         if not isinstance(found, list) or not all(isinstance(each, dict) and "name" in each for each in found):
             raise self._strange(path)
         lacking = headers.get("tidegate-unavailable", "").split(",")
@@ -267,13 +267,13 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         else:
             headers = {"Content-Type": "application/json"} | _sticky(sticky)
             reply = self._requester.ask("POST", path, [_dumped(body)], headers, deadline)
-        said = reply.json()
-        if not isinstance(said, dict):
+        document = reply.json()
+        if not isinstance(document, dict):
             raise self._strange(path)
         # Where an answer has no version of its own, the proxy says which one it chose.
-        if "model_name" in said and not said.get("model_version") and VERSION in reply.headers:
-            said["model_version"] = reply.headers[VERSION]
-        return said, reply.headers
+        if "model_name" in document and not document.get("model_version") and VERSION in reply.headers:
+            document["model_version"] = reply.headers[VERSION]
+        return document, reply.headers
 
     def _strange(self, path: str) -> UnreachableError:
         do = "see whether the address is that of an inference proxy, of this version"

@@ -76,11 +76,11 @@ def retry_after(reply: Reply) -> float | None:
     """Return the seconds after which the proxy says to come again, which also says that nothing was done, or None."""
     if reply.status not in (429, 503):
         return None
-    said = _object(reply).get("retryAfterSeconds") if is_problem(reply) else None
-    if said is None:
-        said = reply.headers.get("retry-after")
+    value = _object(reply).get("retryAfterSeconds") if is_problem(reply) else None
+    if value is None:
+        value = reply.headers.get("retry-after")
     try:
-        seconds = float(said) if said is not None else math.nan
+        seconds = float(value) if value is not None else math.nan
     except (TypeError, ValueError):
         return None  # a date, which the proxy does not write
     return None if math.isnan(seconds) else min(max(seconds, 0.0), 3600.0)
@@ -93,20 +93,20 @@ def is_failure(reply: Reply) -> bool:
 
 def error_of(reply: Reply, where: str, *, anonymous: bool = False) -> TidegateError:
     """Return the error that an answer other than 200 means; `anonymous` where no credential was sent."""
-    said = _object(reply)
-    word = str(said.get("type", "")).rpartition("/")[2]
+    document = _object(reply)
+    word = str(document.get("type", "")).rpartition("/")[2]
     if not is_problem(reply):
-        error = said.get("error", said.get("message"))
+        error = document.get("error", document.get("message"))
         if not isinstance(error, dict):
             return _of_triton(reply.status, error, where)
         # As OpenAI's API has it: where it is the proxy's own, the code tells the last word of the problem's type.
-        code, said = str(error.get("code")), {"detail": error.get("message")}
+        code, document = str(error.get("code")), {"detail": error.get("message")}
         word = _WORDS.get(code, code)
         if word not in _SAID:
-            return _of_triton(reply.status, said["detail"], where)
+            return _of_triton(reply.status, document["detail"], where)
     kind, what, do = _SAID.get(word, (UnreachableError, f"the proxy answers {reply.status}", ""))
-    why = _shown(said.get("detail"))
-    if request_id := said.get("requestId"):
+    why = _shown(document.get("detail"))
+    if request_id := document.get("requestId"):
         why += f" (request {_shown(request_id)})"
     if word == "unauthenticated" and anonymous:
         what, do = "no credential was found", "set TIDEGATE_API_KEY or TIDEGATE_TOKEN; in Domino it is found by itself"
@@ -157,13 +157,13 @@ def _too_long(where: str) -> UnreachableError:
 
 
 def _event(data: bytes, where: str) -> dict[str, Any]:
-    said = _loaded(data)
-    if not isinstance(said, dict):
+    document = _loaded(data)
+    if not isinstance(document, dict):
         raise UnreachableError("an answer of the stream is no JSON object", where=where)
-    if set(said) == {"error"}:
+    if set(document) == {"error"}:
         what = "the model reported an error in the middle of its stream"
-        raise UnreachableError(what, where=where, why=_shown(said["error"]))
-    return said
+        raise UnreachableError(what, where=where, why=_shown(document["error"]))
+    return document
 
 
 def _of_triton(status: int, error: object, where: str) -> TidegateError:
@@ -185,8 +185,8 @@ def is_problem(reply: Reply) -> bool:
 
 
 def _object(reply: Reply) -> dict[str, Any]:
-    said = reply.json()
-    return said if isinstance(said, dict) else {}
+    document = reply.json()
+    return document if isinstance(document, dict) else {}
 
 
 def _loaded(text: bytes | bytearray) -> Any:

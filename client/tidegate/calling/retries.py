@@ -72,8 +72,8 @@ class Requester:
     ) -> Reply:
         """Return the answer 200, or `also`; raises the error that any other one means."""
 
-        def once(said: Mapping[str, str], end: float) -> Reply:
-            return self.transport.ask(method, path, body, said, end)
+        def once(head: Mapping[str, str], end: float) -> Reply:
+            return self.transport.ask(method, path, body, head, end)
 
         return self.tried(once, method, path, headers or {}, deadline, also)
 
@@ -94,11 +94,11 @@ class Requester:
         busy: TidegateError | None = None
         while True:
             tries += 1
-            said = self._head(headers, until, tell_deadline)
+            head = self._head(headers, until, tell_deadline)
             if until.left <= 0:
                 raise TimeIsUpError("there was no answer in time", where=where, do="wait longer, or try again later")
             try:
-                reply = once(said, time.monotonic() + until.left)
+                reply = once(head, time.monotonic() + until.left)
             except UnreachableError as error:
                 if busy is not None and until.left <= 0:
                     raise busy from None
@@ -111,7 +111,7 @@ class Requester:
             if reply.status == 401 and not renewed and self._credential.renew():
                 renewed = True
                 continue
-            refusal = error_of(reply, where, anonymous=said.keys().isdisjoint(_CREDENTIALS))
+            refusal = error_of(reply, where, anonymous=head.keys().isdisjoint(_CREDENTIALS))
             seconds = retry_after(reply)
             if seconds is not None:
                 tries, busy = 0, refusal
@@ -122,10 +122,10 @@ class Requester:
             raise refusal
 
     def _head(self, headers: Mapping[str, str], until: Deadline, tell_deadline: bool) -> dict[str, str]:
-        said = {"User-Agent": "tidegate", **headers}
+        head = {"User-Agent": "tidegate", **headers}
         if (who := self._credential.header(max(until.left, 0.0))) is not None:
-            said[who[0]] = who[1]
+            head[who[0]] = who[1]
         if tell_deadline:
             left = until.left  # after the credential, which may take a while
-            said["request-timeout"] = f"{max(left - _MARGIN, left / 2, 0.001):.3f}"
-        return said
+            head["request-timeout"] = f"{max(left - _MARGIN, left / 2, 0.001):.3f}"
+        return head

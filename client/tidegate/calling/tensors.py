@@ -76,18 +76,17 @@ def pack(
         described.append(_described(array, name) | {"parameters": size})
         if len(piece):
             pieces.append(piece)
-    said = {"inputs": described, "parameters": dict(parameters or {}) | {"binary_data_output": True}}
+    document = {"inputs": described, "parameters": dict(parameters or {}) | {"binary_data_output": True}}
     try:
-        head = json.dumps(said, separators=(",", ":"), allow_nan=False).encode()
+        head = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         raise UsageError("a parameter of the request is no JSON", why=str(error)) from None
     return [head, *pieces], len(head)
 
 
-def pack_json(inputs: Mapping[str, Array], parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def pack_json(inputs: Mapping[str, Array]) -> dict[str, Any]:
     """Return the body of an inference request as plain JSON has it; texts must be UTF-8. Raises UsageError."""
-    described = [_described(array, name) | {"data": values(array, name)} for name, array in inputs.items()]
-    return {"inputs": described} | ({"parameters": dict(parameters)} if parameters else {})
+    return {"inputs": [_described(array, name) | {"data": values(array, name)} for name, array in inputs.items()]}
 
 
 def values(array: Array, name: str) -> list[Any]:
@@ -111,15 +110,15 @@ def unpack(reply: Reply, where: str) -> Answer:
     length = reply.headers.get(HEADER_LENGTH.lower())
     try:
         end = len(reply.body) if length is None else int(length)
-        said = json.loads(reply.body[:end])
+        document = json.loads(reply.body[:end])
         outputs: dict[str, Array] = {}
-        for output in said["outputs"]:
+        for output in document["outputs"]:
             size = output.get("parameters", {}).get("binary_data_size")
             made = _from_json(output) if size is None else _from_bytes(output, reply.body, end, size)
             outputs[output["name"]] = made
             end += size or 0
-        version = str(said.get("model_version") or reply.headers.get(VERSION, ""))
-        return Answer(outputs, str(said.get("model_name", "")), version)
+        version = str(document.get("model_version") or reply.headers.get(VERSION, ""))
+        return Answer(outputs, str(document.get("model_name", "")), version)
     except (*_MALFORMED, UsageError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UnreachableError("this is no answer to an inference request", where=where, why=why) from None

@@ -78,15 +78,15 @@ class Transport:
         left = end - time.monotonic()
         if left <= 0:
             raise self._late(path)
-        said = dict(headers)
+        sent = dict(headers)
         if body or method == "POST":
             length = sum(len(piece) for piece in body)
-            said["Content-Length"] = str(length)
+            sent["Content-Length"] = str(length)
             if length <= _JOINED:
                 body = [b"".join(body)]
         try:
             response = self._pool.urlopen(
-                method, self._path + path, headers=said, timeout=urllib3.Timeout(connect=left, read=idle or left),
+                method, self._path + path, headers=sent, timeout=urllib3.Timeout(connect=left, read=idle or left),
                 body=body or None,  # type: ignore[arg-type]  # pieces of any kind are sent as they are
                 retries=False, redirect=False, assert_same_host=False, preload_content=False, decode_content=False,
             )  # fmt: skip

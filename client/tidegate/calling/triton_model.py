@@ -63,28 +63,29 @@ def make_model(context: Mapping[str, str], environ: Mapping[str, str] = os.envir
 
 def _read(path: Path) -> dict[str, str]:
     try:
-        said = json.loads(path.read_bytes())
-        return {name: str(said.get(name) or "") for name in ("inference_server_name", "model_name", "model_version")}
+        context = json.loads(path.read_bytes())
+        return {name: str(context.get(name) or "") for name in ("inference_server_name", "model_name", "model_version")}
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError("this says nothing of which model is called", where=str(path), why=str(error)) from None
 
 
 def _version(context: Mapping[str, str], environ: Mapping[str, str]) -> Version:
-    said = environ.get(VERSION, "environment")
-    if said == "environment":
+    version = environ.get(VERSION, "environment")
+    if version == "environment":
         return None
-    number = context.get("model_version", "") if said == "registered" else said
+    number = context.get("model_version", "") if version == "registered" else version
     if not number.isdecimal() or number.startswith("0"):
-        raise UsageError(f"{said!r} is no version", where=VERSION, do="there are environment, registered, and numbers")
+        what, do = f"{version!r} is no version", "there are environment, registered, and numbers"
+        raise UsageError(what, where=VERSION, do=do)
     return number
 
 
 def _seconds(environ: Mapping[str, str]) -> float:
-    said = environ.get(TIMEOUT, "")
+    text = environ.get(TIMEOUT, "")
     try:
-        seconds = float(said) if said else SECONDS
+        seconds = float(text) if text else SECONDS
     except ValueError:
         seconds = 0
     if not 0 < seconds < LONGEST:
-        raise UsageError(f"{said!r} is no time", where=TIMEOUT, do="write seconds, as 2.5")
+        raise UsageError(f"{text!r} is no time", where=TIMEOUT, do="write seconds, as 2.5")
     return seconds

@@ -69,8 +69,10 @@ def predict(
             params = {"sticky": sticky, "deadline": timeout}
             if stream:
                 for each in called.predict_stream(given, params):
-                    said = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in each.items()}
-                    print(dumps(said, ensure_ascii=False), flush=True)
+                    outputs = {
+                        name: value.tolist() if hasattr(value, "tolist") else value for name, value in each.items()
+                    }
+                    print(dumps(outputs, ensure_ascii=False), flush=True)
                 return
             began = time.monotonic()
             answer = called.ask(given, params)
@@ -99,8 +101,8 @@ def _show_answer(answer: "Answer", seconds: float, json: bool) -> None:
     from ..calling.tensors import type_of
 
     if json:
-        said = {"model": answer.model, "version": answer.version, "seconds": round(seconds, 6)}
-        print_json(said | {"outputs": plain(answer)})
+        document = {"model": answer.model, "version": answer.version, "seconds": round(seconds, 6)}
+        print_json(document | {"outputs": plain(answer)})
         return
     rows = []
     for name, array in answer.outputs.items():
@@ -154,8 +156,8 @@ def models(
 def end(planes: "Sequence[AskedPlane]", json: bool) -> None:
     """End with the exit code of what could not be asked, where all have one; in words where no JSON says it."""
     if failed := [each for each in planes if each.error]:
-        said = (f"{f'{each.environment} {each.plane}'.strip() or each.proxy}: {each.error}" for each in failed)
-        for text in () if json else hints_once(said):
+        messages = (f"{f'{each.environment} {each.plane}'.strip() or each.proxy}: {each.error}" for each in failed)
+        for text in () if json else hints_once(messages):
             note(text)
         codes = {each.exit_code for each in failed}
         raise Exit(codes.pop() if len(codes) == 1 else ExitCode.UNREACHABLE)
@@ -175,11 +177,11 @@ def _show(plane: "PlaneStatus") -> None:
     for pool in plane.unavailable:
         if pool not in plane.away:
             note(f"{at}: the pool {pool} gives no statistics now")
-    said: dict[str, list[str]] = {}
+    models_by_reason: dict[str, list[str]] = {}
     for model in plane.models:
         if model.why and f"{model.server}/{model.pool}" not in plane.away:
-            said.setdefault(model.why, []).append(model.model)
-    for why, models in said.items():
+            models_by_reason.setdefault(model.why, []).append(model.model)
+    for why, models in models_by_reason.items():
         note(f"{', '.join(models)}: {why}")
 
 

@@ -169,17 +169,17 @@ def verify(
     Exit code 7 where content is another than was registered, 1 where anything else was found.
     """
     with _opened() as tidegate:
-        said = tidegate.verify(environment, models or ())
+        audit = tidegate.verify(environment, models or ())
         if json:
-            print_json(said)
+            print_json(audit)
         else:
-            if said.found:
-                rows = ((each.kind, each.model, each.version, each.what, each.where) for each in said.found)
+            if audit.found:
+                rows = ((each.kind, each.model, each.version, each.what, each.where) for each in audit.found)
                 print_table(("found", "model", "#version", "what", "where"), rows)
-            looked = f"{counted(said.versions, 'version')}, {size(said.bytes)}"
-            print(f"{said.environment}: {looked}; {counted(len(said.found), 'finding')}")
-        if said.found:
-            raise Exit(ExitCode.INTEGRITY if said.content else ExitCode.FOUND)
+            looked = f"{counted(audit.versions, 'version')}, {size(audit.bytes)}"
+            print(f"{audit.environment}: {looked}; {counted(len(audit.found), 'finding')}")
+        if audit.found:
+            raise Exit(ExitCode.INTEGRITY if audit.content else ExitCode.FOUND)
 
 
 def history(

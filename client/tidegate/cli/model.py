@@ -59,8 +59,8 @@ def check(
 
 def _print_findings(entry: Path, findings: list[Finding]) -> None:
     # With the folder in front, so that editors and terminals find the line.
-    for text in hints_once(f"{entry / finding.where}: {finding.said}" for finding in findings):
+    for text in hints_once(f"{entry / finding.where}: {finding.text}" for finding in findings):
         print(text)
     counts = Counter(each.severity for each in findings)
-    said = [counted(counts[each], each.value) for each in Severity if counts[each]]
-    print(f"{entry}: {' and '.join(said) or 'nothing found'}")
+    totals = [counted(counts[each], each.value) for each in Severity if counts[each]]
+    print(f"{entry}: {' and '.join(totals) or 'nothing found'}")

@@ -75,13 +75,13 @@ def progress(what: str, total_bytes: int) -> Iterator[Advance]:
             task = bar.add_task(what, total=total_bytes)
             yield lambda count: bar.advance(task, count)
         return
-    done, said = 0, time.monotonic()
+    done, noted = 0, time.monotonic()
 
     def advance(count: int) -> None:
-        nonlocal done, said
+        nonlocal done, noted
         done += count
-        if time.monotonic() - said > LINE_SECONDS:
-            said = time.monotonic()
+        if time.monotonic() - noted > LINE_SECONDS:
+            noted = time.monotonic()
             note(f"{what}: {100 * done // max(1, total_bytes)} % of {size(total_bytes)}")
 
     yield advance

@@ -111,8 +111,8 @@ def _sums(plane: "PlaneOverview") -> str:
         return "cannot be asked"
     if not plane.models:
         return "no models that you may inspect"
-    failed, told = sum(map(_has_failed, plane.models)), sum(_busy(each) > 0 for each in plane.models)
-    of_these = [f"{failed} failed to load"] * (failed > 0) + [f"{told} told busy"] * (told > 0)
+    failed, turned_away = sum(map(_has_failed, plane.models)), sum(_busy(each) > 0 for each in plane.models)
+    of_these = [f"{failed} failed to load"] * (failed > 0) + [f"{turned_away} told busy"] * (turned_away > 0)
     states = [model.state for model in plane.models]
     return "; of these ".join(filter(None, (_counted(states), ", ".join(of_these))))
 

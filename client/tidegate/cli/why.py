@@ -66,8 +66,8 @@ def _row(model: "VisibleModel", place: "Place") -> tuple[object, ...]:
 
 
 def _reasons(model: "VisibleModel") -> list[str]:
-    told = [line for place in model.places for line in _reasons_at(model, place)]
-    return told or ([f"{model.server}/{model.pool}: {model.why}"] if model.why else [])
+    reasons = [line for place in model.places for line in _reasons_at(model, place)]
+    return reasons or ([f"{model.server}/{model.pool}: {model.why}"] if model.why else [])
 
 
 def _reasons_at(model: "VisibleModel", place: "Place") -> list[str]:
@@ -83,5 +83,5 @@ def _reasons_at(model: "VisibleModel", place: "Place") -> list[str]:
     if meaning and (where := runbook(model, place)):
         meaning += f" ({where})"
     words = [meaning, "" if is_told else place.why.removeprefix(f"{place.replica} ")]
-    told = failures + [f"{place.replica}: {': '.join(filter(None, words))}"] * any(words)
-    return told + [f"{place.replica}: in five minutes {place.busy} requests were told busy"] * (place.busy > 0)
+    lines = failures + [f"{place.replica}: {': '.join(filter(None, words))}"] * any(words)
+    return lines + [f"{place.replica}: in five minutes {place.busy} requests were told busy"] * (place.busy > 0)

@@ -125,10 +125,10 @@ def _packages(of: Iterable[Home]) -> list[str] | None:
 
     One of several versions is without a version.
     """
-    said = [home.server.packages for home in of if home.server.packages is not None]
-    if not said:
+    listings = [home.server.packages for home in of if home.server.packages is not None]
+    if not listings:
         return None
-    by_name = [{each.partition("==")[0]: each for each in packages} for packages in said]
+    by_name = [{each.partition("==")[0]: each for each in packages} for packages in listings]
     first, *others = by_name
     return [
         full if all(each[name] == full for each in others) else name

@@ -23,7 +23,7 @@ class Context:
 
     known: Environments
     registry: Registry
-    said: Mounts = field(default_factory=mounts)
+    mounted: Mounts = field(default_factory=mounts)
     public_key: Path | None = None  # Versions must be signed with its other half; None: they need no signature.
     tell: Callable[[str], None] = lambda _text: None  # is told of each step, in words
     progress: Progress = silent
@@ -51,7 +51,7 @@ class Context:
         location = home.server.location
         if not isinstance(location, DatasetLocation):
             return open_repository(location.url, home.kind.configs)
-        folder = folder_of(location, home.environment.name, home.plane.name, self.known, self.said)
+        folder = folder_of(location, home.environment.name, home.plane.name, self.known, self.mounted)
         return open_repository(folder, home.kind.configs)
 
     def records(self, model: str, *, aloud: bool = True) -> Records:

@@ -117,8 +117,9 @@ def _failures(context: Context, source: Environment, version: RegisteredVersion)
     for home in homes(source, version.model):
         if not home.kind.speaks_v2:
             return None
-        said = context.proxy(home.plane).statistics(version.model, server=home.server.name, version=version.number)
-        here = [each for each in said.models if str(each.get("version")) == str(version.number)]
+        proxy = context.proxy(home.plane)
+        statistics = proxy.statistics(version.model, server=home.server.name, version=version.number)
+        here = [each for each in statistics.models if str(each.get("version")) == str(version.number)]
         if not here:
             return None
         failures += sum(int(home.kind.counts(each)["failures"]) for each in here)

@@ -23,8 +23,8 @@ def published_config(
     aliases: Mapping[str, int],
 ) -> str:
     """Return the text of the file."""
-    said = {"model": model, "owner": owner, "served": sorted(set(served)), "aliases": dict(aliases)}
-    return json.dumps(said, sort_keys=True) + "\n"
+    document = {"model": model, "owner": owner, "served": sorted(set(served)), "aliases": dict(aliases)}
+    return json.dumps(document, sort_keys=True) + "\n"
 
 
 def closed_config(config: str) -> str:
@@ -38,8 +38,8 @@ withdrawn_config = closed_config
 
 def read_published(text: str) -> Published:
     """Return what the file says; raises UsageError where it cannot be read."""
-    said = _read(text)
-    return Published(said["owner"], tuple(said["served"]), said["aliases"])
+    document = _read(text)
+    return Published(document["owner"], tuple(document["served"]), document["aliases"])
 
 
 def config_differences(one: str, other: str) -> list[str]:
@@ -56,12 +56,13 @@ def loaded_at_once(_one: str | None, _other: str) -> int:
 
 def _read(text: str) -> dict[str, Any]:
     try:
-        said = json.loads(text)
-        fits = isinstance(said["owner"], int) and isinstance(said["aliases"], dict)
-        fits = fits and isinstance(said["served"], list) and all(isinstance(each, int) for each in said["served"])
+        document = json.loads(text)
+        fits = isinstance(document["owner"], int) and isinstance(document["aliases"], dict)
+        served = document["served"]
+        fits = fits and isinstance(served, list) and all(isinstance(each, int) for each in served)
     except (ValueError, KeyError, TypeError):
         fits = False
     if not fits:
         raise UsageError(f"{CONFIG} cannot be read", do="find out who changed it; `tidegate verify` shows all of it")
-    found: dict[str, Any] = said
+    found: dict[str, Any] = document
     return found

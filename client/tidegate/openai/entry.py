@@ -70,34 +70,34 @@ class HubEntry:
     @property
     def architectures(self) -> tuple[str, ...]:
         """The classes that config.json names for it."""
-        said = self.config.get("architectures")
-        return tuple(each for each in said if isinstance(each, str)) if isinstance(said, list) else ()
+        names = self.config.get("architectures")
+        return tuple(each for each in names if isinstance(each, str)) if isinstance(names, list) else ()
 
     @property
     def chats(self) -> bool:
         """Whether it says how a chat becomes a text."""
-        said = self.json(_TOKENIZER_CONFIG) or {}
-        return any(each in self.names for each in _TEMPLATES) or bool(said.get("chat_template"))
+        document = self.json(_TOKENIZER_CONFIG) or {}
+        return any(each in self.names for each in _TEMPLATES) or bool(document.get("chat_template"))
 
     @cached_property
-    def said(self) -> dict[str, Any]:
+    def documents(self) -> dict[str, Any]:
         """What files of JSON say that lie in the folder itself, each read once."""
-        said = {}
+        documents = {}
         for name in (each for each in self.files if each.endswith(".json") and "/" not in each):
             try:
                 if self.files[name] > _MOST_JSON:
                     raise ValueError("it is too long for one")
-                said[name] = json.loads((self.folder / name).read_bytes())
+                documents[name] = json.loads((self.folder / name).read_bytes())
             except (OSError, ValueError, RecursionError) as wrong:
                 self.found.append(error("this is no JSON object", name, plain(wrong), "get it again"))
-        return said
+        return documents
 
     def json(self, name: str) -> dict[str, Any] | None:
         """Return what a file of it says; None where there is none or, with a finding, where that is no JSON object."""
-        said = self.said.get(name)
-        if name in self.said and not isinstance(said, dict):
+        document = self.documents.get(name)
+        if name in self.documents and not isinstance(document, dict):
             self.found.append(error("this is no JSON object", name, "it is something else", "get it again"))
-        return said if isinstance(said, dict) else None
+        return document if isinstance(document, dict) else None
 
 
 def _is_pointer(file: str) -> bool:
@@ -131,8 +131,8 @@ def _configuration(entry: HubEntry) -> Iterator[Finding]:
 def _tokenizer(entry: HubEntry) -> Iterator[Finding]:
     if not any(each in _TOKENIZERS or each.endswith(".tiktoken") for each in entry.names):
         yield error("there is no tokenizer", _TOKENIZERS[0], "without one no text can be read", "get the whole folder")
-    said = entry.json(_TOKENIZERS[0])
-    if said is not None and not isinstance(said.get("model"), dict):
+    tokenizer = entry.json(_TOKENIZERS[0])
+    if tokenizer is not None and not isinstance(tokenizer.get("model"), dict):
         yield error("this is no tokenizer", _TOKENIZERS[0], "it has no `model`, which has the words", "get it again")
     if any("CausalLM" in each for each in entry.architectures) and not entry.chats:
         what, why = "it does not say how a chat becomes a text", "engines refuse chats without a chat_template"
@@ -173,8 +173,8 @@ def _cut_short(file: Path) -> str:
             length = int.from_bytes(opened.read(8), "little")
             if size < 8 or length > _MOST_HEADER or 8 + length > size:
                 return "its header is cut, or it is no safetensors file"
-            said = json.loads(opened.read(length))
-        end = max((each["data_offsets"][1] for name, each in said.items() if name != "__metadata__"), default=0)
+            header = json.loads(opened.read(length))
+        end = max((each["data_offsets"][1] for name, each in header.items() if name != "__metadata__"), default=0)
         return "" if 8 + length + end == size else f"it has {size} bytes, and its header says {8 + length + end}"
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as wrong:
         return f"its header cannot be read: {plain(wrong)}"
@@ -186,15 +186,15 @@ def _strange(entry: HubEntry, *, trusted: bool) -> Iterator[Finding]:
         yield error("no engine is to load this", path, why, do)
     # transformers looks for it in the settings of processors, of video and of whatever comes next, too.
     code = [path for path in entry.files if path.endswith(".py")]
-    code += [path for path, said in entry.said.items() if _has_auto_map(said)]
+    code += [path for path, document in entry.documents.items() if _has_auto_map(document)]
     found, do = (warning, "") if trusted else (error, "where you have read it, and trust it, say --trusted")
     for path in code:
         yield found("it brings code", path, "engines run it where they are told to (--trust-remote-code)", do)
 
 
-def _has_auto_map(said: Any) -> bool:
+def _has_auto_map(document: Any) -> bool:
     """Look for it at any depth, as processors have parts; a word of a vocabulary that is called so has a number."""
-    rest = [said]
+    rest = [document]
     while rest:
         each = rest.pop()
         if isinstance(each, dict):

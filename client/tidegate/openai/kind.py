@@ -125,6 +125,6 @@ def _outputs(verb: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     if verb == "completions":
         tokens = [(each.get("logprobs") or {}).get("tokens", []) for each in choices]
         return {"text": [each["text"] for each in choices], "tokens": tokens}
-    said = [(each.get("logprobs") or {}).get("content") or [] for each in choices]
+    contents = [(each.get("logprobs") or {}).get("content") or [] for each in choices]
     text = [each["message"].get("content") or "" for each in choices]
-    return {"text": text, "tokens": [[one["token"] for one in each] for each in said]}
+    return {"text": text, "tokens": [[one["token"] for one in each] for each in contents]}

@@ -158,7 +158,7 @@ class Repository:
             missing, free = size - there, shutil.disk_usage(folder).free
         if missing > free:
             what = f"version {number} of model {model} needs {missing} bytes more, and {free} are free"
-            raise UnfinishedError(what, where=folder, do=f"{self._store.room}, then run the same command again")
+            raise UnfinishedError(what, where=folder, do=f"{self._store.when_full}, then run the same command again")
         return folder
 
     def publish(

@@ -37,7 +37,7 @@ class Store(Protocol):
 
     where: str  # The folder or URL of the repository.
     root: str  # The repository's own folder.
-    room: str  # What to do if there is no room to stage a version.
+    when_full: str  # What to do if there is no room to stage a version.
     copies: bool  # Whether `bring` sends files elsewhere, so that they are read back.
 
     def folders(self, path: str) -> list[str]:
@@ -83,7 +83,7 @@ class FolderStore:
     Files and versions come by one rename from `.tidegate/`, on the same file system: an NFS client never sees a half.
     """
 
-    room = "make room (tidegate prune)"
+    when_full = "make room (tidegate prune)"
     copies = False
 
     def __init__(self, folder: Path) -> None:
@@ -248,7 +248,7 @@ class ObjectStore:
     Credentials are those of the environment, as each cloud's own tools find them (for AWS: keys, IRSA, the instance's).
     """
 
-    room = "make room, or name a larger disk in TIDEGATE_CACHE"
+    when_full = "make room, or name a larger disk in TIDEGATE_CACHE"
     copies = True
 
     def __init__(self, url: str) -> None:

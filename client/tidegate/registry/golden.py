@@ -49,8 +49,8 @@ class Golden(Message):
             for place, each in enumerate(self.request.get("outputs") or ())
         ]
         named = [(f"request.inputs[{place}]", name) for place, name in enumerate(given)]
-        for kind, has, said in (("input", inputs, named), ("output", outputs, wanted)):
-            for place, name in said if has else ():
+        for kind, has, listed in (("input", inputs, named), ("output", outputs, wanted)):
+            for place, name in listed if has else ():
                 if name not in has:
                     what = f"the golden request names an {kind} {name!r} at {place}, which the model does not have"
                     why = f"config.pbtxt has the {kind}s {', '.join(has)}"
@@ -93,13 +93,13 @@ class Golden(Message):
 def read_golden(text: str | bytes, where: str) -> Golden:
     """Return the golden request of a file: `{"request": …, "outputs": …}`, or the bare request; raises UsageError."""
     try:
-        said = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError("this is no JSON", where=where, why=plain(error)) from None
-    if isinstance(said, dict) and "request" not in said:
-        said = {"request": said}
+    if isinstance(document, dict) and "request" not in document:
+        document = {"request": document}
     try:
-        golden = Golden.model_validate(said)
+        golden = Golden.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         at = ".".join(map(str, first["loc"])) or "the file"

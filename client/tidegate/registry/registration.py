@@ -128,7 +128,7 @@ class Registration:
         if golden is not None:
             after = golden.digest()
             note = f"golden request {before or 'none'} → {after}"
-            record = self._said("golden", version, self.registered_by, datetime.now(UTC))
+            record = self._new_record("golden", version, self.registered_by, datetime.now(UTC))
             record = record.model_copy(update={"note": note})
             self.server.run_artifacts(str(version.run_id)).write(record.new_path(), record.content())
             had = f"had the golden request {before[:12]}" if before else "had no golden request"
@@ -186,9 +186,11 @@ class Registration:
         if REGISTER_RECORD not in artifacts.list(RECORDS_FOLDER)[0]:
             who = version.tags.get(words.REGISTERED_BY, self.registered_by)
             when = datetime.fromtimestamp(version.creation_timestamp / 1000, UTC)
-            artifacts.write(REGISTER_RECORD, self._said("register", version, who, when).content())
+            artifacts.write(REGISTER_RECORD, self._new_record("register", version, who, when).content())
 
-    def _said(self, what: Literal["register", "golden"], version: "ModelVersion", who: str, when: datetime) -> Record:
+    def _new_record(
+        self, what: Literal["register", "golden"], version: "ModelVersion", who: str, when: datetime
+    ) -> Record:
         digest, number = self.manifest.digest(), int(version.version)
         return Record(what=what, model=self._model, version=number, who=who, when=when, manifest_sha256=digest)
 
@@ -205,9 +207,9 @@ def checked(entry: Path, model: str, golden: Golden | None = None, *, trusted: b
         raise TidegateError(what, where=entry, do="mend it; `tidegate model check` looks at it again")
     if golden is not None:
         kind.check_golden(entry, golden, str(entry))
-    told = {each.where for each in findings}
-    strangers = [each for each in _strangers(entry) if each.where not in told]
-    return list(hints_once(f"{entry / each.where}: {each.said}" for each in (*findings, *strangers)))
+    found = {each.where for each in findings}
+    strangers = [each for each in _strangers(entry) if each.where not in found]
+    return list(hints_once(f"{entry / each.where}: {each.text}" for each in (*findings, *strangers)))
 
 
 def _strangers(entry: Path) -> Iterator[Finding]:
@@ -245,8 +247,8 @@ def registrant(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
 def _proxies(environ: Mapping[str, str]) -> Iterator[str]:
     from ..environments import ENVIRONMENTS, load
 
-    if said := environ.get(PROXY, "").strip():
-        yield said
+    if proxy := environ.get(PROXY, "").strip():
+        yield proxy
     elif environ.get(ENVIRONMENTS, "").strip():
         known = load().environments
         yield from (plane.proxy_url for environment in known for plane in environment.planes)

@@ -121,8 +121,8 @@ class Registry:
             return None
         artifacts = self._artifacts(version)
         try:
-            said = read_verified(artifacts, words.extra_file("golden", digest), digest, SMALL_BYTES)
-            return Golden.model_validate_json(said)
+            text = read_verified(artifacts, words.extra_file("golden", digest), digest, SMALL_BYTES)
+            return Golden.model_validate_json(text)
         except ValidationError:
             raise IntegrityError("the golden request cannot be read", where=artifacts.where) from None
 

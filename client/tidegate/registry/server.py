@@ -1,6 +1,5 @@
 """MLflow's server, as far as the registry uses it: every failure is one of our errors, and nothing waits for ever."""
 
-import difflib
 import logging
 import os
 import warnings
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from ..failures import from_status, message, shown, translated
+from ..names import nearest
 from .artifacts import Artifacts
 from .settings import settings
 
@@ -103,8 +103,8 @@ class Server:
             with self.doing(f"the model {name!r} cannot be read"):
                 return self.client.get_registered_model(name)
         except NotFoundError:
-            near = difflib.get_close_matches(name, [model.name for model in self.models()], n=3)
-            do = f"did you mean {' or '.join(near)}?" if near else "look at the spelling; `tidegate register` makes one"
+            known = [model.name for model in self.models()]
+            do = nearest(name, known, "look at the spelling; `tidegate register` makes one")
             raise NotFoundError(f"there is no model {name!r}", where=self.where, do=do) from None
 
     def versions(self, model: str) -> "list[ModelVersion]":

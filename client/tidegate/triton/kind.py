@@ -162,10 +162,10 @@ class TritonKind(ServerKind):
 
     def counts(self, statistics: Mapping[str, Any]) -> dict[str, float]:
         """Return what Triton's statistics extension counts."""
-        said = statistics.get("inference_stats", {})
+        counted = statistics.get("inference_stats", {})
 
         def of(field: str, *names: str) -> float:
-            return float(sum(said.get(name, {}).get(field, 0) for name in names))
+            return float(sum(counted.get(name, {}).get(field, 0) for name in names))
 
         computed = of("ns", "compute_input", "compute_infer", "compute_output") / 1e9
         counts = {"requests": of("count", "success"), "failures": of("count", "fail"), "computed": computed}

@@ -82,13 +82,13 @@ def measure_memory(key: str, folder: Path, provider: Issuer) -> Figures:
         return Figures({key: MEMORY[key](folder / key, upstream.http_port, provider, use)})
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Measure, print the table, and last one line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m lab.bench.proxy", description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=positive, default=5, help="turns that each has in a row (default: 5)")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long a turn is (default: 4)")
     parser.add_argument("--only", nargs="+", choices=[*ROWS, *MEMORY], help="only these rows (default: all)")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     wanted = options.only or [*ROWS, *MEMORY]
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name, issuer() as provider:
         folder = Path(name)

@@ -102,13 +102,12 @@ def test_what_no_model_takes_is_refused_by_name(array: Array) -> None:
 
 
 def test_plain_json_says_the_same() -> None:
-    said = pack_json({"A": numpy.array([[1.5, 2]], numpy.float32), "B": numpy.array(["ä"])}, {"priority": 1})
+    said = pack_json({"A": numpy.array([[1.5, 2]], numpy.float32), "B": numpy.array(["ä"])})
     assert said == {
         "inputs": [
             {"name": "A", "datatype": "FP32", "shape": [1, 2], "data": [1.5, 2.0]},
             {"name": "B", "datatype": "BYTES", "shape": [1], "data": ["ä"]},
         ],
-        "parameters": {"priority": 1},
     }
     answer = unpack(Reply(200, {}, json.dumps({"model_name": "m", "outputs": said["inputs"]}).encode()), "here")
     assert answer.outputs["A"].tolist() == [[1.5, 2.0]]

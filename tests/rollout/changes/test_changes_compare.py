@@ -1,11 +1,12 @@
 """What differs between objects, and how it is said."""
 
+import json
 from typing import Any
 
 import pytest
 
 from rollout.changes.compare import compare, field_changes
-from rollout.changes.report import left_behind, report
+from rollout.changes.report import report
 
 from ..conftest import made, said
 
@@ -85,7 +86,7 @@ def test_a_changed_field_that_is_immutable_makes_a_replacement(
     kind: str, old: dict[str, Any], new: dict[str, Any], field: str
 ) -> None:
     (change,) = compare([made(kind, spec=old)], [made(kind, spec=new)])
-    assert (change.verb, field in change.reasons) == ("replaced", True)
+    assert (change.verb, field in change.immutable) == ("replaced", True)
     assert f"REPLACED {kind} it" in said(made(kind, spec=old), made(kind, spec=new))
 
 
@@ -117,27 +118,9 @@ def test_a_replacement_says_what_to_do_for_datasets_and_what_will_happen_to_othe
     ) in said(made("StatefulSet", spec={"selector": 1, "serviceName": 1}), made("StatefulSet", spec={}))
 
 
-def test_every_deleted_object_comes_with_its_command_workloads_first() -> None:
-    gone = [made("ConfigMap"), made("StatefulSet"), *(made("Service", f"s{n}") for n in range(50))]
-    lines = left_behind({"stack": compare(gone, [])}, {"stack": "my context"}).splitlines()[1:]
-    assert lines[0] == "  kubectl --context 'my context' -n ns delete StatefulSet it"
-    assert lines[1] == "  kubectl --context 'my context' -n ns delete Service s9"
-    assert len(lines) == 52
-    assert {line.split()[-1] for line in lines} == {"it", *(f"s{n}" for n in range(50))}
-
-
-def test_no_command_deletes_a_dataset_or_the_namespace_around_it() -> None:
-    gone = [made(kind) for kind in ("Namespace", "PersistentVolume", "PersistentVolumeClaim")]
-    assert left_behind({"stack": compare(gone, [])}, {"stack": "lab"}) == (
-        "Kept for the data in them: PersistentVolumeClaim it (lab), PersistentVolume it (lab), Namespace it (lab)."
-        " Delete these by hand if you mean it."
-    )
-    assert left_behind({"stack": compare([], gone)}, {"stack": "lab"}) == ""
-
-
 def test_data_of_an_immutable_config_map_makes_a_replacement() -> None:
     old, new = made("ConfigMap", immutable=True, data={"a": "1"}), made("ConfigMap", immutable=True, data={"a": "2"})
-    assert compare([old], [new])[0].reasons == ("data.a",)
+    assert compare([old], [new])[0].immutable == ("data.a",)
 
 
 def test_equal_objects_have_no_changes_whatever_the_order_of_their_keys() -> None:
@@ -145,10 +128,21 @@ def test_equal_objects_have_no_changes_whatever_the_order_of_their_keys() -> Non
     assert field_changes(item, dict(reversed(item.items()))) == []
 
 
-def test_what_is_dangerous_comes_first_and_is_never_cut() -> None:
-    gone, come = ([made(kind, f"x{n}") for n in range(5)] for kind in ("Service", "ConfigMap"))
-    lines = report({"stack": compare(gone, come)}, objects=2).plain.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["DELETED"] * 5 + ["created"] * 2 + ["…"]
+def test_what_is_dangerous_comes_first() -> None:
+    changes = compare([made("Service")], [made("ConfigMap")])
+    assert [line.split()[0] for line in report({"stack": changes}).plain.splitlines()[1:]] == ["DELETED", "created"]
+
+
+def test_a_changed_exposure_shows_at_its_object_alone() -> None:
+    def objects(host: str) -> list[dict[str, Any]]:
+        namespace = made("Namespace", "prod")
+        told = json.dumps({"proxy": {"exposure": {"kind": "ingress", "host": host}}})
+        namespace["metadata"]["annotations"] = {"tidegate.dev/definition": told}
+        return [namespace, made("Ingress", spec={"rules": [{"host": host}]})]
+
+    before, after = objects("a.test"), objects("b.test")
+    assert [change.kind for change in compare(before, after)] == ["Ingress"]
+    assert [change.kind for change in compare(before[:1], after[:1])] == ["Namespace"]
 
 
 def test_stacks_that_change_alike_are_shown_once() -> None:

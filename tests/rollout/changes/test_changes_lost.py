@@ -149,40 +149,81 @@ def edited(text: str, edit: Any) -> list[Object]:
     return objects_of(yaml.safe_dump(tree))
 
 
-def test_shifted_weights_a_moved_repository_and_the_last_replica_are_shown() -> None:
-    text = edited_at({})
-    before = objects_of(text)
+def on_demand(capacity: str) -> list[Object]:
+    pool = {"loading": {"mode": "on-demand", "capacity": capacity}, "placement": {"kind": "cpu"}}
 
-    def shift(tree: Object) -> None:
-        tree["models"][0]["versions"] = [{"version": 9, "weight": 100}]
+    def two_more(tree: Object) -> None:
+        tree["models"] += [{"name": name, "server": "main", "pool": "third", "footprint": "1Gi"} for name in ("u", "v")]
 
-    def move(tree: Object) -> None:
-        tree["servers"][0]["repository"]["path"] = "elsewhere"
-
-    def replicas(count: int) -> list[Object]:
-        pool = {"loading": {"mode": "preload"}, "placement": {"kind": "cpu"}, "replicas": count}
-        return objects_of(edited_at({"servers/main/pools/third": pool}))
-
-    model = yaml.safe_load(text)["models"][0]["name"]
-    assert "100 % to version 9" in notices(before, edited(text, shift))["model", model].what
-    moved = notices(before, edited(text, move))["server", "main"]
-    assert moved.grave
-    assert "elsewhere" in moved.what
-    fewer = [one for (kind, _), one in notices(replicas(3), replicas(1)).items() if kind == "StatefulSet"]
-    assert [one.grave for one in fewer] == [True]
+    return edited(edited_at({"servers/main/pools/third": pool}), two_more)
 
 
-def test_an_image_of_another_release_shows_which_files_are_bound_to_it() -> None:
-    text = edited_at({})
+def replicas(count: int) -> list[Object]:
+    pool = {"loading": {"mode": "preload"}, "placement": {"kind": "cpu"}, "replicas": count}
+    return objects_of(edited_at({"servers/main/pools/third": pool}))
 
-    def renew(tree: Object) -> None:
-        tree["images"][0]["tag"] = "26.09-py3"
 
-    pools = [
-        one.what for (kind, _), one in notices(objects_of(text), edited(text, renew)).items() if kind == "StatefulSet"
-    ]
-    assert pools
-    assert all("TensorRT plans" in what and "26.08-py3 → " in what for what in pools)
+def chat(version: int) -> list[Object]:
+    return objects_of(
+        edited_at(
+            {
+                "images/vllm": {"repository": "docker.io/vllm/vllm-openai", "tag": "v0.20.1"},
+                "servers/chat": {
+                    "kind": "openai",
+                    "image": "vllm",
+                    "repository": {"dataset": "models", "path": "chat"},
+                    "openai": {"engine": "vllm"},
+                    "pools": [{"name": "a", "loading": {"mode": "preload"}}],
+                },
+                "models/llama": {"server": "chat", "pool": "a", "versions": [{"version": version, "weight": 100}]},
+            }
+        )
+    )
+
+
+def as_it_is(change: Any = lambda _: None) -> list[Object]:
+    return edited(edited_at({}), change)
+
+
+def shift(tree: Object) -> None:
+    tree["models"][0]["versions"] = [{"version": 9, "weight": 100}]
+
+
+def move(tree: Object) -> None:
+    tree["servers"][0]["repository"]["path"] = "elsewhere"
+
+
+def renew(tree: Object) -> None:
+    tree["images"][0]["tag"] = "26.09-py3"
+
+
+def rename(tree: Object) -> None:
+    tree["servers"][0]["name"] = "vision"
+    for model in tree["models"]:
+        model["server"] = "vision" if model["server"] == "main" else model["server"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind", "grave", "says"),
+    [
+        (as_it_is, lambda: as_it_is(shift), "model", False, ["100 % to version 9"]),
+        (as_it_is, lambda: as_it_is(move), "server", True, ["elsewhere"]),
+        (as_it_is, lambda: as_it_is(renew), "StatefulSet", False, ["TensorRT plans", "26.08-py3 → "]),
+        (as_it_is, lambda: as_it_is(rename), "server", False, ["formerly: [main]"]),
+        (lambda: replicas(3), lambda: replicas(1), "StatefulSet", True, ["3 pods → 1 pod"]),
+        (lambda: on_demand("4Gi"), lambda: on_demand("1Gi"), "pool", True, ["before: "]),
+        (lambda: on_demand("1Gi"), lambda: on_demand("4Gi"), "pool", False, None),
+        (lambda: chat(1), lambda: chat(2), "pool", True, ["llama version 2"]),
+    ],
+    ids=["shifted weights", "a moved repository", "another release", "a new name", "the last replica",
+         "models that no longer fit together", "and that fit again", "a new version of a language model"],
+)  # fmt: skip
+def test_what_a_change_means_for_callers_is_shown(
+    before: Any, after: Any, kind: str, grave: bool, says: list[str] | None
+) -> None:
+    found = [one for (of, _), one in notices(before(), after()).items() if of == kind]
+    assert bool(found) == (says is not None)
+    assert any(one.grave == grave and all(part in one.what for part in says or ()) for one in found) == bool(found)
 
 
 def inventory(*cuts: tuple[int, str]) -> Object:
@@ -205,18 +246,6 @@ def test_a_layout_of_slices_that_changes_names_the_group_of_nodes_that_is_cut_ag
     assert cut(two, inventory((2, "1g.10gb"), (2, "1g.10gb"), (1, "3g.40gb"))) == []
 
 
-def test_a_server_of_another_name_hints_at_formerly() -> None:
-    text = edited_at({})
-
-    def rename(tree: Object) -> None:
-        tree["servers"][0]["name"] = "vision"
-        for model in tree["models"]:
-            model["server"] = "vision" if model["server"] == "main" else model["server"]
-
-    found = notices(objects_of(text), edited(text, rename))
-    assert "formerly: [main]" in found["server", "vision"].what
-
-
 def test_an_environment_of_another_name_hints_at_formerly() -> None:
     text = edited_at({})
     tree = yaml.safe_load(text)
@@ -227,38 +256,3 @@ def test_an_environment_of_another_name_hints_at_formerly() -> None:
     assert "environment trial" in hint
     assert "formerly: [dev]" in hint
     assert not [*hints({"dev-lab": before}, {"dev-lab": before})]
-
-
-def test_models_that_no_longer_fit_together_are_shown() -> None:
-    def on_demand(capacity: str) -> list[Object]:
-        pool = {"loading": {"mode": "on-demand", "capacity": capacity}, "placement": {"kind": "cpu"}}
-        tree = yaml.safe_load(edited_at({"servers/main/pools/third": pool}))
-        tree["models"] += [{"name": name, "server": "main", "pool": "third", "footprint": "1Gi"} for name in ("u", "v")]
-        return objects_of(yaml.safe_dump(tree))
-
-    found = notices(on_demand("4Gi"), on_demand("1Gi"))
-    assert found["pool", "main/third"].grave
-    assert ("pool", "main/third") not in notices(on_demand("1Gi"), on_demand("4Gi"))
-
-
-def test_a_new_version_of_a_language_model_shows_that_its_calls_fail_until_a_replica_has_started() -> None:
-    def chat(version: int) -> list[Object]:
-        return objects_of(
-            edited_at(
-                {
-                    "images/vllm": {"repository": "docker.io/vllm/vllm-openai", "tag": "v0.20.1"},
-                    "servers/chat": {
-                        "kind": "openai",
-                        "image": "vllm",
-                        "repository": {"dataset": "models", "path": "chat"},
-                        "openai": {"engine": "vllm"},
-                        "pools": [{"name": "a", "loading": {"mode": "preload"}}],
-                    },
-                    "models/llama": {"server": "chat", "pool": "a", "versions": [{"version": version, "weight": 100}]},
-                }
-            )
-        )
-
-    notice = notices(chat(1), chat(2))["pool", "chat/a"]
-    assert notice.grave
-    assert "llama version 2" in notice.what

@@ -56,17 +56,10 @@ def test_a_stack_says_what_it_cost_and_costs(price: Any, costs: str, headline: s
     assert f"- <code>dev-lab</code> {costs}\n" in markdown
 
 
-def test_what_does_not_change_has_no_line() -> None:
+def test_what_does_not_change_or_is_no_longer_described_costs_the_same() -> None:
     objects = replicas_of_small(1, PRICE)
-    one = stack_change("dev-lab", (), objects, objects)
-    assert one.costs[0] == one.costs[1] != Cost()
-    assert "a month" not in terminal_sections([one]).plain + verdict([one]) + page([one], "A test")
-
-
-def test_a_stack_that_is_no_longer_described_frees_no_device_and_no_money() -> None:
-    before = replicas_of_small(2, PRICE)
-    change = stack_change("old", compare(before, []), before, None)
-    assert change.devices
-    assert all(one.before == one.after for one in change.devices)
-    assert change.costs[0] == change.costs[1] != Cost()
-    assert change.objects == ()
+    same, gone = stack_change("dev-lab", (), objects, objects), stack_change("old", compare(objects, []), objects, None)
+    for one in (same, gone):
+        assert one.costs[0] == one.costs[1] != Cost()
+        assert all(each.before == each.after for each in one.devices)
+    assert "a month" not in terminal_sections([same]).plain + verdict([same]) + page([same], "A test")

@@ -61,28 +61,30 @@ def only(before: list[Object], after: list[Object]) -> Restart:
 
 def test_a_new_image_restarts_its_workload_and_no_other() -> None:
     restart = only([pool(), proxy()], [new_image(pool()), proxy()])
-    assert restart.workload.name == "big-main"
-    assert restart.causes == ("containers[triton].image",)
+    assert restart.name == "big-main"
+    assert restart.because == ("containers[triton].image",)
     assert restarting([restart]) == "1 pool restarts"
     assert restarting([restart, restart]) == "2 pools restart"
 
 
+def limited(cpu: str, memory: str) -> Object:
+    return pool(inside={"containers": [container(resources={"limits": {"cpu": cpu, "memory": memory}})]})
+
+
 @pytest.mark.parametrize(
-    "change", [{"replicas": 3}, {"updateStrategy": {"type": "RollingUpdate"}}, {"minReadySeconds": 3}]
+    ("before", "after", "count"),
+    [
+        (pool(), pool(3), 0),
+        (pool(), pool(updateStrategy={"type": "RollingUpdate"}), 0),
+        (pool(), pool(minReadySeconds=3), 0),
+        (pool(), proxy(), 0),
+        (limited("8", "48Gi"), limited("8000m", "49152Mi"), 0),
+        (limited("8", "48Gi"), limited("8", "47Gi"), 1),
+    ],
+    ids=["replicas", "strategy", "ready seconds", "another workload", "another unit", "another amount"],
 )
-def test_what_is_not_in_the_pod_template_restarts_nothing(change: Object) -> None:
-    after = pool()
-    after["spec"] |= change
-    after["metadata"]["labels"]["new"] = "label"
-    assert restarts([pool()], [after]) == []
-
-
-def test_an_amount_in_another_unit_restarts_nothing() -> None:
-    def limited(cpu: str, memory: str) -> Object:
-        return pool(inside={"containers": [container(resources={"limits": {"cpu": cpu, "memory": memory}})]})
-
-    assert restarts([limited("8", "48Gi")], [limited("8000m", "49152Mi")]) == []
-    assert restarts([limited("8", "48Gi")], [limited("8", "47Gi")])
+def test_what_changes_no_pod_restarts_nothing(before: Object, after: Object, count: int) -> None:
+    assert len(restarts([before], [after])) == count
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -92,10 +94,6 @@ def test_a_table_that_cannot_be_read_is_shown(when: str) -> None:
     [notice] = notices(*pair)
     assert notice.grave
     assert f"routing.json of {when} the change" in notice.what
-
-
-def test_a_workload_that_comes_or_goes_does_not_restart() -> None:
-    assert restarts([pool()], [proxy()]) == []
 
 
 def test_a_replaced_workload_loses_all_pods_at_once() -> None:
@@ -122,9 +120,7 @@ def test_an_autoscaler_says_between_how_many_pods_it_may_be(scaler: Object) -> N
 
 def test_a_restart_names_the_models_that_are_served_before_and_after() -> None:
     before, after = routing("preload", {"name": "a"}), routing("preload", {"name": "a"}, {"name": "b"})
-    assert str(only([pool(), before], [new_image(pool()), after])).endswith("; models: a")
-    many = routing("preload", *({"name": f"m{n}"} for n in range(8)))
-    assert str(only([pool(), many], [new_image(pool()), many])).endswith("; models: m0, m1, m2, m3, m4, m5, …")
+    assert only([pool(), before], [new_image(pool()), after]).models == ("a",)
 
 
 def test_models_that_move_or_go_are_told() -> None:

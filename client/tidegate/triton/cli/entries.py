@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 from ...cli.output import File, Json, Texts, answering, note, print_json
 from ...errors import UsageError, hints_once
+from ...names import nearest_of
 
 if TYPE_CHECKING:
     from ..entries.write import NewEntry
@@ -50,15 +51,17 @@ def new(
     with answering():
         from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-        from ..entries.configure import Options, one_of, overlaid
+        from ..entries.configure import Options, overlaid
         from ..entries.detect import Framework
         from ..entries.text import parse_config
         from ..entries.write import new_entry
 
         options = Options(input_ or (), output or (), max_batch_size, dynamic_batching, parameter or ())
-        said = ModelConfig() if settings is None else parse_config(_text(settings), str(settings))
-        known = Framework(one_of(framework, list(Framework), "framework")) if framework else None
-        made = new_entry(name, source, into, framework=known, settings=overlaid(said, options.config()))
+        chosen = ModelConfig() if settings is None else parse_config(_text(settings), str(settings))
+        if framework and framework not in {*Framework}:
+            raise UsageError(f"there is no framework {framework!r}", do=nearest_of(framework, Framework, "frameworks"))
+        known = Framework(framework) if framework else None
+        made = new_entry(name, source, into, framework=known, settings=overlaid(chosen, options.config()))
         _print_new(made, json)
 
 
@@ -75,9 +78,9 @@ def _print_new(made: "NewEntry", json: bool) -> None:
     from ..entries.text import config_text
 
     if json:
-        said = {"folder": made.folder, "framework": made.framework, "notes": made.notes}
+        document = {"folder": made.folder, "framework": made.framework, "notes": made.notes}
         config = MessageToDict(made.config, preserving_proto_field_name=True)
-        print_json(said | {"warnings": [str(each) for each in made.warnings], "config": config})
+        print_json(document | {"warnings": [str(each) for each in made.warnings], "config": config})
         return
     print(f"{made.folder} is there: {made.framework}")
     print(config_text(made.config), end="")

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
 from ...errors import UsageError
+from ...names import nearest_of
 from .frameworks.reading import ANY, Reading, Tensor, data_type, in_range
 
 
@@ -49,15 +49,6 @@ def pair(text: str, form: str) -> tuple[str, str]:
     return key, value
 
 
-def one_of(text: str, known: Sequence[str], what: str) -> str:
-    """Return the text, which must be one of these; raises UsageError with the nearest."""
-    if text not in known:
-        near = get_close_matches(text, known, 1)
-        do = f"say {near[0]}" if near else f"say one of {', '.join(known)}"
-        raise UsageError(f"there is no {what} {text!r}", do=do)
-    return text
-
-
 def complete(reading: Reading, name: str, settings: Any) -> Any:
     """Return the ModelConfig of an entry; raises UsageError where what is chosen and what the file tells do not fit.
 
@@ -75,8 +66,8 @@ def complete(reading: Reading, name: str, settings: Any) -> Any:
     if chosen.instance_group:
         config.ClearField("instance_group")
     config.MergeFrom(chosen)
-    for side, told in (("input", reading.inputs), ("output", reading.outputs)):
-        _tensors(config, side, told, reading, getattr(settings, side))
+    for side, tensors in (("input", reading.inputs), ("output", reading.outputs)):
+        _tensors(config, side, tensors, reading, getattr(settings, side))
     if reading.missing and not (config.input and config.output):
         raise UsageError(
             f"{name}: {reading.missing}",
@@ -106,23 +97,21 @@ def first_dimension_varies(reading: Reading) -> bool:
     return reading.whole_shapes and bool(tensors) and all(each.dims[:1] == (ANY,) for each in tensors)
 
 
-def _tensors(config: Any, side: str, told: Sequence[Tensor], reading: Reading, chosen: Sequence[Any]) -> None:
+def _tensors(config: Any, side: str, tensors: Sequence[Tensor], reading: Reading, chosen: Sequence[Any]) -> None:
     into = getattr(config, side)
     known: dict[str, Any] = {}
     over = {each.name: each for each in chosen}
-    for tensor in told:
-        said = tensor.name in over and over[tensor.name].dims  # as config.pbtxt has them, without the batch's
-        strip = reading.whole_shapes and config.max_batch_size > 0 and not said
+    for tensor in tensors:
+        is_chosen = tensor.name in over and over[tensor.name].dims  # as config.pbtxt has them, without the batch's
+        strip = reading.whole_shapes and config.max_batch_size > 0 and not is_chosen
         dims = _without_batch(tensor, config.max_batch_size) if strip else tensor.dims
-        if not dims and not config.max_batch_size and not said:
+        if not dims and not config.max_batch_size and not is_chosen:
             what = f"{side} {tensor.name!r} is a single number without dimensions, which Triton cannot pass"
             raise UsageError(what, do="export the model with a dimension there, such as [1]")
         known[tensor.name] = add_tensor(into, tensor, dims)
     for name, each in over.items():
         if known and name not in known:
-            near = get_close_matches(name, known, 1) or list(known)
-            do = f"its {side}s are {', '.join(known)}; say {near[0]}"
-            raise UsageError(f"the model has no {side} {name!r}", do=do)
+            raise UsageError(f"the model has no {side} {name!r}", do=nearest_of(name, known, f"{side}s"))
         _lay_over(known[name] if name in known else into.add(), each)
     for each in into:
         if not each.data_type or not each.dims:

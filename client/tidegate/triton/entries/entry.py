@@ -90,9 +90,9 @@ def read_entry(folder: Path, name: str | None = None) -> Entry:
             files.append(StoredFile(path, at.stat(follow_symlinks=False).st_size))
         elif not at.is_dir(follow_symlinks=False):
             problems.append(warning("is no file", path, "it is a pipe, a socket or a device", "take it out"))
-    text, said = _config(folder)
+    text, own_problems = _config(folder)
     name = name or Path(os.path.abspath(folder)).name  # a link's own name, which is what Triton goes by
-    return Entry(folder, name, text, tuple(sorted(files)), tuple(sorted(folders)), (*said, *problems))
+    return Entry(folder, name, text, tuple(sorted(files)), tuple(sorted(folders)), (*own_problems, *problems))
 
 
 def entries_in(folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...errors import UsageError
 from ...findings import Finding, error, errors
-from .words import said_enum_value, said_field
+from .words import unknown_enum_value, unknown_field
 
 CONFIG = "config.pbtxt"
 _BOM = "\ufeff"
@@ -100,13 +100,13 @@ def _problem(failure: Exception, file: str) -> Finding:
     line = getattr(failure, "GetLine", lambda: None)() or 1
     column = getattr(failure, "GetColumn", lambda: None)() or 1
     where = f"{file}:{line}"
-    said = _QUOTED_LINE.sub("", _PLACE.sub("", str(failure)))
-    if two := _TWO_OF.search(said):
+    message = _QUOTED_LINE.sub("", _PLACE.sub("", str(failure)))
+    if two := _TWO_OF.search(message):
         why = "a model has one scheduler or policy, not two"
         return error(f"'{two[1]}' and '{two[2]}' exclude each other", where, why, "keep one of them")
-    if twice := _TWICE.search(said):
+    if twice := _TWICE.search(message):
         return error(f"'{twice[1]}' stands twice", where, "it may be given once only", "keep one of them")
-    return error(f"column {column}: {said}", where, "the text is not in protobuf's text format")
+    return error(f"column {column}: {message}", where, "the text is not in protobuf's text format")
 
 
 class _Scan:
@@ -134,7 +134,7 @@ class _Scan:
                 raise self._lost()
             known = message.fields_by_name.get(name)
             if known is None:
-                self._refuse(line, *said_field(name, message))
+                self._refuse(line, *unknown_field(name, message))
                 self._skip_value()
                 continue
             path = f"{prefix}.{name}" if prefix else name
@@ -192,7 +192,7 @@ class _Scan:
             self._take()
         if known.enum_type is not None:
             if not _is_value(token, known.enum_type):
-                self._refuse(line, *said_enum_value(token, known), also_triton=_INTEGER.fullmatch(token) is not None)
+                self._refuse(line, *unknown_enum_value(token, known), also_triton=_INTEGER.fullmatch(token) is not None)
         elif is_text and (wrong := _NO_ESCAPE.search(token)):
             what = f"{wrong[1]} in a text is no escape sequence"
             self.strict.append(error(what, f"{self._file}:{line}", do=r"write \\ for a backslash"))

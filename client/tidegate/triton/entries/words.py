@@ -65,7 +65,7 @@ def value_name(enum: Any, number: int) -> str:
     return str(enum.Name(number)) if number in enum.values() else str(number)
 
 
-def said_field(name: str, message: Any) -> tuple[str, str, str]:
+def unknown_field(name: str, message: Any) -> tuple[str, str, str]:
     """Return what, why and what to do about a field that a message, given by its descriptor, does not have."""
     inside = "" if message is ModelConfig.DESCRIPTOR else f" within {_words(message)}"
     what = f"there is no field '{name}'{inside}"
@@ -86,7 +86,7 @@ def said_field(name: str, message: Any) -> tuple[str, str, str]:
     return what, "", f"fields here are: {', '.join(sorted(known))}"
 
 
-def said_enum_value(word: str, field: Any) -> tuple[str, str, str]:
+def unknown_enum_value(word: str, field: Any) -> tuple[str, str, str]:
     """Return what, why and what to do about a value that a field, given by its descriptor, does not have."""
     known = [name for name in field.enum_type.values_by_name if name not in ("TYPE_INVALID",)]
     bare = word.strip("\"'")

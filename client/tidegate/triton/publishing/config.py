@@ -102,8 +102,8 @@ def read_published(text: str) -> Published:
     """Return what a configuration says; raises UsageError where Triton's protobuf cannot read it."""
     config = _parse(text)
     start = triton.ALIAS_PARAMETER
-    said = {key: each.string_value for key, each in sorted(config.parameters.items()) if key.startswith(start)}
-    aliases = {key.removeprefix(start): int(text) for key, text in said.items() if text.isascii() and text.isdigit()}
+    texts = {key: each.string_value for key, each in sorted(config.parameters.items()) if key.startswith(start)}
+    aliases = {key.removeprefix(start): int(text) for key, text in texts.items() if text.isascii() and text.isdigit()}
     served = sorted(set(config.version_policy.specific.versions) - {_NEVER})
     standing = {name: number for name, number in aliases.items() if number in served}
     owner = _OWNER.match(text)

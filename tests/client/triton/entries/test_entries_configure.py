@@ -65,7 +65,7 @@ def test_a_framework_gives_way_in_scheduling_and_instances() -> None:
     [
         (FIXED, "max_batch_size: 8", r"'x' is FP32 \[1, 3\]"),
         (SCALAR, "", "single number"),
-        (BATCHED, 'input { name: "xx" dims: 3 }', "inputs are x, n; say x"),
+        (BATCHED, 'input { name: "xx" dims: 3 }', "did you mean x"),
         (UNTOLD, 'input { name: "x" data_type: TYPE_FP32 dims: 3 }', r"nobody knows\n.*--input NAME:TYPE:DIMS"),
         (UNTOLD, f'input {{ name: "x" dims: 3 }} {OUTPUT}', "--input x:TYPE:DIMS"),
     ],

@@ -138,7 +138,7 @@ def test_what_people_write_in_wrong_places_is_told_where_it_belongs(text: str, s
 
 
 def test_texts_of_any_size_are_gone_through_once_and_those_of_slips_given_up_early() -> None:
-    begun = time.monotonic()
+    begun = time.process_time()  # not the time of others on the machine
     assert len(read_config("a: 1\n" * 20_000).problems) == 50
     assert len(read_config("x { " * 20_000).problems) == 1
     assert read_config('name: "' + 'a\\"' * 100_000).config is None
@@ -146,7 +146,7 @@ def test_texts_of_any_size_are_gone_through_once_and_those_of_slips_given_up_ear
     parameter = 'parameters { key: "%d" value { string_value: "" } }\n'
     read = read_config("".join(parameter % number for number in range(15_000)))  # the largest that is read
     assert read.line('parameters["14999"].string_value') == 15_000
-    assert time.monotonic() - begun < 30
+    assert time.process_time() - begun < 30
 
 
 def test_a_program_that_wants_a_config_is_told_the_place() -> None:

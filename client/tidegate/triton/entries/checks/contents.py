@@ -41,7 +41,7 @@ _FORMATS = {
     "pytorch_libtorch": _Format(torch.read_script, torch.SCRIPT),
 }  # fmt: skip
 _FORESTS = {
-    "lightgbm": (fil.read_lightgbm, "model.txt"),
+    "xgboost_ubj": (fil.read_xgboost_ubjson, "xgboost.ubj"), "lightgbm": (fil.read_lightgbm, "model.txt"),
     "treelite_checkpoint": (fil.read_treelite, "checkpoint.tl"),
     "xgboost_json": (fil.read_xgboost_json, "xgboost.json"),
 }  # fmt: skip
@@ -113,42 +113,43 @@ class _Comparison:
     def _tensors(self) -> Iterator[Finding]:
         inputs = {tensor.name: tensor for tensor in self.reading.inputs}
         outputs = {tensor.name: tensor for tensor in self.reading.outputs}
-        declared = [(f"input[{number}]", said, inputs) for number, said in enumerate(self.config.input)]
-        declared += [(f"output[{number}]", said, outputs) for number, said in enumerate(self.config.output)]
+        declared = [(f"input[{number}]", tensor, inputs) for number, tensor in enumerate(self.config.input)]
+        declared += [(f"output[{number}]", tensor, outputs) for number, tensor in enumerate(self.config.output)]
         shaped = []
-        for place, said, known in declared:
-            if said.name in known:
-                yield from self._type(place, said, known[said.name])
-                if not self._is_shaped_otherwise(place, said):
-                    shaped.append((place, said, known[said.name]))
-            elif said.name and not (known is inputs and said.optional):  # that may be a weight that requests replace
-                yield self._stranger(place, said.name, known)
+        for place, tensor, known in declared:
+            if tensor.name in known:
+                yield from self._type(place, tensor, known[tensor.name])
+                if not self._is_shaped_otherwise(place, tensor):
+                    shaped.append((place, tensor, known[tensor.name]))
+            # An optional input may be a weight that requests replace.
+            elif tensor.name and not (known is inputs and tensor.optional):
+                yield self._stranger(place, tensor.name, known)
         others = {name: place for name, place in _other_inputs(self.config) if name}
         for name in others.keys() - inputs.keys():
             yield self._stranger(others[name], name, inputs)
-        said_inputs = others.keys() | {said.name for said in self.config.input if not said.optional}
-        lacking = inputs.keys() - said_inputs - {said.name for said in self.config.input}
-        for name in lacking if len(lacking) > len(said_inputs - inputs.keys()) else ():  # else one has a wrong name
+        required = others.keys() | {tensor.name for tensor in self.config.input if not tensor.optional}
+        lacking = inputs.keys() - required - {tensor.name for tensor in self.config.input}
+        for name in lacking if len(lacking) > len(required - inputs.keys()) else ():  # else one has a wrong name
             what = f"the model takes the input '{name}', which is not declared"
             yield error(what, "input", self._told(inputs[name]), "declare it")
         refused = not self.form.converts and list(self._batches([own for _, _, own in shaped if own.dims]))
         if refused:
             yield from refused
             return
-        for place, said, own in shaped:
-            is_ragged = place.startswith("input") and said.allow_ragged_batch
-            yield from self._ragged(place, said, own) if is_ragged else self._dims(place, said, own)
+        for place, tensor, own in shaped:
+            is_ragged = place.startswith("input") and tensor.allow_ragged_batch
+            yield from self._ragged(place, tensor, own) if is_ragged else self._dims(place, tensor, own)
 
-    def _is_shaped_otherwise(self, place: str, said: Any) -> bool:
+    def _is_shaped_otherwise(self, place: str, tensor: Any) -> bool:
         """Tell whether what is declared need not be the shape that the model has."""
-        if place.startswith("output") and any(said.name in each.target_name for each in self.config.batch_output):
+        if place.startswith("output") and any(tensor.name in each.target_name for each in self.config.batch_output):
             return True
         return _parameter(self.config, _RESHAPING).lower() == "yes"
 
-    def _type(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
+    def _type(self, place: str, tensor: Any, own: Tensor) -> Iterator[Finding]:
         wanted = f"TYPE_{own.data_type}"
-        if not self.form.converts and said.data_type and said.data_type != DataType.Value(wanted):
-            what = f"{_called(place, said)} is {value_name(DataType, said.data_type)}, and the model has {wanted}"
+        if not self.form.converts and tensor.data_type and tensor.data_type != DataType.Value(wanted):
+            what = f"{_called(place, tensor)} is {value_name(DataType, tensor.data_type)}, and the model has {wanted}"
             yield error(what, f"{place}.data_type", self._told(own), f"write data_type: {wanted}")
 
     def _batches(self, tensors: Sequence[Tensor]) -> Iterator[Finding]:
@@ -160,14 +161,14 @@ class _Comparison:
             do = "set max_batch_size: 0 and write all dims, or export the model with a variable first dimension"
             yield error(what, "max_batch_size", self._told(fixed), do)
 
-    def _ragged(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
+    def _ragged(self, place: str, tensor: Any, own: Tensor) -> Iterator[Finding]:
         if own.dims != (ANY,):
-            what = f"{_called(place, said)} is ragged, and the model does not have it as one dimension of any size"
+            what = f"{_called(place, tensor)} is ragged, and the model does not have it as one dimension of any size"
             yield error(what, f"{place}.allow_ragged_batch", self._told(own), "take allow_ragged_batch out")
 
-    def _dims(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
-        field = "reshape" if said.HasField("reshape") else "dims"
-        shape = tuple(said.reshape.shape if field == "reshape" else said.dims)
+    def _dims(self, place: str, tensor: Any, own: Tensor) -> Iterator[Finding]:
+        field = "reshape" if tensor.HasField("reshape") else "dims"
+        shape = tuple(tensor.reshape.shape if field == "reshape" else tensor.dims)
         batches, is_output = self.config.max_batch_size > 0, place.startswith("output")
         dims = own.dims[1:] if batches and own.dims else own.dims
         where = f"{place}.{field}"
@@ -182,29 +183,29 @@ class _Comparison:
         do = f"write {_written(dims)}" if field == "dims" else f"reshape it to {list(dims)}"
         if not fits or not (sure or self.form.inferred):
             without = ", without the batch" if batches else ""
-            what = f"{_called(place, said)} has {field} {list(shape)}, and the model {list(dims)}{without}"
+            what = f"{_called(place, tensor)} has {field} {list(shape)}, and the model {list(dims)}{without}"
             yield error(what, where, self._told(own), do)
         elif not sure:
             why = f"{self._told(own)}: Triton refuses it unless ONNX Runtime finds out this size by itself"
-            yield warning(f"{_called(place, said)} has {field} {list(shape)}", where, why, do)
+            yield warning(f"{_called(place, tensor)} has {field} {list(shape)}", where, why, do)
 
     def _features(self) -> Iterator[Finding]:
         """Yield where FIL, which does not look, would read rows of another length than it is given."""
         (own,) = self.reading.inputs
-        for number, said in enumerate(self.config.input):
-            if said.name == own.name and not said.HasField("reshape") and tuple(said.dims) != own.dims:
-                what = f"input '{said.name}' has dims {list(said.dims)}, and the forest has {own.dims[0]} features"
+        for number, tensor in enumerate(self.config.input):
+            if tensor.name == own.name and not tensor.HasField("reshape") and tuple(tensor.dims) != own.dims:
+                what = f"input '{tensor.name}' has dims {list(tensor.dims)}, and the forest has {own.dims[0]} features"
                 why = f"the backend takes rows as {self.path} has them, and answers would be wrong"
                 yield warning(what, f"input[{number}].dims", why, f"write {_written(own.dims)}")
         (answer,) = self.reading.outputs
         classifier = "true" in (_parameter(self.config, "is_classifier"), _parameter(self.config, "output_class"))
         proba = classifier and _parameter(self.config, "predict_proba") == "true"
         classes = answer.dims[0] if proba else 1
-        for number, said in enumerate(self.config.output):
+        for number, tensor in enumerate(self.config.output):
             # Of two classes, releases differ in whether they give one probability or both.
-            wrong = said.dims[-1:] != [classes] and not (proba and classes == 1 and said.dims[-1:] == [2])
-            if said.name == answer.name and wrong and said.dims and not said.HasField("reshape"):
-                what = f"output '{said.name}' has dims {list(said.dims)}, and the forest gives {classes} a row"
+            wrong = tensor.dims[-1:] != [classes] and not (proba and classes == 1 and tensor.dims[-1:] == [2])
+            if tensor.name == answer.name and wrong and tensor.dims and not tensor.HasField("reshape"):
+                what = f"output '{tensor.name}' has dims {list(tensor.dims)}, and the forest gives {classes} a row"
                 yield error(what, f"output[{number}].dims", f"{self.path} says so", f"write {_written((classes,))}")
 
     def _arguments(self) -> Iterator[Finding]:
@@ -238,8 +239,8 @@ def _other_inputs(config: Any) -> Iterator[tuple[str, str]]:
         yield state.input_name, f"sequence_batching.state[{number}]"
 
 
-def _called(place: str, said: Any) -> str:
-    return f"{place.partition('[')[0]} '{said.name}'"
+def _called(place: str, tensor: Any) -> str:
+    return f"{place.partition('[')[0]} '{tensor.name}'"
 
 
 def _parameter(config: Any, name: str) -> str:

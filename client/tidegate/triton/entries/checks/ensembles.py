@@ -59,7 +59,7 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
 
 
 def _step(entry: Entry, step: Step) -> Iterator[Finding]:
-    place, said = step.place, f"step {step.index} ({step.model})"
+    place, subject = step.place, f"step {step.index} ({step.model})"
     if not step.model:
         yield error(f"step {step.index} names no model", place, do='write model_name: "…"')
     elif step.model == entry.name:
@@ -67,14 +67,14 @@ def _step(entry: Entry, step: Step) -> Iterator[Finding]:
     for field, given in (("input_map", step.inputs), ("output_map", step.outputs)):
         if not given:
             do = f'write {field} {{ key: "its tensor" value: "the ensemble\'s" }}'
-            yield error(f"{said} has no {field}", place, do=do)
+            yield error(f"{subject} has no {field}", place, do=do)
     where, do = f"{place}.model_version", f"write model_version: {NEWEST} for the newest"
     if step.version == 0:
         why = "left out it is 0, which is a version like others, not the newest"
-        yield error(f"{said} wants version 0", where, why, do)
+        yield error(f"{subject} wants version 0", where, why, do)
     elif step.version > 0:
         why = "the registry gives the numbers, and the ensemble breaks when that version is no longer served"
-        yield warning(f"{said} wants version {step.version} and no other", where, why, do)
+        yield warning(f"{subject} wants version {step.version} and no other", where, why, do)
 
 
 def _tensors(seen: Graph) -> Iterator[Finding]:

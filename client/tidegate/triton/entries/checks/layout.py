@@ -105,13 +105,13 @@ def _versions(entry: Entry) -> Iterator[Finding]:
 def _rest(entry: Entry) -> Iterator[Finding]:
     named = [each.string_value for each in entry.config.parameters.values()] if entry.config else []
     for name in entry.folders:
-        said = (
+        is_known = (
             any(f"/{name}" in each for each in named)
             or is_version(name)
             or _PADDED.fullmatch(name)
             or is_mistaken_for_a_version(name)
         )
-        if not said and name not in NO_VERSIONS and name.lower() not in _LITTER:
+        if not is_known and name not in NO_VERSIONS and name.lower() not in _LITTER:
             do = "put what the model reads into its version"
             yield warning(f"Triton ignores the folder '{name}'", name, "it is no version", do)
     for file in entry.files:

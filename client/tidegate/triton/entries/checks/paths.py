@@ -73,22 +73,22 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
 
 
 def check_data(
-    entry: Entry, said: str, where: str, folder: str, name: str, data_type: str, dims: Any, size: int
+    entry: Entry, subject: str, where: str, folder: str, name: str, data_type: str, dims: Any, size: int
 ) -> Iterator[Finding]:
     """Yield what is wrong with a file of the data of a tensor, each element of which has `size` bytes.
 
     Texts are each preceded by their length, four bytes, little-endian (infer_request.cc, ValidateBytesInputs).
     """
     sizes = {file.path: file.size for file in entry.files}
-    yield from _needed(sizes, said, where, folder, name)
+    yield from _needed(sizes, subject, where, folder, name)
     if (path := below(folder, name)) not in sizes or path is None:
         return
     if data_type == "TYPE_STRING":
         if sizes[path] <= _TEXT_BYTES and (wrong := _wrong_texts((entry.folder / path).read_bytes(), prod(dims))):
             do = "write before each text its length in bytes: four bytes, little-endian"
-            yield error(f"{said}: {path} {wrong}", where, "Triton refuses it, or ends", do)
+            yield error(f"{subject}: {path} {wrong}", where, "Triton refuses it, or ends", do)
     elif sizes[path] < (needs := prod(dims) * size):
-        yield error(f"{said}: {path} has {sizes[path]} bytes, and it needs {needs}", where)
+        yield error(f"{subject}: {path} has {sizes[path]} bytes, and it needs {needs}", where)
 
 
 def _wrong_texts(content: bytes, count: int) -> str:
@@ -104,19 +104,19 @@ def _wrong_texts(content: bytes, count: int) -> str:
 
 
 def _needed(
-    paths: Any, said: str, where: str, folder: str, name: str, *, whole_folder: bool = False
+    paths: Any, subject: str, where: str, folder: str, name: str, *, whole_folder: bool = False
 ) -> Iterator[Finding]:
     path = below(folder, name)
     if path is None:
-        yield _outside(said, where, name)
+        yield _outside(subject, where, name)
     elif path not in paths and _is_folder(paths, path) and not whole_folder:
-        yield error(f"{said}: {path} is a folder", where, "Triton ends over it", "name a file")
+        yield error(f"{subject}: {path} is a folder", where, "Triton ends over it", "name a file")
     elif path not in paths and not _is_folder(paths, path):
         near = {posixpath.relpath(each, folder or "."): each for each in paths if posixpath.dirname(each) == folder}
-        yield error(f"{said}: there is no file {path}", where, do=meant(name, near, "put it there"))
+        yield error(f"{subject}: there is no file {path}", where, do=meant(name, near, "put it there"))
     elif missing := next((each for each in _climbed(folder, name) if not _is_folder(paths, each)), None):
         yield error(
-            f"{said}: there is no folder {missing}, from which {name} climbs",
+            f"{subject}: there is no folder {missing}, from which {name} climbs",
             where,
             do="make it, or write the path without ..",
         )
@@ -134,44 +134,44 @@ def _is_folder(paths: Any, folder: str) -> bool:
     return folder == "." or any(each.startswith(f"{folder}/") for each in paths)
 
 
-def _outside(said: str, where: str, path: str) -> Finding:
-    what, why = f"{said}: {path} is not part of the entry", "it must be on every server, and is not registered"
+def _outside(subject: str, where: str, path: str) -> Finding:
+    what, why = f"{subject}: {path} is not part of the entry", "it must be on every server, and is not registered"
     return warning(what, where, why, "put it into the entry")
 
 
 def _label(paths: Any, where: str, output: Any) -> Iterator[Finding]:
-    said, name = f"the labels of output '{output.name}'", output.label_filename
+    subject, name = f"the labels of output '{output.name}'", output.label_filename
     if below("", name) is None:
         do = "put it beside config.pbtxt, and write its name"
-        yield error(f"{said}: {name} is not part of the entry", where, "Triton refuses it", do)
+        yield error(f"{subject}: {name} is not part of the entry", where, "Triton refuses it", do)
     else:
-        yield from _needed(paths, said, where, "", name)
+        yield from _needed(paths, subject, where, "", name)
 
 
 def _environment(entry: Entry, paths: Any, where: str, value: str) -> Iterator[Finding]:
-    said, own = "the environment", f"{REPOSITORY_ROOT}/{entry.name}"
+    subject, own = "the environment", f"{REPOSITORY_ROOT}/{entry.name}"
     if _TEMPLATE.search(value):
         return
     if value.startswith((_HERE, f"{own}/")):
         rest = value.removeprefix(_HERE) if value.startswith(_HERE) else value.removeprefix(own)
         path = below("", rest) if rest.startswith("/") else None
         if path is None:
-            yield _outside(said, where, value)
+            yield _outside(subject, where, value)
         elif path not in paths:
             inside = [each.removeprefix(f"{path}/") for each in paths if each.startswith(f"{path}/")]
             if inside and "bin/activate" not in inside:
                 why = "the Python backend takes a folder that has it, or an archive (.tar.gz)"
-                yield error(f"{said}: there is no {path}/bin/activate", where, why, "unpack the environment there")
+                yield error(f"{subject}: there is no {path}/bin/activate", where, why, "unpack the environment there")
             elif not inside:
                 yield error(
-                    f"{said}: there is no {path}", where, "the Python backend runs the model with it", "put it there"
+                    f"{subject}: there is no {path}", where, "the Python backend runs the model with it", "put it there"
                 )
     elif not value.startswith("/"):
         why = "the Python backend looks for it where the server was started"
         do = f"write {_HERE}/ before it, with two dollar signs"
-        yield error(f"{said}: {value} leads to nothing", where, why, do)
+        yield error(f"{subject}: {value} leads to nothing", where, why, do)
     else:
-        yield _outside(said, where, value)
+        yield _outside(subject, where, value)
 
 
 def _on_the_server(entry: Entry, paths: Any, key: str, where: str, value: str) -> Iterator[Finding]:

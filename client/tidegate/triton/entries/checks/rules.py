@@ -84,15 +84,16 @@ def _fil(config: Any) -> Iterator[Finding]:
         for number, tensor in enumerate(tensors):
             if tensor.name == "treeshap_output":
                 continue
-            where, said = f"{side}[{number}]", f"{side} '{tensor.name}'"
+            where, subject = f"{side}[{number}]", f"{side} '{tensor.name}'"
             if tensor.name not in names:
                 why = f"FIL calls it {names[0]}"
-                yield error(f"FIL has no {said}", f"{where}.name", why, meant(tensor.name, names, f"write {names[0]}"))
+                do = meant(tensor.name, names, f"write {names[0]}")
+                yield error(f"FIL has no {subject}", f"{where}.name", why, do)
             if tensor.data_type not in (0, DataType.TYPE_FP32):
-                what = f"{said} is {value_name(DataType, tensor.data_type)}"
+                what = f"{subject} is {value_name(DataType, tensor.data_type)}"
                 yield error(what, f"{where}.data_type", "FIL computes in FP32 only", "write data_type: TYPE_FP32")
             if len(tensor.dims) != (rank := 1 if config.max_batch_size > 0 else 2):
-                what, do = f"{said} has {len(tensor.dims)} dims", f"write {rank}"
+                what, do = f"{subject} has {len(tensor.dims)} dims", f"write {rank}"
                 yield error(what, f"{where}.dims", "FIL takes and gives rows of numbers", do)
         if all(tensor.name in names[1:] for tensor in tensors):
             yield error(f"the {side} {names[0]} is not declared", side, "FIL needs it", f"declare {names[0]}")

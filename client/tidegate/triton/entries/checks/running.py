@@ -138,8 +138,8 @@ def _control(kind: str, control: Any, where: str) -> Iterator[Finding]:
     if control.kind == _CORRID:
         data_type = value_name(DataType, control.data_type)
         if data_type not in _CORRID_TYPES:
-            said = "has no data_type" if control.data_type == 0 else f"cannot be of {data_type}"
-            yield error(f"{kind} {said}", where, do=f"write one of {', '.join(_CORRID_TYPES)}")
+            problem = "has no data_type" if control.data_type == 0 else f"cannot be of {data_type}"
+            yield error(f"{kind} {problem}", where, do=f"write one of {', '.join(_CORRID_TYPES)}")
         if given:
             yield error(f"{kind} has no {given[0]}", where, "it is the number of the sequence", "take it out")
     elif len(given) != 1:
@@ -166,9 +166,9 @@ def _answers(config: Any) -> Iterator[Finding]:
 def check_instances(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield what is wrong with instance groups and optimization."""
     if is_ensemble(config):
-        said = {field.name for field, _ in config.ListFields()}
+        present = {field.name for field, _ in config.ListFields()}
         for field, what in _OF_STEPS.items():
-            if field in said:
+            if field in present:
                 why, do = "the models of its steps have", f"move {field} into their configurations"
                 yield error(f"an ensemble has no {what} of its own", field, why, do)
         return

@@ -44,49 +44,50 @@ def check(_entry: Entry, config: Any) -> Iterator[Finding]:
 
 
 def _tensor(config: Any, side: str, place: str, tensor: Any) -> Iterator[Finding]:
-    said = f"{side} '{tensor.name}'" if tensor.name else f"{side} {place.partition('[')[2][:-1]}"
+    subject = f"{side} '{tensor.name}'" if tensor.name else f"{side} {place.partition('[')[2][:-1]}"
     if not tensor.name:
-        yield error(f"{said} has no name", place, do='write name: "…"')
+        yield error(f"{subject} has no name", place, do='write name: "…"')
     if tensor.data_type == 0:
-        yield error(f"{said} has no data_type", place, do="write one, such as data_type: TYPE_FP32")
-    yield from _dims(config.max_batch_size, said, place, tensor.dims)
+        yield error(f"{subject} has no data_type", place, do="write one, such as data_type: TYPE_FP32")
+    yield from _dims(config.max_batch_size, subject, place, tensor.dims)
     if tensor.HasField("reshape"):
-        yield from _reshape(config.max_batch_size, said, f"{place}.reshape", tensor)
+        yield from _reshape(config.max_batch_size, subject, f"{place}.reshape", tensor)
     if side == "output":
         return
     if tensor.format in _IMAGES and len(tensor.dims) != 3:
-        what = f"{said} is an image ({ModelInput.Format.Name(tensor.format)}) of {len(tensor.dims)} dimensions, not 3"
+        form = ModelInput.Format.Name(tensor.format)
+        what = f"{subject} is an image ({form}) of {len(tensor.dims)} dimensions, not 3"
         yield error(what, f"{place}.format", do="write three dims (without the batch), or no format")
     if tensor.allow_ragged_batch:
-        yield from _ragged(config, said, f"{place}.allow_ragged_batch")
+        yield from _ragged(config, subject, f"{place}.allow_ragged_batch")
 
 
-def _dims(batch: int, said: str, place: str, dims: Any) -> Iterator[Finding]:
+def _dims(batch: int, subject: str, place: str, dims: Any) -> Iterator[Finding]:
     if not dims:
         scalar = "each element of a batch is a scalar: write dims: [ 1 ] and reshape { shape: [ ] }"
-        yield error(f"{said} has no dims", place, do=scalar if batch else "write dims")
+        yield error(f"{subject} has no dims", place, do=scalar if batch else "write dims")
     for number, size in enumerate(dims):
         if size < 1 and size != -1:
             why = "a dimension is 1 or more, or -1 where it varies"
-            yield error(f"{said} has a dimension of {size}", f"{place}.dims[{number}]", why, "write its size, or -1")
+            yield error(f"{subject} has a dimension of {size}", f"{place}.dims[{number}]", why, "write its size, or -1")
     if batch > 0 and len(dims) > 1 and dims[0] == -1:
-        what = f"{said} begins with -1, and max_batch_size is {batch}"
+        what = f"{subject} begins with -1, and max_batch_size is {batch}"
         full = ", ".join(map(str, [-1, *dims]))
         why = f"dims are without the batch: Triton expects the shape [ {full} ]"
         do = "take the -1 out where it stands for the batch; leave it where this dimension varies by itself"
         yield warning(what, f"{place}.dims", why, do)
 
 
-def _reshape(batch: int, said: str, where: str, tensor: Any) -> Iterator[Finding]:
+def _reshape(batch: int, subject: str, where: str, tensor: Any) -> Iterator[Finding]:
     shape = list(tensor.reshape.shape)
     if not shape and batch == 0:
         why = "without a batch it would be no tensor at all"
-        yield error(f"{said}: an empty reshape needs batches", where, why, "set max_batch_size, or write a shape")
+        yield error(f"{subject}: an empty reshape needs batches", where, why, "set max_batch_size, or write a shape")
     elif any(size < 1 and size != -1 for size in shape):
-        yield error(f"{said}: a dimension of reshape is neither 1 or more, nor -1", where)
+        yield error(f"{subject}: a dimension of reshape is neither 1 or more, nor -1", where)
     elif _counts(tensor.dims) != _counts(shape):
         varies = "Triton moves no elements across a dimension that varies" if -1 in tensor.dims else ""
-        what = f"{said}: dims {list(tensor.dims)} and reshape {shape} hold different numbers of elements"
+        what = f"{subject}: dims {list(tensor.dims)} and reshape {shape} hold different numbers of elements"
         yield error(what, where, varies, "make both sides equal")
 
 
@@ -101,10 +102,10 @@ def _counts(shape: Any) -> list[int]:
     return counts
 
 
-def _ragged(config: Any, said: str, where: str) -> Iterator[Finding]:
-    what = f"{said}: allow_ragged_batch means nothing"
+def _ragged(config: Any, subject: str, where: str) -> Iterator[Finding]:
+    what = f"{subject}: allow_ragged_batch means nothing"
     if is_ensemble(config):
-        yield warning(f"{said}: an ensemble makes no batches, so allow_ragged_batch means nothing", where)
+        yield warning(f"{subject}: an ensemble makes no batches, so allow_ragged_batch means nothing", where)
     elif config.max_batch_size == 0:
         yield warning(what, where, "max_batch_size is 0", "set max_batch_size")
     elif not config.HasField("dynamic_batching") and not config.HasField("sequence_batching"):
@@ -115,60 +116,60 @@ def check_warm_up(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield what is wrong with the warm-up requests."""
     for number, sample in enumerate(config.model_warmup if not is_ensemble(config) else ()):
         place = f"model_warmup[{number}]"
-        said = f"the warm-up '{sample.name}'" if sample.name else f"warm-up {number}"
+        subject = f"the warm-up '{sample.name}'" if sample.name else f"warm-up {number}"
         strings = [each for tensor in config.sequence_batching.control_input for each in tensor.control]
         if any(each.data_type == DataType.TYPE_STRING for each in strings):
             why = "Triton gives it the sequence 0, and the model takes texts for sequences"
-            yield error(f"{said} belongs to no sequence", place, why, "take model_warmup out")
+            yield error(f"{subject} belongs to no sequence", place, why, "take model_warmup out")
         if sample.batch_size == 0:
-            yield warning(f"Triton skips {said}", place, "its batch_size is 0", "write batch_size: 1")
+            yield warning(f"Triton skips {subject}", place, "its batch_size is 0", "write batch_size: 1")
             continue
         if sample.batch_size > max(config.max_batch_size, 1):
-            what = f"{said} has a batch of {sample.batch_size}, and max_batch_size is {config.max_batch_size}"
+            what = f"{subject} has a batch of {sample.batch_size}, and max_batch_size is {config.max_batch_size}"
             yield error(what, f"{place}.batch_size", do="write a batch_size that callers may have as well")
-        yield from _inputs(entry, config, place, said, sample.inputs)
+        yield from _inputs(entry, config, place, subject, sample.inputs)
 
 
-def _inputs(entry: Entry, config: Any, place: str, said: str, inputs: Any) -> Iterator[Finding]:
+def _inputs(entry: Entry, config: Any, place: str, subject: str, inputs: Any) -> Iterator[Finding]:
     declared = {tensor.name: tensor for tensor in config.input}
     controls = {tensor.name for tensor in config.sequence_batching.control_input}
     for name, tensor in declared.items():
         if name not in inputs and not tensor.optional:
-            yield error(f"{said} has no input '{name}'", place, "the model takes it", "add it to inputs")
+            yield error(f"{subject} has no input '{name}'", place, "the model takes it", "add it to inputs")
     for name, data in inputs.items():
         where = f'{place}.inputs["{name}"]'
         if name not in declared and name not in controls and declared:
-            yield error(f"{said}: the model has no input '{name}'", where, do=meant(name, declared))
+            yield error(f"{subject}: the model has no input '{name}'", where, do=meant(name, declared))
         elif name in declared:
-            yield from _fits(f"{said}: the input '{name}'", declared[name], data, where)
-        yield from _data(entry, said, name, data, where)
+            yield from _fits(f"{subject}: the input '{name}'", declared[name], data, where)
+        yield from _data(entry, subject, name, data, where)
 
 
-def _fits(said: str, tensor: Any, data: Any, where: str) -> Iterator[Finding]:
+def _fits(subject: str, tensor: Any, data: Any, where: str) -> Iterator[Finding]:
     if data.data_type != tensor.data_type:
         own, given = (value_name(DataType, one.data_type) for one in (tensor, data))
-        yield error(f"{said} is of {own}, not of {given}", where, do=f"write data_type: {own}")
+        yield error(f"{subject} is of {own}, not of {given}", where, do=f"write data_type: {own}")
     fits = len(data.dims) == len(tensor.dims) and all(
         size in (-1, given) for size, given in zip(tensor.dims, data.dims, strict=True)
     )
     if not fits:
-        what = f"{said} has dims {list(tensor.dims)}, not {list(data.dims)}"
+        what = f"{subject} has dims {list(tensor.dims)}, not {list(data.dims)}"
         yield error(what, where, do="write sizes that fit, without the batch")
 
 
-def _data(entry: Entry, said: str, name: str, data: Any, where: str) -> Iterator[Finding]:
+def _data(entry: Entry, subject: str, name: str, data: Any, where: str) -> Iterator[Finding]:
     if any(size < 0 for size in data.dims):
-        yield error(f"{said}: the input '{name}' has a dimension that varies", where, do="write its size")
+        yield error(f"{subject}: the input '{name}' has a dimension that varies", where, do="write its size")
         return
     match data.WhichOneof("input_data_type"):
         case None:
             do = "write zero_data: true, random_data: true or input_data_file"
-            yield error(f"{said}: the input '{name}' has no data", where, do=do)
+            yield error(f"{subject}: the input '{name}' has no data", where, do=do)
         case "input_data_file":
             kind = value_name(DataType, data.data_type)
-            said = f"{said}: the input '{name}'"
+            subject = f"{subject}: the input '{name}'"
             size = BYTES.get(kind, 0)
-            yield from check_data(entry, said, where, "warmup", data.input_data_file, kind, data.dims, size)
+            yield from check_data(entry, subject, where, "warmup", data.input_data_file, kind, data.dims, size)
 
 
 def check_state(entry: Entry, config: Any) -> Iterator[Finding]:
@@ -180,37 +181,38 @@ def check_state(entry: Entry, config: Any) -> Iterator[Finding]:
     gpu_only = all(group.kind == ModelInstanceGroup.KIND_GPU for group in config.instance_group)
     for number, state in enumerate(config.sequence_batching.state):
         place = f"sequence_batching.state[{number}]"
-        said = f"the state '{state.input_name}'"
+        subject = f"the state '{state.input_name}'"
         if state.use_growable_memory:
             where = f"{place}.use_growable_memory"
             if not state.use_same_buffer_for_input_output:
                 do = "set use_same_buffer_for_input_output: true"
-                yield error(f"{said} grows in two buffers", where, "Triton lets one buffer grow only", do)
+                yield error(f"{subject} grows in two buffers", where, "Triton lets one buffer grow only", do)
             if not (gpu_only and config.instance_group):
                 do = "write kind: KIND_GPU, or take use_growable_memory out"
-                yield error(f"{said} grows in memory that is not a GPU's", where, do=do)
+                yield error(f"{subject} grows in memory that is not a GPU's", where, do=do)
         if not state.initial_state:
             continue
         initial, where = state.initial_state[0], f"{place}.initial_state[0]"
         if len(state.initial_state) > 1:
-            yield error(f"{said} begins {len(state.initial_state)} times", f"{place}.initial_state[1]", do="keep one")
+            what = f"{subject} begins {len(state.initial_state)} times"
+            yield error(what, f"{place}.initial_state[1]", do="keep one")
         if state.input_name in names:
-            yield error(f"{said} stands twice", place, do="keep one of them")
+            yield error(f"{subject} stands twice", place, do="keep one of them")
         names.add(state.input_name)
         if not initial.name:
-            yield error(f"{said} begins with data that has no name", where, do='write name: "…"')
+            yield error(f"{subject} begins with data that has no name", where, do='write name: "…"')
         if initial.data_type != state.data_type:
             own, given = (value_name(DataType, each.data_type) for each in (state, initial))
-            yield error(f"{said} is of {own}, and begins with {given}", where, do=f"write data_type: {own}")
+            yield error(f"{subject} is of {own}, and begins with {given}", where, do=f"write data_type: {own}")
         fits = len(initial.dims) == len(state.dims) and all(
             size in (-1, given) for size, given in zip(state.dims, initial.dims, strict=True)
         )
         if not fits or any(size < 0 for size in initial.dims):
-            what = f"{said} has dims {list(state.dims)}, and begins with {list(initial.dims)}"
+            what = f"{subject} has dims {list(state.dims)}, and begins with {list(initial.dims)}"
             yield error(what, f"{where}.dims", do="write sizes that fit, without the batch")
         elif initial.WhichOneof("state_data") is None:
-            yield error(f"{said} begins with no data", where, do="write zero_data: true or data_file")
+            yield error(f"{subject} begins with no data", where, do="write zero_data: true or data_file")
         elif initial.WhichOneof("state_data") == "data_file":
             kind = value_name(DataType, initial.data_type)
             size = BYTES.get(kind, 0)
-            yield from check_data(entry, said, where, "initial_state", initial.data_file, kind, initial.dims, size)
+            yield from check_data(entry, subject, where, "initial_state", initial.data_file, kind, initial.dims, size)

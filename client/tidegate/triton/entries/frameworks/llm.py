@@ -17,10 +17,10 @@ def read_vllm(source: Path) -> Reading:
     """Read model.json, or a folder with it (`multi_lora.json` comes along)."""
     file = source / ARGUMENTS if source.is_dir() else source
     try:
-        said = json.loads(bounded(file, LIMIT, "a model.json"))
+        arguments = json.loads(bounded(file, LIMIT, "a model.json"))
     except (ValueError, RecursionError) as error:
         raise unreadable(file, "model.json of vLLM", error) from None
-    model = said.get("model") if isinstance(said, dict) else None
+    model = arguments.get("model") if isinstance(arguments, dict) else None
     if not isinstance(model, str) or not model:
         raise UsageError("it names no model", where=file, do='say {"model": "name at Hugging Face, or a folder"}')
     config = config_of("vllm")

@@ -54,7 +54,7 @@ _CLASSES: Final = described(
 
 def read(source: Path) -> Reading:
     """Read a `.onnx` file: its tensors, and the files beside it that have weights of it. Raises UsageError."""
-    graph = read_message(_CLASSES["Model"], source, "ONNX model").graph
+    graph = read_message(_CLASSES["Model"], source).graph
     inputs, outputs = _tensors(graph, source)
     weights = ((place, _beside(source, place)) for place in sorted(set(_places_outside(graph))))
     return Reading(config_of("onnxruntime", "onnxruntime_onnx"), ((MODEL, source), *weights), inputs, outputs)
@@ -62,7 +62,7 @@ def read(source: Path) -> Reading:
 
 def read_tensors(source: Path) -> Reading:
     """Read the tensors alone, whatever lies beside the file. Raises UsageError."""
-    inputs, outputs = _tensors(read_message(_CLASSES["ModelInterface"], source, "ONNX model").graph, source)
+    inputs, outputs = _tensors(read_message(_CLASSES["ModelInterface"], source).graph, source)
     return Reading(config_of("onnxruntime", "onnxruntime_onnx"), inputs=inputs, outputs=outputs)
 
 

@@ -40,18 +40,19 @@ class _Network:
     def doctype(self, *_: object) -> None:
         raise ValueError("it has a DOCTYPE, which OpenVINO never writes")  # without one no entities could expand
 
-    def start(self, tag: str, said: dict[str, str]) -> None:
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
         self._path.append(tag)
         self._text = ""
         if self._path == _LAYER:
-            self._layer = said.get("id", "")
-            if (kind := said.get("type")) in self.layers:
+            self._layer = attributes.get("id", "")
+            if (kind := attributes.get("type")) in self.layers:
                 self.layers[kind].append(self._layer)
         elif self._path == _PORT:
-            port = _Port(said.get("precision", ""), said.get("names", ""), [])
-            self.ports[self._layer, said.get("id", "")] = self._port = port
+            port = _Port(attributes.get("precision", ""), attributes.get("names", ""), [])
+            self.ports[self._layer, attributes.get("id", "")] = self._port = port
         elif self._path == _EDGE:
-            self.feeds[said.get("to-layer", "")] = said.get("from-layer", ""), said.get("from-port", "")
+            source = attributes.get("from-layer", ""), attributes.get("from-port", "")
+            self.feeds[attributes.get("to-layer", "")] = source
 
     def data(self, text: str) -> None:
         if self._path == _DIM and len(self._text) < _LONGEST_NUMBER:

@@ -41,13 +41,13 @@ def described(package: str, messages: Mapping[str, Sequence[Field]]) -> dict[str
     return {name: GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
 
 
-def read_message(message: Any, file: Path, what: str) -> Any:
+def read_message(message: Any, file: Path) -> Any:
     """Return the message of this class in a file, and read nothing else of it; raises UnreadableError."""
     try:
         with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
             return message.FromString(bytes(_described_part(content, 0, len(content), message.DESCRIPTOR)))
     except (DecodeError, ValueError, IndexError, RecursionError) as error:  # ValueError of an empty file, too
-        raise unreadable(file, what, error) from None
+        raise unreadable(file, "ONNX model", error) from None
 
 
 def _described_part(content: mmap, at: int, end: int, message: Any) -> bytearray:
@@ -105,9 +105,9 @@ def _read_varint(content: mmap, at: int) -> tuple[int, int]:
 
 def varint(value: int) -> bytes:
     """Return a number as the wire format has it."""
-    said = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        said.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    said.append(value)
-    return bytes(said)
+    encoded.append(value)
+    return bytes(encoded)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
 from ....errors import UsageError
+from ....names import nearest_of
 
 DATA_TYPES = tuple(name.removeprefix("TYPE_") for name in DataType.DESCRIPTOR.values_by_name if name != "TYPE_INVALID")
 """Triton's, as `config.pbtxt` has them after `TYPE_`."""
@@ -63,9 +63,7 @@ def data_type(text: str) -> str:
     plain = {"BYTES": "STRING", "FLOAT16": "FP16", "FLOAT32": "FP32", "FLOAT64": "FP64", "BFLOAT16": "BF16"}
     name = plain.get(name, name)
     if name not in DATA_TYPES:
-        near = get_close_matches(name, DATA_TYPES, 1)
-        do = (f"say {near[0]}, or another" if near else "say one") + f" of {', '.join(DATA_TYPES)}"
-        raise UsageError(f"there is no data type {text!r}", do=do)
+        raise UsageError(f"there is no data type {text!r}", do=nearest_of(name, DATA_TYPES, "data types"))
     return name
 
 
@@ -85,12 +83,12 @@ def head(file: Path) -> bytes:
         return opened.read(HEAD_BYTES)
 
 
-def bounded(file: Path, limit: int, what: str, do: str = "") -> bytes:
+def bounded(file: Path, limit: int, what: str) -> bytes:
     """Return a file's bytes; raises UsageError when it has more than are ever read of such a one."""
     with file.open("rb") as opened:
         content = opened.read(limit + 1)
     if len(content) > limit:
-        raise UsageError(f"{what} of more than {limit >> 20} MiB is not read", where=file, do=do)
+        raise UsageError(f"{what} of more than {limit >> 20} MiB is not read", where=file)
     return content
 
 

@@ -53,7 +53,7 @@ def read_script(source: Path) -> Reading:
     except BROKEN as error:
         raise unreadable(source, "TorchScript archive", error) from None
     config, arguments = config_of("pytorch", "pytorch_libtorch"), _arguments(forward)
-    missing = f"TorchScript tells no types and shapes of its tensors: {_said(forward)}"
+    missing = f"TorchScript tells no types and shapes of its tensors: {_signature_text(forward)}"
     return Reading(config, ((SCRIPT, source),), arguments=arguments, missing=missing)
 
 
@@ -68,7 +68,7 @@ def _is_forward(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
     return isinstance(node, ast.FunctionDef) and node.name == "forward"
 
 
-def _said(forward: ast.FunctionDef | None) -> str:
+def _signature_text(forward: ast.FunctionDef | None) -> str:
     if forward is None:
         return _NAMES
     names = ", ".join(each.arg for each in forward.args.args[1:])

@@ -18,8 +18,6 @@ RENEW_PATH: Final = "/v1/leases/renew"
 RELEASE_PATH: Final = "/v1/leases/release"
 MODELS_PATH: Final = "/v1/models"
 """GET: `Listing`. POST to `MODELS_PATH/{model}/retry`: take a model out of quarantine."""
-REASONS_HEADER: Final = "tidegate-reasons"
-"""A header of a holder's messages, with any value: it reads `Busy.reason`, which is told to nobody else."""
 AUDIENCE: Final = "tidegate-leases"
 """The audience of a proxy's token: no other service accepts it."""
 BUSY_SECONDS: Final = 300.0  # So far back a listing counts who was told busy.
@@ -109,7 +107,7 @@ class Busy(Message):
 
     outcome: Literal["busy"] = "busy"
     retry_after: Seconds
-    reason: BusyReason | None = None  # None of a policy that tells none, and to a holder that does not ask for it.
+    reason: BusyReason | None = None  # None of an older policy.
     why: str
 
 

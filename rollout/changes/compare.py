@@ -80,7 +80,7 @@ def compare(old: Iterable[KubernetesObject], new: Iterable[KubernetesObject]) ->
         kind, namespace, name = key
         if key not in before or key not in after:
             changes.append(ObjectChange("deleted" if key in before else "created", kind, name, namespace))
-        elif before[key] != after[key] and (fields := field_changes(before[key], after[key])):
+        elif fields := field_changes(before[key], after[key]):
             paths = [[str(step).partition("[")[0] or str(step) for step in change.path] for change in fields]
             immutable = sorted({".".join(field) for path in paths if (field := _immutable(kind, before[key], path))})
             verb: Verb = "replaced" if immutable else "changed"

@@ -19,7 +19,6 @@ from ..upstream.request import Answer, NoAnswerError, send
 
 ASKING: ContextVar[tuple[bytes, bytes]] = ContextVar("asking", default=(b"", b""))
 """The id of the request that a lease is asked for, and its `traceparent`: of the first of those that want the same."""
-_REASONS = lease.REASONS_HEADER.encode()
 _NOT_LET_IN = 401, 403
 _FOR = b"x-request-id", b"traceparent"
 log = logging.getLogger(__name__)
@@ -156,8 +155,7 @@ class LeaseClient:
 
     async def _send(self, method: bytes, path: str, message: Message | None, seconds: float | None = None) -> Answer:
         body = b"" if message is None else message.model_dump_json(by_alias=True, exclude_none=True).encode()
-        head = b"%b %b HTTP/1.1\r\nhost: %b\r\n%b: yes\r\n" % (method, path.encode(), self._host, _REASONS)
-        head += self._authorization()
+        head = b"%b %b HTTP/1.1\r\nhost: %b\r\n%b" % (method, path.encode(), self._host, self._authorization())
         head += b"".join(b"%b: %b\r\n" % said for said in zip(_FOR, ASKING.get(), strict=True) if said[1])
         data = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (head, len(body), body)
         try:

@@ -20,6 +20,7 @@ class Framework(StrEnum):
     PYTHON = "python"
     OPENVINO = "openvino"
     XGBOOST_JSON = "xgboost-json"
+    XGBOOST_UBJSON = "xgboost-ubjson"
     LIGHTGBM = "lightgbm"
     TREELITE = "treelite"
     DALI = "dali"
@@ -35,6 +36,7 @@ READERS: dict[Framework, Callable[[Path], Reading]] = {
     Framework.PYTHON: python.read,
     Framework.OPENVINO: openvino.read,
     Framework.XGBOOST_JSON: fil.read_xgboost_json,
+    Framework.XGBOOST_UBJSON: fil.read_xgboost_ubjson,
     Framework.LIGHTGBM: fil.read_lightgbm,
     Framework.TREELITE: fil.read_treelite,
     Framework.DALI: dali.read,
@@ -65,7 +67,8 @@ _OTHERS = {
 }
 _SUFFIXES = {
     ".onnx": Framework.ONNX, ".plan": Framework.TENSORRT, ".engine": Framework.TENSORRT, ".trt": Framework.TENSORRT,
-    ".dali": Framework.DALI, ".tl": Framework.TREELITE, ".pt2": Framework.TORCH_PACKAGE,
+    ".dali": Framework.DALI, ".ubj": Framework.XGBOOST_UBJSON, ".tl": Framework.TREELITE,
+    ".pt2": Framework.TORCH_PACKAGE,
 }  # fmt: skip
 _PROGRAMS = (python.PROGRAM, dali.PROGRAM)
 
@@ -113,9 +116,7 @@ def _file(file: Path) -> Framework:
     if suffix == ".xml" and b"<net" in begin:
         return Framework.OPENVINO
     if begin[:1] == b"{" and b"learner" in begin[:64]:  # of XGBoost, whatever it is called
-        if begin[1:2] in b' \n\r\t"':
-            return Framework.XGBOOST_JSON
-        raise UsageError("XGBoost's UBJSON is not read", where=file, do="save it as JSON: save_model('model.json')")
+        return Framework.XGBOOST_JSON if begin[1:2] in b' \n\r\t"' else Framework.XGBOOST_UBJSON
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
     raise _unknown(file)

@@ -63,8 +63,7 @@ def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
         if answer is None:
             return Response(status_code=499)  # there is no reader any more
         after = {"retry-after": str(max(1, -int(-answer.retry_after // 1)))} if isinstance(answer, lease.Busy) else {}
-        hidden = None if lease.REASONS_HEADER in request.headers else {"reason"}  # which an older proxy cannot read
-        return _json(answer, lease.STATUS[answer.outcome], after, hidden)
+        return _json(answer, lease.STATUS[answer.outcome], after)
 
     @app.post(lease.RENEW_PATH)
     async def renew(request: Request) -> Response:
@@ -129,7 +128,5 @@ async def _hung_up(request: Request) -> None:
         pass
 
 
-def _json(
-    said: Message, status: int = 200, headers: dict[str, str] | None = None, hidden: set[str] | None = None
-) -> Response:
-    return Response(said.model_dump_json(by_alias=True, exclude=hidden), status, headers, "application/json")
+def _json(said: Message, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(said.model_dump_json(by_alias=True), status, headers, "application/json")

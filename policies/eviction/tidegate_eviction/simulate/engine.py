@@ -1,22 +1,262 @@
 """Simulated time: the requests of a trace against the container's own core, with proxies and the server simulated.
 
-The clock jumps from one event to the next: a request finds no lease, a load or an unload ends, memory is back, leases
-are renewed or given back, or the core's own deadline has come. Requests between two events that find a lease change
-nothing but what the lease counts.
+The clock jumps from one event to the next: a request finds no lease, a load ends, leases are renewed or given back, or
+the core's own deadline has come. Requests between two events that find a lease change nothing but what the lease
+counts: how many came, and until when the last one is worked on. That is all that a proxy reports to the core when it
+renews a lease or gives it back.
 """
 
 import heapq
+import math
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from tidegate_contracts import lease
-from tidegate_contracts.placement import NotNow, next_ask, ranked
+from tidegate_contracts.placement import TOGETHER_SECONDS, NotNow, next_ask, ranked
 
-from .replica import Answer, HeldLease, SimulatedReplica
-from .setting import FOR_EVER, SimulationSetting
+from ..core.messages import (
+    Answered,
+    Evicted,
+    Load,
+    ModelSpec,
+    PolicyFailed,
+    PoolSettings,
+    ServerInventory,
+    Step,
+    Ticket,
+    Unload,
+)
+from ..core.pool import LOOK_SECONDS
+from ..core.residency import Residency
+from ..policies.policy import Policy
+from .near import SimulatedTier
 from .trace import Outcome, Trace, shown
 
-__all__ = ["Simulation", "SimulationSetting", "simulate"]
 BLOCKS = 100  # Parts of a trace, after each of which it may be told how far the simulation is.
+FOR_EVER = 1e12  # Longer than any trace, in seconds.
+
+
+@dataclass(frozen=True)
+class SimulationSetting:
+    """How a pool is run. docs/simulator.md has the options with these names. Times are seconds."""
+
+    policy: Policy
+    capacity_bytes: int  # Of each replica.
+    idle_seconds: float = 0.0
+    wait_seconds: float = 20.0  # How long a request waits for room and load together.
+    lease_seconds: float = 15.0
+    replicas: int = 1
+    holders: int = 1  # Proxies, which get requests in turn.
+    tier_bytes: int = 0  # Files that are kept near each replica; 0: none are.
+    tier_speedup: float = 1.0  # How many times faster a load is whose files are near.
+    pinned: frozenset[str] = frozenset()  # Models that are loaded at the start, on each replica, and never evicted.
+
+
+Answer = lease.Granted | lease.Refusal
+Told = Callable[[Answer, bool], None]
+_Ask = tuple[int, str, float | None]  # Which model, for which proxy, and how long to wait for room.
+
+
+@dataclass(slots=True)
+class HeldLease:
+    """A lease as its proxy knows it, and what the proxy reports when it renews it."""
+
+    which: int
+    warm_seconds: float
+    until: float = 0.0  # When the last request ends.
+    requests: int = 0  # Since the last renewal.
+    in_flight: int = 0
+    idle_seconds: float = 0.0
+    lost: bool = False  # No request may begin under it: it is released when the last one has ended.
+    looked_at: float = FOR_EVER  # When its proxy finds out that it is unused, unless it is used again.
+
+
+class SimulatedReplica:
+    """A server with its policy beside it, and the leases that proxies hold there."""
+
+    def __init__(
+        self, name: str, trace: Trace, setting: SimulationSetting, clock: "Simulation", outcome: Outcome
+    ) -> None:
+        self.name = name
+        self.deadline = FOR_EVER
+        self._models = trace.models
+        self._which = {model.name: which for which, model in enumerate(trace.models)}
+        self._setting, self._clock, self._outcome = setting, clock, outcome
+        self._tier = SimulatedTier(setting.tier_bytes, setting.tier_speedup) if setting.tier_bytes else None
+        self._loading = 0
+        self._began: dict[_Ask, tuple[float, int]] = {}  # When the last request for each began, and its ticket.
+        self._tickets: dict[int, list[Told]] = {}
+        self._leases: dict[str, dict[str, HeldLease]] = {holder: {} for holder in clock.holders}
+        self._resident: dict[str, frozenset[str]] = dict.fromkeys(clock.holders, frozenset())
+        """What is resident, as each proxy knows from its last renewal."""
+        many = len(clock.holders)
+        self._phases = {holder: (number + 1) / (many + 1) for number, holder in enumerate(clock.holders)}
+        self._looks: dict[tuple[str, float], list[HeldLease]] = {}
+        self._used_bytes = 0
+        settings = PoolSettings(
+            setting.capacity_bytes, setting.policy, setting.idle_seconds, setting.lease_seconds, setting.wait_seconds,
+            tolerance_bytes=0, freeing_seconds=FOR_EVER,
+        )  # fmt: skip
+        # The trace's footprints are true, and measured with the first load.
+        specs = {
+            model.name: ModelSpec(model.name, model.footprint_bytes, pinned=model.name in setting.pinned)
+            for model in trace.models
+        }
+        self._core = Residency(settings, "simulated", clock.now)
+        self._do(self._core.configure(settings, specs, clock.now))
+        self._do(self._core.recover(ServerInventory(), clock.now))
+        self._renew()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a request waits, or a load is under way."""
+        return bool(self._tickets or self._loading)
+
+    def is_warm(self, which: int, holder: str) -> bool:
+        """Whether the model is resident here, as far as a proxy knows."""
+        return self._models[which].name in self._resident[holder] or self.held_lease(which, holder) is not None
+
+    def held_lease(self, which: int, holder: str) -> HeldLease | None:
+        """Return a proxy's lease under which requests may begin; None without one."""
+        held = self._leases[holder].get(self._models[which].name)
+        return held if held is not None and not held.lost else None
+
+    def tick(self) -> None:
+        """Have the core do what is due."""
+        self._do(self._core.tick(self._clock.now))
+
+    def acquire(self, which: int, holder: str, room_seconds: float | None, told: Told) -> None:
+        """Ask for a lease, together with those of a proxy's requests that began to wait for the same within a second;
+        `told` is called with the answer, and whether it came at once."""
+        ask, now = (which, holder, room_seconds), self._clock.now
+        began, number = self._began.get(ask, (-FOR_EVER, 0))
+        if now - began < TOGETHER_SECONDS and number in self._tickets:
+            self._tickets[number].append(told)
+            return
+        step, answer = self._core.acquire(self._models[which].name, holder, None, now, room_seconds)
+        if isinstance(answer, Ticket):
+            self._began[ask], self._tickets[answer.number] = (now, answer.number), [told]
+        self._do(step)
+        if not isinstance(answer, Ticket):
+            told(answer, True)
+
+    def work(self, which: int, holder: str) -> None:
+        """Begin a request that was granted a lease."""
+        now, model, leases = self._clock.now, self._models[which], self._leases[holder]
+        if (held := leases.get(model.name)) is None:
+            held = leases[model.name] = HeldLease(which, model.warm_seconds)
+        held.lost = False
+        held.requests += 1
+        held.until = max(held.until, now + model.warm_seconds)
+        self._look_later(holder, held)
+        self._clock.lease_changed(which, holder)
+
+    def _look_later(self, holder: str, held: HeldLease) -> None:
+        """Have a proxy look at a lease when it may have to be given back."""
+        if (looks := self._looked_at(holder, held, self._clock.now)) >= held.looked_at:
+            return
+        held.looked_at = looks
+        if (holder, looks) not in self._looks:
+            self._looks[holder, looks] = []
+            self._clock.at(looks, partial(self._look, holder, looks), held.until)
+        self._looks[holder, looks].append(held)
+
+    def _looked_at(self, holder: str, held: HeldLease, now: float) -> float:
+        """Return when a proxy finds a lease unused, or lost, if it is not used again; no two proxies look at once."""
+        at = max(held.until, now) if held.lost else held.until + self._setting.lease_seconds
+        phase = self._phases[holder]
+        return (math.ceil(at / LOOK_SECONDS - phase) + phase) * LOOK_SECONDS
+
+    def _look(self, holder: str, looks: float) -> None:
+        """Give back what is not used, all at once."""
+        unused = []
+        for held in self._looks.pop((holder, looks)):
+            if held.looked_at != looks:
+                continue
+            held.looked_at = FOR_EVER
+            if held.until <= looks if held.lost else self._looked_at(holder, held, looks) <= looks:
+                unused.append(held)
+            else:
+                self._look_later(holder, held)
+        if unused:
+            self._release(holder, unused)
+
+    def _release(self, holder: str, unused: Sequence[HeldLease]) -> None:
+        names = [self._models[held.which].name for held in unused]
+        for name, held in zip(names, unused, strict=True):
+            del self._leases[holder][name]
+            held.looked_at = FOR_EVER
+            self._clock.lease_changed(held.which, holder)
+        self._do(self._core.release(holder, self._core.incarnation, names, self._clock.now))
+
+    def _renew(self) -> None:
+        """Renew the leases of every proxy, now and later."""
+        now = self._clock.now
+        self._clock.later(self._setting.lease_seconds / lease.RENEWALS_PER_LEASE, self._renew)
+        for holder, leases in self._leases.items():
+            for held in leases.values():
+                idle = now - held.until
+                held.in_flight, held.idle_seconds = (1, 0.0) if idle < 0 else (0, idle)
+            step, lost = self._core.prolong(holder, self._core.incarnation, leases, now)
+            self._resident[holder] = self._core.resident
+            self._do(step)
+            for held in leases.values():
+                held.requests = 0
+            for held in (leases[name] for name in lost if name in leases):
+                held.lost = True
+                self._clock.lease_changed(held.which, holder)
+                self._look_later(holder, held)
+
+    def _do(self, *first: Step) -> None:
+        """Carry out the commands of steps, and of the steps that follow from them; then pass the answers on."""
+        steps = deque(step for step in first if step.events or step.commands)
+        answers: list[tuple[list[Told], Answer]] = []
+        while steps:
+            step = steps.popleft()
+            for event in step.events:
+                if isinstance(event, Answered):
+                    answers.append((self._tickets.pop(event.ticket.number), event.answer))
+                elif isinstance(event, Evicted):
+                    self._outcome.evictions += 1
+                elif isinstance(event, PolicyFailed):
+                    self._outcome.policy_failures += 1
+                    self._outcome.policy_failure = self._outcome.policy_failure or event.why
+            for command in step.commands:
+                steps.extend(self._carry_out(command))
+        due = self._core.next_deadline()
+        self.deadline = FOR_EVER if due is None else due
+        for waiting, answer in answers:
+            for told in waiting:
+                told(answer, False)
+
+    def _carry_out(self, command: object) -> list[Step]:
+        """Act as the server; return the steps that follow at once. Nothing leaks here, so it is never restarted."""
+        assert isinstance(command, Load | Unload), command
+        which = self._which[command.model]
+        if isinstance(command, Load):
+            self._loading += 1
+            model, now = self._models[which], self._clock.now
+            seconds = model.load_seconds if self._tier is None else self._tier.load(model, now)
+            self._outcome.loads.append((now, seconds))
+            if not seconds:
+                return self._loaded(command, which)
+            self._clock.later(seconds, lambda: self._do(*self._loaded(command, which)))
+            return []
+        size = self._models[which].footprint_bytes
+        self._used_bytes -= size
+        self._outcome.memory.append((self._clock.now, which, -size))
+        ended = self._core.unload_ended(command.number, self._clock.now)
+        return [ended, self._core.memory(self._used_bytes, self._clock.now)]
+
+    def _loaded(self, command: Load, which: int) -> list[Step]:
+        self._loading -= 1
+        size, now = self._models[which].footprint_bytes, self._clock.now
+        self._used_bytes += size
+        self._outcome.memory.append((now, which, size))
+        ended = self._core.load_ended(command.number, now, measured_bytes=size)
+        return [ended, self._core.memory(self._used_bytes, now)]
 
 
 class Simulation:

@@ -19,14 +19,16 @@ WRITTEN: tuple[tuple[str, str | bytes, Framework], ...] = (
     ("any.dali", b"\x00", Framework.DALI),
     ("named.py", "from served import TritonPythonModel\n", Framework.PYTHON),
 )
-WRITTEN += (("forest.model", (FILES / "xgboost_multi.json").read_bytes(), Framework.XGBOOST_JSON),)
+WRITTEN += tuple(
+    ("forest.model", (FILES / name).read_bytes(), kind)
+    for name, kind in (("xgboost_multi.json", Framework.XGBOOST_JSON), ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON))
+)
 REFUSED: tuple[tuple[str, bytes, str], ...] = (
     ("forest.pkl", b"\x80\x04.", "treelite.sklearn.import_model"),
     ("forest.joblib", b"x\x9c", "treelite.sklearn.import_model"),
     ("forest.model", pickle.dumps({"a": 1}), "treelite.sklearn.import_model"),
     ("net.h5", b"\x89HDF\r\n", "model.export"),
     ("graph.pb", b"\x0a", "tf2onnx"),
-    ("forest.ubj", b"{L\0\0\0\0\0\0\0\x07learner{", "save_model('model.json')"),
     ("net.keras", b"PK", "model.export"),
     ("weights.safetensors", b"\x00", "vLLM"),
     ("trees.cbm", b"CBM1", "onnx"),

@@ -33,15 +33,15 @@ class Wire:
         self.http = http
         self.root = root
 
-    async def post(self, path: str, said: Any, *headers: str) -> tuple[int, Any, Any]:
+    async def post(self, path: str, said: Any) -> tuple[int, Any, Any]:
         """Return status, headers and what was answered."""
         body = said if isinstance(said, bytes) else json.dumps(said)
-        async with self.http.post(self.root + path, data=body, headers=dict.fromkeys(headers, "yes")) as answer:
+        async with self.http.post(self.root + path, data=body) as answer:
             text = await answer.read()
             return answer.status, answer.headers, json.loads(text) if text else None
 
-    async def acquire(self, model: str, *headers: str, **more: Any) -> tuple[int, Any, Any]:
-        return await self.post(lease.ACQUIRE_PATH, {"holder": "p.1", "model": model} | more, *headers)
+    async def acquire(self, model: str, **more: Any) -> tuple[int, Any, Any]:
+        return await self.post(lease.ACQUIRE_PATH, {"holder": "p.1", "model": model} | more)
 
 
 @asynccontextmanager
@@ -150,16 +150,10 @@ async def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: 
     assert not [each for each in said if "Exception" in each]
 
 
-async def test_a_holder_of_before_gets_the_busy_answer_that_it_knows(tmp_path: Path) -> None:
-    async with over_the_wire(tmp_path, StandIn({"broken": 1}, failing={"broken": "no"})) as (_, wire):
-        status, _, said = await wire.acquire("broken", waitSeconds=20)
-        assert (status, {*said}) == (503, {"outcome", "retryAfter", "why"})
-
-
 async def test_why_a_load_failed_is_told_without_paths_and_tracebacks(tmp_path: Path) -> None:
     failing = {"broken": "no /models/broken/1/model.py\n\nAt:\n  /models/broken/1/model.py(1): <module>\n"}
     async with over_the_wire(tmp_path, StandIn({"broken": 1}, failing=failing)) as (policy, wire):
-        status, _, said = await wire.acquire("broken", lease.REASONS_HEADER, waitSeconds=20)
+        status, _, said = await wire.acquire("broken", waitSeconds=20)
         assert (status, said["reason"]) == (503, "load-failed")
         assert said["why"].endswith(" no model.py")
         assert policy.counted("busy_total", reason="load-failed") == 1

@@ -41,7 +41,7 @@ _FORMATS = {
     "pytorch_libtorch": _Format(torch.read_script, torch.SCRIPT),
 }  # fmt: skip
 _FORESTS = {
-    "lightgbm": (fil.read_lightgbm, "model.txt"),
+    "xgboost_ubj": (fil.read_xgboost_ubjson, "xgboost.ubj"), "lightgbm": (fil.read_lightgbm, "model.txt"),
     "treelite_checkpoint": (fil.read_treelite, "checkpoint.tl"),
     "xgboost_json": (fil.read_xgboost_json, "xgboost.json"),
 }  # fmt: skip

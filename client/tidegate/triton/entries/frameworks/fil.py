@@ -1,13 +1,15 @@
-"""Forests of trees, for the FIL backend: XGBoost's JSON, LightGBM's text, checkpoints of treelite.
+"""Forests of trees, for the FIL backend: XGBoost (JSON, UBJSON), LightGBM's text, checkpoints of treelite.
 
 The backend's rules: docs/model_config.md of fil_backend. Its tensors are `input__0` and `output__0`, always FP32, and
-batches are formed always.
+batches are formed always. Of UBJSON (draft 12, as XGBoost writes it) a few small values are read, and all else is
+passed over.
 """
 
 import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,13 @@ LIGHTGBM_HEAD = b"tree\n"
 _XGBOOST_CLASSIFIERS = ("binary:", "multi:")
 _LIGHTGBM_CLASSIFIERS = ("binary", "multiclass", "multiclassova")
 _LIGHTGBM_SAID = ("objective", "max_feature_idx", "num_tree_per_iteration")
+_PARAMETERS = dict.fromkeys(("num_feature", "num_class", "num_target"))
+_WANTED = {"learner": {"learner_model_param": _PARAMETERS, "objective": {"name": None}}}
+_FORMATS = {"i": "b", "U": "B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}
+_CONSTANTS = {"Z": None, "T": True, "F": False}
+_SIZES = {kind: struct.calcsize(form) for kind, form in _FORMATS.items()} | dict.fromkeys(_CONSTANTS, 0)
+_DEPTH = 64
+_LONGEST = 1 << 10  # Bytes of a text that is kept: what is asked of a model are a few words and numbers.
 _TREELITE_MAJOR = 4
 _TREELITE_CLASSIFIERS = (0, 2)  # kBinaryClf, kMultiClf of treelite's TaskType.
 
@@ -35,10 +44,21 @@ class _Forest:
 def read_xgboost_json(source: Path) -> Reading:
     """Read what `Booster.save_model("….json")` wrote."""
     try:
-        forest = _xgboost(json.loads(bounded(source, JSON_LIMIT, "an XGBoost model in JSON")))
+        do = "save it as UBJSON: save_model('m.ubj')"
+        forest = _xgboost(json.loads(bounded(source, JSON_LIMIT, "an XGBoost model in JSON", do)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise unreadable(source, "XGBoost model in JSON", error) from None
     return _reading(source, "xgboost_json", "xgboost.json", forest)
+
+
+def read_xgboost_ubjson(source: Path) -> Reading:
+    """Read what `Booster.save_model("….ubj")` wrote."""
+    try:
+        with source.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+            forest = _xgboost(read_ubjson(content, _WANTED))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise unreadable(source, "XGBoost model in UBJSON", error) from None
+    return _reading(source, "xgboost_ubj", "xgboost.ubj", forest)
 
 
 def read_lightgbm(source: Path) -> Reading:
@@ -105,3 +125,93 @@ def _reading(source: Path, kind: str, name: str, forest: _Forest) -> Reading:
     inputs = (Tensor("input__0", "FP32", (forest.features,)),)
     outputs = (Tensor("output__0", "FP32", (forest.classes,)),)
     return Reading(config, ((name, source),), inputs, outputs, whole_shapes=False, notes=notes)
+
+
+class UbjsonError(ValueError):
+    """The file is no Universal Binary JSON."""
+
+
+def read_ubjson(content: bytes | mmap, wanted: Mapping[str, Any]) -> Any:
+    """Return a value: of objects what is wanted, of arrays and long texts nothing; no memory goes to the rest."""
+    try:
+        return _Ubjson(content).value(wanted)
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise UbjsonError(f"it ends early, or breaks off: {error}") from None
+
+
+class _Ubjson:
+    def __init__(self, content: bytes | mmap) -> None:
+        self._content, self._at = content, 0
+
+    def value(self, wanted: Mapping[str, Any], marker: str = "", depth: int = 0) -> Any:
+        """Go past one value, and return what is wanted of it."""
+        marker = marker or chr(self._take(1)[0])
+        if marker in _CONSTANTS:
+            return _CONSTANTS[marker]
+        if marker in _FORMATS:
+            return struct.unpack(_FORMATS[marker], self._take(_SIZES[marker]))[0]
+        if marker == "C":
+            return self._take(1).decode()
+        if marker in "SH":
+            return self._text()
+        if marker not in "[{":
+            raise UbjsonError(f"byte {self._at - 1} is no marker of a value")
+        if depth == _DEPTH:
+            raise UbjsonError("it is nested too deeply")
+        return self._container("]" if marker == "[" else "}", depth + 1, wanted)
+
+    def _container(self, closing: str, depth: int, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        kind, count = self._header()
+        found: dict[str, Any] = {}
+        if closing == "]" and count is not None and kind in _SIZES:
+            self._skip(count * _SIZES[kind])
+            return found
+        if count is not None and count > len(self._content) - self._at:
+            raise UbjsonError("it has fewer values than it says")
+        while count != 0 and not (count is None and self._closes(closing)):
+            name = (self._text() if closing == "}" else None) or ""
+            value = self.value(wanted.get(name) or {}, kind, depth)
+            if name in wanted:
+                found[name] = value
+            count = None if count is None else count - 1
+        return found
+
+    def _header(self) -> tuple[str, int | None]:
+        kind = chr(self._take(2)[1]) if self._content[self._at] == ord("$") else ""
+        if self._content[self._at] != ord("#"):
+            if kind:
+                raise UbjsonError("a type without a count")
+            return "", None
+        self._at += 1
+        return kind, self._length()
+
+    def _closes(self, closing: str) -> bool:
+        while self._content[self._at] == ord("N"):  # means nothing
+            self._at += 1
+        if self._content[self._at] != ord(closing):
+            return False
+        self._at += 1
+        return True
+
+    def _length(self) -> int:
+        marker = chr(self._take(1)[0])
+        count = self.value({}, marker) if marker in "iUIlL" else -1
+        if count < 0:
+            raise UbjsonError("a length is no number")
+        return int(count)
+
+    def _text(self) -> str | None:
+        if (length := self._length()) > _LONGEST:
+            self._skip(length)
+            return None
+        return self._take(length).decode()
+
+    def _take(self, count: int) -> bytes:
+        start = self._at
+        self._skip(count)
+        return self._content[start : self._at]
+
+    def _skip(self, count: int) -> None:
+        if count > len(self._content) - self._at:
+            raise UbjsonError("it ends early")
+        self._at += count

@@ -23,6 +23,7 @@ SINGLE = {
     Framework.TORCHSCRIPT: "script.pt",
     Framework.OPENVINO: "openvino.xml",
     Framework.XGBOOST_JSON: "xgboost_multi.json",
+    Framework.XGBOOST_UBJSON: "xgboost_multi.ubj",
     Framework.LIGHTGBM: "lightgbm_multi.txt",
     Framework.TREELITE: "treelite_forest.tl",
     Framework.PYTHON: "double.py",

@@ -5,12 +5,16 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tidegate.errors import UsageError
 from tidegate.triton.entries.frameworks import dali, fil, llm, onnx, opaque, openvino, python, torch
+from tidegate.triton.entries.frameworks.fil import UbjsonError, read_ubjson
 from tidegate.triton.entries.frameworks.reading import Reading, Tensor
 from tidegate.triton.entries.text import config_text
 
@@ -157,6 +161,8 @@ def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
 FORESTS: tuple[tuple[str, Reader, str, str, bool, int], ...] = (
     ("xgboost_multi.json", fil.read_xgboost_json, "xgboost_json", "xgboost.json", True, 3),
     ("xgboost_binary.json", fil.read_xgboost_json, "xgboost_json", "xgboost.json", True, 1),
+    ("xgboost_multi.ubj", fil.read_xgboost_ubjson, "xgboost_ubj", "xgboost.ubj", True, 3),
+    ("xgboost_regression.ubj", fil.read_xgboost_ubjson, "xgboost_ubj", "xgboost.ubj", False, 1),
     ("lightgbm_multi.txt", fil.read_lightgbm, "lightgbm", "model.txt", True, 3),
     ("lightgbm_regression.txt", fil.read_lightgbm, "lightgbm", "model.txt", False, 1),
     ("treelite_forest.tl", fil.read_treelite, "treelite_checkpoint", "checkpoint.tl", True, 3),
@@ -190,3 +196,18 @@ def test_several_targets_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text(json.dumps(model))
     with pytest.raises(UsageError, match="2 targets"):
         fil.read_xgboost_json(tmp_path / "m.json")
+
+
+def test_ubjson_of_every_kind_is_read_and_arrays_are_passed_over() -> None:
+    every: dict[str, Any] = {"z": None, "t": True, "f": False, "u": 7, "i": -1, "c": "!", "s": "é", "a": {}}
+    content = b"{U\x01zZU\x01tTU\x01fFU\x01uU\x07U\x01ii\xffU\x01cC!U\x01sSU\x02\xc3\xa9U\x01a[N[T]SU\x01x]}"
+    assert read_ubjson(content, dict.fromkeys(every)) == every
+    assert read_ubjson(b"{#U\x02U\x01aI\x01\x00U\x01bd\x3f\x80\x00\x00", {"a": None, "b": None}) == {"a": 256, "b": 1.0}
+    assert read_ubjson(b"{U\x01a[$U#U\x03abcU\x01bT}", {"b": None}) == {"b": True}
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_bring_the_reader_of_ubjson_down(content: bytes) -> None:
+    for start in (b"", b"{", b"[", b"{U\x01a[$"):
+        with suppress(UbjsonError):
+            read_ubjson(start + content, {"a": None})

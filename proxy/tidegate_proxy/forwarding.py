@@ -239,7 +239,7 @@ class Forwarding:
 
     # --- its replica
     def pick(self, now: float, refresh_lease: bool = False) -> Replica | None:
-        """Return the replica to send the call to, None where there is none; `refresh_lease`: any lease is looked for again."""
+        """Return the replica to call; None if there is none. `refresh_lease` looks for another lease."""
         if self.read_only:
             failing = tuple(each for each in self.pool.replicas if each.breaker.failures >= FAILURES)
             self.tried, refresh_lease = self.tried + failing, refresh_lease or bool(failing)

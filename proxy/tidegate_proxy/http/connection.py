@@ -60,8 +60,8 @@ class ClientConnection(AccountedConnection):
     __slots__ = (
         "_active", "_awaits_turn", "_began", "_between", "_body_bytes", "_chunk_at", "_chunk_line", "_chunks",
         "_discards_input", "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_look",
-        "_parser", "_put_off", "_queue", "_reading_paused", "_rest", "_server", "_url", "_writing_paused", "base_bytes", "booking",
-        "came", "is_bulk", "is_unknown", "last_heard", "memory", "room", "transport", "wire",
+        "_parser", "_put_off", "_queue", "_reading_paused", "_rest", "_server", "_url", "_writing_paused", "base_bytes",
+        "booking", "came", "is_bulk", "is_unknown", "last_heard", "memory", "room", "transport", "wire",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:

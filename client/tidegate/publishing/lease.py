@@ -71,7 +71,7 @@ class Lease:
             raise BusyError(what, why=why, do="run the command again")
 
     def _acquire(self) -> None:
-        self._renewed, there = monotonic(), list(self._store.sizes(self._folder))
+        self._renewed, there = monotonic(), self._store.names(self._folder)
         last = max(self._numbers(there), default=0)
         self._number = last + 1
         if last and f"free-{last}" not in there:
@@ -105,7 +105,7 @@ class Lease:
 
     def _numbers(self, there: Iterable[str] | None = None) -> list[int]:
         """Return the numbers of the leases that there are."""
-        names = self._store.sizes(self._folder) if there is None else there
+        names = self._store.names(self._folder) if there is None else there
         return [int(found[2]) for each in names if (found := _NAME.fullmatch(each))]
 
     def _path(self, number: int) -> str:

@@ -43,6 +43,9 @@ class Store(Protocol):
     def folders(self, path: str) -> list[str]:
         """Return the names of the folders in a folder."""
 
+    def names(self, path: str) -> list[str]:
+        """Return the paths of the files below a folder, as they are at one moment."""
+
     def sizes(self, path: str) -> dict[str, int]:
         """Return the files below a folder, by their paths in it, with their sizes in bytes."""
 
@@ -100,6 +103,12 @@ class FolderStore:
             folder = self._path(path)
             return sorted(item.name for item in os.scandir(folder) if item.is_dir()) if folder.is_dir() else []
 
+    def names(self, path: str) -> list[str]:
+        """See `Store`."""
+        with explained(self.where):
+            folder = self._path(path)
+            return [each for each, _ in below(folder)] if folder.is_dir() else []
+
     def sizes(self, path: str) -> dict[str, int]:
         """See `Store`."""
         with explained(self.where):
@@ -139,10 +148,10 @@ class FolderStore:
             with step(f"create {target.name}"):
                 try:
                     _write(target, data)
-                except FileExistsError:
+                except (FileExistsError, FileNotFoundError):  # not found: a successor has deleted it already
                     raise TakenError(path) from None
                 except OSError:
-                    target.unlink()
+                    target.unlink(missing_ok=True)
                     raise
 
     def copy(self, source: str, target: str) -> None:
@@ -269,6 +278,10 @@ class ObjectStore:
         with self._explained():
             found = self._store.list_with_delimiter(path)["common_prefixes"]
             return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
+
+    def names(self, path: str) -> list[str]:
+        """See `Store`."""
+        return list(self.sizes(path))
 
     def sizes(self, path: str) -> dict[str, int]:
         """See `Store`."""

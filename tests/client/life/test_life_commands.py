@@ -81,7 +81,6 @@ def test_undeploy_says_where_calls_may_still_be_answered_and_ends_with_one_then(
         (("deploy", f"{MODEL}@"), ExitCode.USAGE, "is no model"),
         (("deploy", MODEL), ExitCode.USAGE, "it must be said where to"),
         (("history", MODEL), ExitCode.NOT_FOUND, "nothing is written down"),
-        (("register", "/nowhere", "--certificate", "c.pem"), ExitCode.USAGE, "signs nothing without its key"),
     ],
 )
 def test_what_is_wrong_is_one_message(commands: Commands, words: tuple[str, ...], code: ExitCode, said: str) -> None:

@@ -69,12 +69,20 @@ def test_what_no_exporter_knows_is_said_with_the_librarys_own_reason(tmp_path: P
         (ROWS[:3, :2], "the model does not answer these inputs"),
         (numpy.zeros((0, FEATURES)), "at least one"),
         (numpy.float32(1), "at least one"),
-        (numpy.full((2, FEATURES), numpy.nan), "no row can be a golden request"),
+        (numpy.full((2, FEATURES), numpy.nan), "the model does not answer these inputs"),
     ],
     ids=["other-columns", "no-row", "no-rows-at-all", "only-nan"],
 )
 def test_inputs_that_the_model_does_not_take_are_said(rows: Any, said: str, tmp_path: Path) -> None:
     assert said in refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path, rows))
+
+
+def test_rows_that_json_cannot_hold_are_no_golden_request(tmp_path: Path) -> None:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    model = saved(HistGradientBoostingRegressor(max_iter=2).fit(ROWS, TARGETS), tmp_path / "model")
+    rows = sample(tmp_path, numpy.full((2, FEATURES), numpy.nan))
+    assert "no row can be a golden request" in refused(tmp_path, model, "--input", rows, "--trusted")
 
 
 def test_inputs_of_different_rows_are_said(tmp_path: Path) -> None:

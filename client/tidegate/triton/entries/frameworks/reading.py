@@ -83,12 +83,12 @@ def head(file: Path) -> bytes:
         return opened.read(HEAD_BYTES)
 
 
-def bounded(file: Path, limit: int, what: str) -> bytes:
+def bounded(file: Path, limit: int, what: str, do: str = "") -> bytes:
     """Return a file's bytes; raises UsageError when it has more than are ever read of such a one."""
     with file.open("rb") as opened:
         content = opened.read(limit + 1)
     if len(content) > limit:
-        raise UsageError(f"{what} of more than {limit >> 20} MiB is not read", where=file)
+        raise UsageError(f"{what} of more than {limit >> 20} MiB is not read", where=file, do=do)
     return content
 
 

@@ -12,7 +12,7 @@ from stacks.definition.pools import OnDemand
 from .answers import longest_wait
 from .expected import expect, setting_of_pool
 from .pressures import Pressures
-from .remedies import FILES_NEAR, NEAR_BYTES_PER_SECOND, Remedy, Subject, remedies, staging
+from .remedies import FILES_NEAR, NEAR_BYTES_PER_SECOND, PoolUnderReview, Remedy, remedies, staging
 from .simulations import Figures, only
 
 TARGET: Final = 0.99  # Share of calls that are to find their model resident.
@@ -39,7 +39,7 @@ class Advice:
     beside: str = ""  # What is true of it besides.
 
 
-def advise(subject: Subject, trace: Trace | None, target: float = TARGET) -> Advice:
+def advise(subject: PoolUnderReview, trace: Trace | None, target: float = TARGET) -> Advice:
     """Return the recommendation for a pool; `trace` has the calls of the same time, of its models among others."""
     found, loading = subject.found, subject.pool.loading
     if not found.replicas or not found.calls:
@@ -74,7 +74,7 @@ def is_memory_short(found: Pressures, target: float = TARGET) -> bool:
     return found.warm < target and found.evicted + found.busy_for_room > 0
 
 
-def _more_computing(subject: Subject) -> Advice:
+def _more_computing(subject: PoolUnderReview) -> Advice:
     found, work = subject.found, subject.found.work
     each = work.queued_seconds / found.calls
     why = f"Calls wait {each * 1e3:.0f} ms each in the queue, {work.queue_share:.1f} times what they compute."
@@ -97,7 +97,7 @@ def _more_computing(subject: Subject) -> Advice:
     return Advice("more replicas", why, subject.change(replicas=wanted), beside=beside)
 
 
-def _longer_wait(subject: Subject, loading: OnDemand, trace: Trace | None) -> Advice | None:
+def _longer_wait(subject: PoolUnderReview, loading: OnDemand, trace: Trace | None) -> Advice | None:
     """Return the advice to let callers wait for their loads; None where they wait long enough, and where a volume is
     slow: that is mended first."""
     found = subject.found
@@ -120,7 +120,7 @@ def _longer_wait(subject: Subject, loading: OnDemand, trace: Trace | None) -> Ad
     )
 
 
-def _more_room(subject: Subject, trace: Trace | None) -> Advice:
+def _more_room(subject: PoolUnderReview, trace: Trace | None) -> Advice:
     """Return the cheapest remedy that is enough, as the simulator has it; the best one where none is."""
     found, setting = subject.found, setting_of_pool(subject.pool, subject.models)
     why = (

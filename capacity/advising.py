@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stacks import devices
-from stacks.command import WRONG_INPUT, CommandError, chosen
+from stacks.command import WRONG_INPUT, CommandError, chosen_stacks
 from stacks.definition.pools import OnDemand
 from stacks.problems import count_of, escaped, listed
 from stacks.stack import Definition, Stack
@@ -16,7 +16,7 @@ from .advice import TARGET, Advice, advise, is_compute_short, is_memory_short
 from .overlay import overlay_text, place_of
 from .pressures import Pressures, pressures
 from .recorded import read_samples
-from .remedies import Subject
+from .remedies import PoolUnderReview
 from .samples import PoolSamples, Recorded
 from .simulations import Figures
 
@@ -42,7 +42,7 @@ class AdviceRequest:
 def print_advice(request: AdviceRequest) -> None:
     """Print the advice. Raises CommandError and DefinitionError."""
     definition = read_definition(request.definition)
-    stacks = chosen(definition, request.stack)
+    stacks = chosen_stacks(definition, request.stack)
     if len(stacks) > 1:
         names = listed(stack.name for stack in stacks)
         raise CommandError(f"Name the stack that this Prometheus reads: --stack, one of {names}.", WRONG_INPUT)
@@ -83,16 +83,16 @@ def lines_of(definition: Definition, stack: Stack, recorded: Recorded, target: f
     yield NEVER_ADVISED
 
 
-def subjects(stack: Stack, recorded: Recorded) -> Iterator[Subject]:
+def subjects(stack: Stack, recorded: Recorded) -> Iterator[PoolUnderReview]:
     """Yield each pool with what presses on it."""
     for path, server, pool in stack.pools():
         pods = re.compile(re.escape(f"{server.made_as}-{pool.made_as}") + "-[0-9]+")
         found = PoolSamples(recorded.samples, server.name, pool.name, pods)
         names = [model.name for model in stack.models_of(server, pool)]
-        yield Subject(stack, path, server, pool, pressures(found, names))
+        yield PoolUnderReview(stack, path, server, pool, pressures(found, names))
 
 
-def _of_pool(definition: Definition, subject: Subject, advice: Advice, target: float) -> Iterator[str]:
+def _of_pool(definition: Definition, subject: PoolUnderReview, advice: Advice, target: float) -> Iterator[str]:
     found, device = subject.found, devices.device(subject.pool.placement)
     yield f"{subject.name}  {count_of(found.replicas, 'replica')} on {device or 'CPU'}, {found.calls:,.0f} calls"
     for what, is_short, text in _figures(subject, target):
@@ -113,7 +113,7 @@ def _expected(each: Figures) -> str:
     return f"{each.share_warm:.1%} warm, {each.refused:,} refused, {each.lost_seconds:,.0f} s lost"
 
 
-def _figures(subject: Subject, target: float) -> Iterator[tuple[str, bool, str]]:
+def _figures(subject: PoolUnderReview, target: float) -> Iterator[tuple[str, bool, str]]:
     """Yield each pressure, whether it is one, and its figures."""
     found, loading = subject.found, subject.pool.loading
     if isinstance(loading, OnDemand):

@@ -24,7 +24,7 @@ _IN_LINES: Final = "pools", "models"  # Lists that have a line for each item.
 
 
 @dataclass(frozen=True)
-class Block:
+class DefinitionPatch:
     """What is to be pasted, and what it means."""
 
     text: str
@@ -83,7 +83,7 @@ class _Place:
         ]
 
 
-def block(stack: Stack | None, answer: Answer, trace: Trace) -> Block:
+def definition_patch(stack: Stack | None, answer: Answer, trace: Trace) -> DefinitionPatch:
     """Return the change that gives a stack the pools of an answer for the models of a trace.
 
     It is laid over the stack's environment, on all of its data planes; over the definition where there is no stack.
@@ -108,7 +108,7 @@ def block(stack: Stack | None, answer: Answer, trace: Trace) -> Block:
         if not answer.gpu.label:
             label = "--gpu <their node label nvidia.com/gpu.product>"
             said.append(f"The definition has no {answer.gpu.name}: say {label}, and the block asks for such GPUs.")
-    return Block(_text(change), tuple(said))
+    return DefinitionPatch(_text(change), tuple(said))
 
 
 def _models(place: _Place, pool: str, trace: Trace) -> Iterator[dict[str, Any]]:

@@ -24,7 +24,7 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from .answers import LOADING, MOST_WAIT_SECONDS, Answer, Row, best, dedicated, front, loading_for, with_footprints
-from .block import block, fitting
+from .block import definition_patch, fitting
 from .lines import Line, percent, table
 from .overlay import place_of
 from .prices import gpu_hours, price_of
@@ -291,7 +291,7 @@ def _worth_reading(lines: Sequence[Line], target: float) -> list[Line]:
 
 def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
     """Yield the answer as a change of the definition, and where to paste it."""
-    made = block(basis.stack, answer, basis.trace)
+    made = definition_patch(basis.stack, answer, basis.trace)
     where = place_of(basis.definition, basis.stack.environment.name) if basis.stack else basis.definition.file
     yield f"Paste at {escaped(where)}, then run `tidegate check`:"
     yield ""

@@ -88,7 +88,7 @@ def record(prometheus: Prometheus, hours: float, now: float) -> Recording:
     """Return what a Prometheus remembers of the last hours before a Unix time. Raises CommandError."""
     start = round(now - hours * HOUR, 3)
     counters, seen = Counters(frozenset({"server", "model", "protocol", "status"})), _Seen()
-    asked = _Asked(prometheus)
+    asked = _Query(prometheus)
     ends = [start, *(start + hour * HOUR for hour in range(1, math.ceil(hours))), round(now, 3)]
     copies = copy_labels(each for end in ends for each in prometheus.ask(PROXIES, end))
     at = start - LOOKBACK_SECONDS
@@ -119,7 +119,7 @@ def record(prometheus: Prometheus, hours: float, now: float) -> Recording:
 
 
 @dataclass
-class _Asked:
+class _Query:
     """Asks in pieces, which are made smaller where they are too much for the server or for us."""
 
     prometheus: Prometheus

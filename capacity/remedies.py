@@ -31,7 +31,7 @@ _USUAL: Final = tuple(f"{compute}g" for compute in (2, 3))  # Of two profiles of
 
 
 @dataclass(frozen=True)
-class Subject:
+class PoolUnderReview:
     """A pool that is looked at."""
 
     stack: Stack
@@ -85,7 +85,7 @@ class Remedy:
         return replace(now, models=tuple(models))
 
 
-def remedies(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
+def remedies(subject: PoolUnderReview, now: SimulationSetting) -> Iterator[Remedy]:
     """Yield what may be done, the cheapest first."""
     pool, found = subject.pool, subject.found
     assert isinstance(pool.loading, OnDemand)
@@ -107,7 +107,7 @@ def remedies(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
             yield Remedy("more replicas", subject.change(replicas=count), replace(now, replicas=count), more)
 
 
-def _other_limits(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
+def _other_limits(subject: PoolUnderReview, now: SimulationSetting) -> Iterator[Remedy]:
     """Yield other policies, of those that there are here, and a shorter idle limit."""
     loading = subject.pool.loading
     assert isinstance(loading, OnDemand)
@@ -122,7 +122,7 @@ def _other_limits(subject: Subject, now: SimulationSetting) -> Iterator[Remedy]:
             yield Remedy("other limits", subject.change(loading=limits), replace(now, policy=policy, idle_seconds=idle))
 
 
-def staging(subject: Subject) -> Tree | None:
+def staging(subject: PoolUnderReview) -> Tree | None:
     """Return the change that keeps files of all models that are called near the GPU, as large as their footprints.
 
     None where models are not loaded again and again from a slow volume, and where files are near already.
@@ -140,7 +140,7 @@ def staging(subject: Subject) -> Tree | None:
     return subject.change(loading={"staging": tier}) if is_far and pool.loading.staging is None else None
 
 
-def _profiles(subject: Subject) -> dict[str, int]:
+def _profiles(subject: PoolUnderReview) -> dict[str, int]:
     """Return the MIG profiles that the pool's GPUs have with their bytes, one for each size, the smallest first: if
     there is one, that into which the data plane's GPUs are cut."""
     placement = subject.pool.placement
@@ -155,7 +155,7 @@ def _profiles(subject: Subject) -> dict[str, int]:
     return {sizes[size]: size for size in sorted(sizes)}
 
 
-def _larger(subject: Subject, capacity: int) -> Iterator[tuple[Tree, int, int]]:
+def _larger(subject: PoolUnderReview, capacity: int) -> Iterator[tuple[Tree, int, int]]:
     """Yield keys of the pool with a larger slice, the capacity that it has then, and the slice's bytes."""
     pool, today = subject.pool, subject.slice_bytes
     assert isinstance(pool.loading, OnDemand)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from tidegate_eviction.simulate.trace import Trace
 
 from stacks import devices
-from stacks.command import chosen
+from stacks.command import chosen_stacks
 from stacks.definition.base import byte_count
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.mig_cuts import part_of_gpu
@@ -43,7 +43,7 @@ def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | 
     None where the definition has no stack; CommandError for a name that there is not.
     """
     if name is not None:
-        return chosen(definition, name)[0]
+        return chosen_stacks(definition, name)[0]
     models = {model.name for model in trace.models}
 
     def rank(stack: Stack) -> tuple[int, bool]:

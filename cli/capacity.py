@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stacks.command import answering
+from stacks.command import exit_codes
 
 from .options import DEFINITION, Definition, Stack
 
@@ -24,7 +24,7 @@ def trace(
     logs: Annotated[str, typer.Option(metavar="FILES", help="Logs of proxies and eviction policies instead.")] = "",
 ) -> None:
     """Write recorded traffic as a trace, which the simulator reads."""
-    with answering() as outcome:
+    with exit_codes() as outcome:
         outcome.text = "nothing was written"
         from capacity.command import Sources, write_recorded
 
@@ -40,7 +40,7 @@ def advise(
     target: Target = "99%",
 ) -> None:
     """Show what limits each pool, and recommend a change."""
-    with answering():
+    with exit_codes():
         from capacity.advising import AdviceRequest, print_advice
 
         print_advice(AdviceRequest(definition, stack, prometheus, hours, match, target))
@@ -56,7 +56,7 @@ def plan(
     stack: Stack = None,
 ) -> None:
     """Search for the cheapest slices that answer a share of a trace's requests at once."""
-    with answering():
+    with exit_codes():
         from capacity.plan import PlanRequest, make_plan
 
         make_plan(PlanRequest(trace, definition, target, gpu, stack))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stacks.command import WRONG_INPUT, CommandError, answering
+from stacks.command import WRONG_INPUT, CommandError, exit_codes
 
 from .options import DEFINITION, Definition, stacks
 
@@ -14,7 +14,7 @@ def chart(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the chart.")] = Path("charts/tidegate"),
 ) -> None:
     """Write the folder of the Helm chart, which is generated from the components."""
-    with answering():
+    with exit_codes():
         from charts import CHART
         from charts.folder import require_chart, write
 
@@ -32,10 +32,10 @@ def values(
     stack: Annotated[str, typer.Option(metavar="NAME", help="The stack.", autocompletion=stacks)] = "",
 ) -> None:
     """Print the chart's values of one stack."""
-    with answering():
+    with exit_codes():
         from charts import values_of
         from charts.values_file import values_text
-        from stacks.command import chosen
+        from stacks.command import chosen_stacks
         from stacks.problems import escaped, listed
         from stacks.resolve import resolve
         from stacks.validate import read_definition
@@ -44,7 +44,7 @@ def values(
         if not stack:
             names = listed(each.name for each in read.stacks)
             raise CommandError(f"Name a stack, as in --stack {read.stacks[0].name}. There are: {names}.", WRONG_INPUT)
-        (one,) = chosen(read, stack)
+        (one,) = chosen_stacks(read, stack)
         heading = (
             f"Values of the Tidegate chart: stack {one.name} of {escaped(read.file)}, by `tidegate values`.\n"
             f"helm upgrade --install {one.name} charts/tidegate --namespace {one.namespace} \\\n"

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from rollout.seen import Seen
-from stacks.command import WRONG_INPUT, CommandError, Outcome, answering
+from rollout.seen import CommandReport
+from stacks.command import WRONG_INPUT, CommandError, ExitStatus, exit_codes
 from stacks.problems import DefinitionError
 
 from . import options
@@ -31,7 +31,7 @@ def _known(engine: str | None) -> str | None:
     if engine is not None:
         from rollout.engines import require_known
 
-        with answering():
+        with exit_codes():
             require_known(engine)
     return engine
 
@@ -43,13 +43,13 @@ EngineName = Annotated[
 
 
 @contextmanager
-def seeing(command: str, file: Path, *, as_json: bool) -> Iterator[tuple[Outcome, Seen]]:
+def reporting(command: str, file: Path, *, as_json: bool) -> Iterator[tuple[ExitStatus, CommandReport]]:
     """Let a command note what it finds; with `as_json` that is all of standard output, however the command ends."""
-    seen = Seen(command, str(file))
+    seen = CommandReport(command, str(file))
     stdout, ended = sys.stdout, None
-    outcome = Outcome()
+    outcome = ExitStatus()
     try:
-        with redirect_stdout(sys.stderr) if as_json else nullcontext(), answering(outcome):
+        with redirect_stdout(sys.stderr) if as_json else nullcontext(), exit_codes(outcome):
             try:
                 yield outcome, seen
             except DefinitionError as error:
@@ -72,7 +72,7 @@ def render(
     unchecked: Annotated[bool, typer.Option("--unchecked", hidden=True)] = False,
 ) -> None:
     """Write every stack as YAML, to apply by any means; needs no cluster and no engine."""
-    with answering() as outcome:
+    with exit_codes() as outcome:
         if unchecked:  # what previews of later revisions compare with
             from rollout.changes.revision import render_for_previews
 
@@ -94,7 +94,7 @@ def up(
     keep_going: KeepGoing = False,
 ) -> None:
     """Bring the stacks of a kubeconfig context up there, with Pulumi or Helm."""
-    with answering() as outcome:
+    with exit_codes() as outcome:
         from rollout.cluster import Request, bring_up
 
         bring_up(Request(definition, cluster, stack, engine, adopt, keep_going), outcome)
@@ -108,7 +108,7 @@ def down(
     yes: Annotated[bool, typer.Option("--yes", help="Take stacks of production down too.")] = False,
 ) -> None:
     """Take the stacks of a kubeconfig context down; their datasets stay."""
-    with answering() as outcome:
+    with exit_codes() as outcome:
         from rollout.cluster import Request, take_down
 
         take_down(Request(definition, cluster, stack, engine), outcome, sure=yes)
@@ -116,7 +116,7 @@ def down(
 
 def check(definition: Definition = DEFINITION, as_json: AsJson = False) -> None:
     """Check the definition: its form, its rules, and the guardrails."""
-    with seeing("check", definition, as_json=as_json) as (_, seen):
+    with reporting("check", definition, as_json=as_json) as (_, seen):
         from rollout.definition import check_definition
 
         check_definition(definition, seen)
@@ -126,7 +126,7 @@ def guardrails(
     file: Annotated[str, typer.Argument(help="YAML of Kubernetes objects; - is standard input.")] = "-",
 ) -> None:
     """Hold the Kubernetes objects in a file, or on standard input, to the guardrails."""
-    with answering():
+    with exit_codes():
         from rollout.manifests import check_manifests
 
         check_manifests(file)
@@ -139,15 +139,15 @@ def preflight(
     as_json: AsJson = False,
 ) -> None:
     """List what the stacks of a kubeconfig context need and the cluster lacks; change nothing."""
-    with seeing("preflight", definition, as_json=as_json) as (_, seen):
-        from rollout.preflight import tell_lacks
+    with reporting("preflight", definition, as_json=as_json) as (_, seen):
+        from rollout.preflight import print_missing
 
-        tell_lacks(definition, cluster, stack, seen)
+        print_missing(definition, cluster, stack, seen)
 
 
 def environments(definition: Definition = DEFINITION) -> None:
     """Print where clients publish and call models, and who may, as JSON for TIDEGATE_ENVIRONMENTS."""
-    with answering():
+    with exit_codes():
         from stacks.clients import environments_text
         from stacks.validate import read_definition
 
@@ -156,7 +156,7 @@ def environments(definition: Definition = DEFINITION) -> None:
 
 def schema() -> None:
     """Print the JSON schema of definitions, for editors: tidegate schema > stacks/definition.schema.json."""
-    with answering():
+    with exit_codes():
         from stacks.reference import schema_text
 
         print(schema_text(), end="")
@@ -166,7 +166,7 @@ def dashboards(
     folder: Annotated[Path, typer.Argument(help="Folder of the files.")] = Path("build/dashboards"),
 ) -> None:
     """Write Grafana's dashboards as JSON files, to be imported into any Grafana."""
-    with answering():
+    with exit_codes():
         from components.dashboards import DASHBOARDS
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -195,10 +195,10 @@ def preview(
     as_json: AsJson = False,
 ) -> None:
     """Show what would change against the last rendering, a git revision or a cluster; change nothing there."""
-    with seeing("preview", definition, as_json=as_json) as (_, seen):
-        from rollout.preview import Wanted, preview_changes
+    with reporting("preview", definition, as_json=as_json) as (_, seen):
+        from rollout.preview import PreviewRequest, preview_changes
 
-        preview_changes(Wanted(definition, out, stack, base, cluster, summary), seen)
+        preview_changes(PreviewRequest(definition, out, stack, base, cluster, summary), seen)
 
 
 def init(
@@ -210,7 +210,7 @@ def init(
     ] = None,
 ) -> None:
     """Write a repository for your platform, which pins this version of Tidegate."""
-    with answering() as outcome:
+    with exit_codes() as outcome:
         from rollout.init.repository import InitRequest, write_repository
 
         outcome.text = "nothing was written"
@@ -228,7 +228,7 @@ def pin(
     ] = None,
 ) -> None:
     """Ask the registries for the digests of all images, and write images.lock beside the definition."""
-    with answering() as outcome:
+    with exit_codes() as outcome:
         from rollout.definition import pin_images
 
         pin_images(definition, keep_going, insecure, registry_plane, outcome)
@@ -250,7 +250,7 @@ def rollout(
     as_json: AsJson = False,
 ) -> None:
     """Bring an environment up in one data plane after another, in waves, each behind a health gate."""
-    with seeing("rollout", definition, as_json=as_json) as (outcome, seen):
+    with reporting("rollout", definition, as_json=as_json) as (outcome, seen):
         from rollout.waves.command import roll_out
         from rollout.waves.prepare import RolloutRequest
 

@@ -9,12 +9,12 @@ types; classes named `…Args` stand where resolving adds something, and `stacks
 from typing import TYPE_CHECKING
 
 from .args import EnvironmentArgs
-from .place import Place
+from .place import Naming
 
 if TYPE_CHECKING:
     from .environment import Environment
 
-__all__ = ["Environment", "EnvironmentArgs", "Place"]
+__all__ = ["Environment", "EnvironmentArgs", "Naming"]
 
 
 def __getattr__(name: str) -> object:

@@ -10,7 +10,7 @@ import yaml
 from stacks.definition.environment import RUNBOOKS, Objectives
 
 from .args import PoolPrice
-from .place import Place
+from .place import Naming
 
 _FILE = Path(__file__).with_suffix(".yaml")
 
@@ -21,7 +21,7 @@ class _Text(Template):
     delimiter = "@"
 
 
-def alert_rules(place: Place, objectives: Objectives, runbooks: str = RUNBOOKS) -> list[dict[str, Any]]:
+def alert_rules(place: Naming, objectives: Objectives, runbooks: str = RUNBOOKS) -> list[dict[str, Any]]:
     """Return recording rules and alerts on what servers, the proxy, the eviction policy and Prometheus itself measure.
 
     Each alert leads to its section of the page `runbooks`.
@@ -43,7 +43,7 @@ def alert_rules(place: Place, objectives: Objectives, runbooks: str = RUNBOOKS) 
     return [filled(rule) for rule in _rules()]
 
 
-def price_rule(place: Place, price: PoolPrice) -> dict[str, Any]:
+def price_rule(place: Naming, price: PoolPrice) -> dict[str, Any]:
     """Return a rule that says what a replica of a pool costs a month."""
     labels = {"namespace": place.namespace, "server": price.server, "pool": price.pool, "currency": price.currency}
     expression = f"vector({price.per_month})"

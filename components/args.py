@@ -33,7 +33,7 @@ from stacks.definition.proxy import Proxy as ProxySettings
 from stacks.definition.servers import Identity
 from stacks.definition.triton import TritonSettings
 
-from .place import Place, Texts, pool_headless_name
+from .place import Naming, Texts, pool_headless_name
 from .values import either, of_kind, of_kinds
 
 Made = TypeVar("Made")
@@ -237,9 +237,9 @@ class EnvironmentArgs(Section):
     """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Naming:
         """Names and namespace of the environment's objects."""
-        return Place(self.name, self.namespace.name, self.called)
+        return Naming(self.name, self.namespace.name, self.called)
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class PoolContext:
 
     args: PoolArgs
     server: ServerArgs
-    place: Place
+    place: Naming
     policy_image: ImageReference | None
     every_pod: Pods
     mesh: Mesh | None
@@ -275,7 +275,7 @@ class PoolContext:
         return self.place.labels(self.server.kind, self.selector)
 
 
-def called(part: ServerArgs | PoolArgs, make: Callable[[str], Made]) -> Made:
+def external_name(part: ServerArgs | PoolArgs, make: Callable[[str], Made]) -> Made:
     """Return what `make` makes of the name by which clients know a server or a pool."""
     return either(part.called, make, lambda: make(part.name))
 

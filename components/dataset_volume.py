@@ -6,7 +6,7 @@ import pulumi_kubernetes as k8s
 from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource
 
 from .args import DatasetVolumeArgs
-from .place import RETAINED, Place
+from .place import RETAINED, Naming
 from .values import either, none_if_empty, of_kind, when
 
 # What a claim asks for. Its volume is named, so the size does not matter; but Kubernetes lets nobody change it on a
@@ -21,7 +21,7 @@ class DatasetVolume(pulumi.ComponentResource):
     """
 
     def __init__(
-        self, name: str, args: DatasetVolumeArgs, place: Place, opts: pulumi.ResourceOptions | None = None
+        self, name: str, args: DatasetVolumeArgs, place: Naming, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         """Declare the volume and its claim."""
         super().__init__("tidegate:components:DatasetVolume", name, None, opts)
@@ -70,7 +70,7 @@ class DatasetVolume(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _csi(source: CsiSource, place: Place) -> k8s.core.v1.CSIPersistentVolumeSourceArgs:
+def _csi(source: CsiSource, place: Naming) -> k8s.core.v1.CSIPersistentVolumeSourceArgs:
     return k8s.core.v1.CSIPersistentVolumeSourceArgs(
         driver=source.driver,
         volume_handle=source.volume_handle,

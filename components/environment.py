@@ -15,7 +15,7 @@ from .monitoring import Monitoring
 from .network_boundary import Mesh, NetworkBoundary, namespace_peer
 from .openai.frontends import OpenaiFrontends
 from .openai.pool import OpenaiPool
-from .place import RETAINED, Place, Texts, service_account
+from .place import RETAINED, Naming, Texts, service_account
 from .proxy import Proxy
 from .triton.pool import TritonPool
 from .values import each, joined, merged, of_kind, when
@@ -29,7 +29,7 @@ class Environment(pulumi.ComponentResource):
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the environment."""
         super().__init__("tidegate:components:Environment", name, None, opts)
-        place = Place(args.name, args.namespace.name, args.called)
+        place = Naming(args.name, args.namespace.name, args.called)
         # It holds the claims of the datasets, and is kept with them.
         namespace = self._namespace(name, args, place)
         inside = pulumi.ResourceOptions(parent=self, depends_on=[namespace])
@@ -101,7 +101,7 @@ class Environment(pulumi.ComponentResource):
         when(args.mesh, lambda mesh: Mesh(f"{name}-mesh", mesh, place, inside))
         self.register_outputs({})
 
-    def _namespace(self, name: str, args: EnvironmentArgs, place: Place) -> k8s.core.v1.Namespace:
+    def _namespace(self, name: str, args: EnvironmentArgs, place: Naming) -> k8s.core.v1.Namespace:
         return k8s.core.v1.Namespace(
             f"{name}-namespace",
             metadata=k8s.meta.v1.ObjectMetaArgs(

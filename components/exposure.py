@@ -18,14 +18,14 @@ from stacks.definition.proxy import (
 from . import pods
 from .args import ProxyArgs, TlsArgs
 from .network_boundary import address_peer, namespace_peer
-from .place import PROXY_HEADLESS, Place
+from .place import PROXY_HEADLESS, Naming
 from .pods import HTTPS
 from .values import each, either, equals, if_true, joined, merged, none_if_empty, nothing, of_kind, of_kinds, when
 
 EVERYBODY = ("0.0.0.0/0", "::/0")
 
 
-def expose(name: str, args: ProxyArgs, place: Place, child: pulumi.ResourceOptions) -> None:
+def expose(name: str, args: ProxyArgs, place: Naming, child: pulumi.ResourceOptions) -> None:
     """Declare the Services, and what leads to them from outside."""
     exposure = args.exposure
     annotations = of_kinds(
@@ -83,7 +83,7 @@ def exposed_to(exposure: Exposure) -> list[Any]:
 
 
 def certificate(
-    resource_name: str, tls: TlsArgs, exposure: Exposure, place: Place, child: pulumi.ResourceOptions
+    resource_name: str, tls: TlsArgs, exposure: Exposure, place: Naming, child: pulumi.ResourceOptions
 ) -> k8s.apiextensions.CustomResource | None:
     """Declare the certificate that cert-manager issues, where it does."""
     service = f"{PROXY}.{place.namespace}"
@@ -111,7 +111,7 @@ def certificate(
 
 
 def _ingress(
-    resource_name: str, args: ProxyArgs, ingress: IngressExposure, place: Place, child: pulumi.ResourceOptions
+    resource_name: str, args: ProxyArgs, ingress: IngressExposure, place: Naming, child: pulumi.ResourceOptions
 ) -> k8s.networking.v1.Ingress:
     port = k8s.networking.v1.ServiceBackendPortArgs(name=either(args.tls, lambda _: "https", lambda: "http"))
     backend = k8s.networking.v1.IngressBackendArgs(
@@ -137,7 +137,7 @@ def _ingress(
 
 
 def _http_route(
-    resource_name: str, args: ProxyArgs, route: HttpRouteExposure, place: Place, child: pulumi.ResourceOptions
+    resource_name: str, args: ProxyArgs, route: HttpRouteExposure, place: Naming, child: pulumi.ResourceOptions
 ) -> k8s.apiextensions.CustomResource:
     parent = merged(
         {"name": route.gateway, "namespace": route.gateway_namespace},

@@ -22,7 +22,7 @@ from stacks.definition.placement import (
 )
 from stacks.definition.pods import Toleration
 
-from .place import Place, Texts
+from .place import Naming, Texts
 from .pods import container_resources, toleration
 from .values import (
     each,
@@ -50,7 +50,7 @@ class GpuPlacement(pulumi.ComponentResource):
     """Where a pod may run and which device it gets; declares the ResourceClaimTemplate of a DRA device."""
 
     def __init__(
-        self, name: str, args: Placement, place: Place, pool: str, labels: Texts, opts: pulumi.ResourceOptions
+        self, name: str, args: Placement, place: Naming, pool: str, labels: Texts, opts: pulumi.ResourceOptions
     ) -> None:
         """Declare what the device needs; `pool` is the name of the objects of the pool that it is for."""
         super().__init__("tidegate:components:GpuPlacement", name, None, opts)
@@ -123,7 +123,7 @@ class GpuPlacement(pulumi.ComponentResource):
         )
 
     def _claim_template(
-        self, name: str, claim: DraPlacement, place: Place, labels: Texts
+        self, name: str, claim: DraPlacement, place: Naming, labels: Texts
     ) -> k8s.resource.v1.ResourceClaimTemplate:
         of = "device.attributes['gpu.nvidia.com']"
         selectors = joined(

@@ -9,7 +9,7 @@ from stacks.definition.proxy import PROXY
 from .alert_rules import alert_rules, price_rule
 from .args import MonitoringArgs
 from .dashboards import DASHBOARDS
-from .place import Place, Texts
+from .place import Naming, Texts
 from .values import each, if_true, joined, merged
 
 
@@ -17,7 +17,7 @@ class Monitoring(pulumi.ComponentResource):
     """PodMonitors for proxies, Tritons and eviction policies, and a PrometheusRule."""
 
     def __init__(
-        self, name: str, args: MonitoringArgs, place: Place, opts: pulumi.ResourceOptions | None = None
+        self, name: str, args: MonitoringArgs, place: Naming, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         """Declare monitors and alerts."""
         super().__init__("tidegate:components:Monitoring", name, None, opts)
@@ -61,7 +61,7 @@ class Monitoring(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def dashboards(name: str, labels: Texts, place: Place, opts: pulumi.ResourceOptions) -> None:
+def dashboards(name: str, labels: Texts, place: Naming, opts: pulumi.ResourceOptions) -> None:
     """Declare Grafana's dashboards of the environment, each in a ConfigMap of its own."""
     for dashboard in DASHBOARDS:
         k8s.core.v1.ConfigMap(

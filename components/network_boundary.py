@@ -13,7 +13,7 @@ from stacks.definition.environment import Mesh as MeshSettings
 from stacks.definition.proxy import PROXY
 
 from .args import NetworkBoundaryArgs
-from .place import Place, Texts
+from .place import Naming, Texts
 from .values import each, either, equals, flat, if_true, joined, merged, none_if_empty, when
 
 _EVERY_POD = k8s.meta.v1.LabelSelectorArgs()
@@ -35,7 +35,7 @@ class NetworkBoundary(pulumi.ComponentResource):
         self,
         name: str,
         args: NetworkBoundaryArgs,
-        place: Place,
+        place: Naming,
         callers: Sequence[Peer] = (),
         domino: Domino | None = None,
         mesh: MeshSettings | None = None,
@@ -127,7 +127,9 @@ class NetworkBoundary(pulumi.ComponentResource):
 class Mesh(pulumi.ComponentResource):
     """What the mesh is told of the proxy: a PeerAuthentication."""
 
-    def __init__(self, name: str, args: MeshSettings, place: Place, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, args: MeshSettings, place: Naming, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         """Declare who may come in without a certificate of the mesh: Prometheus and the kubelet."""
         super().__init__("tidegate:components:Mesh", name, None, opts)
         spec: dict[str, Any] = {
@@ -175,17 +177,17 @@ def _pods_of(peer: Caller | Reach | PrometheusPeer, namespaces: Peer) -> Any:
     return merged(namespaces, when(labels, lambda labels: {"podSelector": {"matchLabels": labels}}))
 
 
-def _reaching(reach: Reach, place: Place) -> k8s.meta.v1.LabelSelectorArgs:
+def _reaching(reach: Reach, place: Naming) -> k8s.meta.v1.LabelSelectorArgs:
     """Return the pods that may reach it: of one server, or by the role label, which both kinds carry."""
     roles = each(reach.by, lambda pods: if_true(equals(pods, "servers"), lambda: "server", lambda: "proxy"))
     return either(reach.server, lambda name: _servers(place, [name]), lambda: _labelled(place, ROLE, roles or []))
 
 
-def _servers(place: Place, names: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
+def _servers(place: Naming, names: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
     return _labelled(place, SERVER, names)
 
 
-def _labelled(place: Place, key: str, values: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
+def _labelled(place: Naming, key: str, values: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
     return k8s.meta.v1.LabelSelectorArgs(
         match_labels={"app.kubernetes.io/instance": place.environment},
         match_expressions=[k8s.meta.v1.LabelSelectorRequirementArgs(key=key, operator="In", values=values)],

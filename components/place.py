@@ -23,7 +23,7 @@ RETAINED: Final = {
 
 
 @dataclass(frozen=True)
-class Place:
+class Naming:
     """An environment's namespace, and the environment's name, which tells its pods from those of others."""
 
     environment: str

@@ -14,9 +14,9 @@ from stacks.definition.proxy import PROXY, CertificateAuthority
 from stacks.definition.servers import ServerTls
 
 from . import pods
-from .args import GRACE_SECONDS, ProxyArgs, ServerArgs, TritonServerArgs, called
+from .args import GRACE_SECONDS, ProxyArgs, ServerArgs, TritonServerArgs, external_name
 from .exposure import certificate, expose
-from .place import Place
+from .place import Naming
 from .proxy_files import access_table, proxy_settings, routing_table
 from .values import (
     checksum,
@@ -48,7 +48,7 @@ class Proxy(pulumi.ComponentResource):
         self,
         name: str,
         args: ProxyArgs,
-        place: Place,
+        place: Naming,
         servers: Sequence[ServerArgs],
         every_pod: Pods,
         domino: Domino | None = None,
@@ -120,7 +120,7 @@ def _mesh_labels(mesh: Mesh | None) -> dict[str, Any] | None:
     return when(mesh, lambda _: {"sidecar.istio.io/inject": "true", "security.istio.io/tlsMode": "istio"})
 
 
-def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs], every_pod: Pods) -> k8s.core.v1.PodSpecArgs:
+def _pod(args: ProxyArgs, place: Naming, servers: Sequence[ServerArgs], every_pod: Pods) -> k8s.core.v1.PodSpecArgs:
     upstream_cas = each(
         servers,
         lambda server: of_kind(
@@ -192,7 +192,7 @@ def _lease_token() -> k8s.core.v1.VolumeArgs:
 
 
 def _upstream_ca(server: ServerArgs, tls: ServerTls) -> k8s.core.v1.VolumeProjectionArgs:
-    file = called(server, proxy_process.upstream_ca_file)
+    file = external_name(server, proxy_process.upstream_ca_file)
     return _of_secret(tls.secret, [k8s.core.v1.KeyToPathArgs(key="ca.crt", path=file)])
 
 

@@ -14,10 +14,10 @@ from stacks.definition.models import Model
 from stacks.definition.pools import OnDemand, QueueScaling
 from stacks.definition.proxy import HttpRouteExposure, IngressExposure
 
-from .args import OpenaiServerArgs, PoolArgs, ProxyArgs, ServerArgs, TritonServerArgs, by_kind, called
+from .args import OpenaiServerArgs, PoolArgs, ProxyArgs, ServerArgs, TritonServerArgs, by_kind, external_name
 from .openai.engines import by_engine
 from .openai.frontends import service_of
-from .place import PROXY_HEADLESS, Place, pool_headless_name
+from .place import PROXY_HEADLESS, Naming, pool_headless_name
 from .values import (
     either,
     equals,
@@ -36,7 +36,7 @@ from .values import (
 Tree = dict[str, Any]
 
 
-def routing_table(place: Place, servers: Sequence[ServerArgs]) -> Tree:
+def routing_table(place: Naming, servers: Sequence[ServerArgs]) -> Tree:
     """Return which servers, pools and models there are."""
     return {
         "version": routing.VERSION,
@@ -44,7 +44,7 @@ def routing_table(place: Place, servers: Sequence[ServerArgs]) -> Tree:
         "servers": listed(
             servers,
             lambda server: {
-                "name": called(server, _same),
+                "name": external_name(server, _same),
                 "kind": server.kind,
                 "pools": by_kind(
                     server,
@@ -66,7 +66,7 @@ def _same(name: str) -> str:
     return name
 
 
-def _triton_pool(place: Place, server: TritonServerArgs, pool: PoolArgs) -> Tree:
+def _triton_pool(place: Naming, server: TritonServerArgs, pool: PoolArgs) -> Tree:
     return {
         **_pool(pool),
         "host": f"{pool_headless_name(server.name, pool.name)}.{place.namespace}.svc",
@@ -76,7 +76,7 @@ def _triton_pool(place: Place, server: TritonServerArgs, pool: PoolArgs) -> Tree
     }
 
 
-def _openai_pool(place: Place, server: OpenaiServerArgs, pool: PoolArgs) -> Tree:
+def _openai_pool(place: Naming, server: OpenaiServerArgs, pool: PoolArgs) -> Tree:
     return {
         **_pool(pool),
         "host": service_of(server, pool, lambda name: f"{name}.{place.namespace}.svc"),
@@ -88,7 +88,7 @@ def _openai_pool(place: Place, server: OpenaiServerArgs, pool: PoolArgs) -> Tree
 
 def _pool(pool: PoolArgs) -> Tree:
     return {
-        "name": called(pool, _same),
+        "name": external_name(pool, _same),
         "loading": pool.loading.mode,
         "empty": either(pool.autoscaling, lambda _: None, lambda: if_true(pool.replicas, lambda: None, lambda: True)),
         "wakeSeconds": of_kind(
@@ -103,8 +103,8 @@ def _pool(pool: PoolArgs) -> Tree:
 def _model(server: ServerArgs, pool: PoolArgs, model: Model) -> Tree:
     return {
         "name": model.name,
-        "server": called(server, _same),
-        "pool": called(pool, _same),
+        "server": external_name(server, _same),
+        "pool": external_name(pool, _same),
         "versions": listed(model.versions, lambda share: picked(share, "version", "weight")),
         "alias": model.alias,
         "servedNames": when(none_if_empty(model.served_names), lambda names: names),
@@ -131,7 +131,7 @@ def access_table(proxy: ProxyArgs) -> Tree:
     }
 
 
-def proxy_settings(proxy: ProxyArgs, place: Place, domino: Domino | None) -> Tree | None:
+def proxy_settings(proxy: ProxyArgs, place: Naming, domino: Domino | None) -> Tree | None:
     """Return the settings of the proxy that are no files: `tidegate_contracts.proxy_settings.ProxySettings`."""
     return merged(
         {

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError, Outcome
+from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError, ExitStatus
 from stacks.problems import advisory_text, escaped
-from stacks.stack import Definition, Home, Stack
+from stacks.stack import Definition, Stack, StackId
 from stacks.validate import read_definition
 
 from . import engines, preflight
@@ -33,7 +33,7 @@ class Request:
     keep_going: bool = False  # Whatever the cluster lacks.
 
 
-def bring_up(request: Request, outcome: Outcome) -> None:
+def bring_up(request: Request, outcome: ExitStatus) -> None:
     """Bring up the stacks that live in a cluster, one after the other; stop at the first that fails."""
     definition = read_definition(request.definition)
     require_named(definition, request.context)
@@ -42,7 +42,7 @@ def bring_up(request: Request, outcome: Outcome) -> None:
     Kubectl(stacks[0].data_plane.context_name).ask_ahead()
     bundles, engine = _checked(request, definition, stacks)
     needed = [(each.stack, each.rendered.objects) for each in bundles]
-    preflight.require(stacks[0].data_plane.context_name, needed, keep_going=request.keep_going)
+    preflight.ensure_ready(stacks[0].data_plane.context_name, needed, keep_going=request.keep_going)
     _up(bundles, engine, outcome)
 
 
@@ -60,7 +60,7 @@ def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) 
     return [Bundle(stack, rendered, definition.lock, request.definition) for stack, rendered in both], engine
 
 
-def _up(bundles: Sequence[Bundle], engine: Engine, outcome: Outcome) -> None:
+def _up(bundles: Sequence[Bundle], engine: Engine, outcome: ExitStatus) -> None:
     stacks = [bundle.stack for bundle in bundles]
     context = stacks[0].data_plane.context_name
     names = ", ".join(stack.name for stack in stacks)
@@ -100,11 +100,11 @@ def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
 # ---- down ----
 
 
-def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None:
+def take_down(request: Request, outcome: ExitStatus, *, sure: bool = False) -> None:
     """Take stacks down; those of production only where the user is sure."""
     definition = read_definition(request.definition)
     require_named(definition, request.context)
-    described, homes = True, list[Home]()
+    described, homes = True, list[StackId]()
     try:
         homes += on_cluster(definition, request.context, request.stack)
     except CommandError as error:
@@ -131,7 +131,7 @@ def _told(request: Request, orphans: Sequence[Orphan]) -> list[str]:
     return [f"{each.home.name} {each.words}\n  {each.command(request.definition)}".rstrip() for each in orphans]
 
 
-def _down(request: Request, stack: Home, kube: Kubectl, outcome: Outcome, *, described: bool) -> None:
+def _down(request: Request, stack: StackId, kube: Kubectl, outcome: ExitStatus, *, described: bool) -> None:
     owner = owner_of(kube, stack)
     if owner is None:
         print(f"{stack.name} is not there: {escaped(kube.context)} has no namespace {stack.namespace}.")
@@ -151,7 +151,7 @@ def _down(request: Request, stack: Home, kube: Kubectl, outcome: Outcome, *, des
         note(f"Pulumi's state still lists what stays; to let it forget that: `pulumi stack rm --force {stack.name}`.")
 
 
-def _say_what_stays(stack: Home, kube: Kubectl, *, described: bool) -> None:
+def _say_what_stays(stack: StackId, kube: Kubectl, *, described: bool) -> None:
     selector = f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.made_as}"
     stays: dict[str, list[str]] = {kind: [] for kind in KEPT}
     for item in kube.find([f"{kind.lower()}s" for kind in KEPT], "-A", "-l", selector):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stacks.command import WRONG_INPUT, CommandError, chosen, none_such
+from stacks.command import WRONG_INPUT, CommandError, chosen_stacks, none_such
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
@@ -29,9 +29,9 @@ def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[
     if plane is None:
         no_plane = f"No data plane of {escaped(definition.file)} has the context {escaped(context)}"
         raise none_such(no_plane, context, (plane.context_name for plane in definition.header.data_planes))
-    stacks = tuple(stack for stack in chosen(definition, name) if stack.data_plane == plane)
+    stacks = tuple(stack for stack in chosen_stacks(definition, name) if stack.data_plane == plane)
     if not stacks:
-        where = chosen(definition, name)[0].data_plane.context_name
+        where = chosen_stacks(definition, name)[0].data_plane.context_name
         raise CommandError(f"stack {name} does not live in {context}, but in {where}.", WRONG_INPUT)
     return stacks
 

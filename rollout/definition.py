@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from subprocess import TimeoutExpired
 
-from stacks.command import CommandError, Outcome, unknown
+from stacks.command import CommandError, ExitStatus, unknown
 from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, read_images_lock
 from stacks.load import load
 from stacks.problems import DefinitionError, advisory_text, counted, escaped, listed, shortened
@@ -21,7 +21,7 @@ from . import processes, tools
 from .files import write_atomically
 from .guardrails import enforce, findings
 from .render import render
-from .seen import Seen
+from .seen import CommandReport
 from .terminal import note, progress, tidegate
 
 SECONDS = 120  # For one image.
@@ -30,7 +30,7 @@ _LONGEST_ERROR = 1_000
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-def check_definition(path: Path, seen: Seen) -> None:
+def check_definition(path: Path, seen: CommandReport) -> None:
     """Read a definition and say in a line what is in it, once nothing is wrong with it that `up` would refuse.
 
     Raises DefinitionError with every broken rule, or CommandError with the guardrails that its stacks break.
@@ -52,7 +52,7 @@ def check_definition(path: Path, seen: Seen) -> None:
 # ---- pin ----
 
 
-def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, outcome: Outcome) -> None:
+def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, outcome: ExitStatus) -> None:
     """Ask for every image that any stack names, and write the lock file when all answers are there."""
     definition = validate(load(path), ImagesLock())  # whatever stands in the lock file now must not stop us
     questions = _references(definition, plane)

@@ -7,7 +7,7 @@ from typing import Any
 from . import managed_fields
 from .changes.compare import identity
 from .kubectl import Kubectl, KubernetesObject, as_list
-from .live import as_made, with_scale
+from .live import created_from, with_scale
 
 AUTOSCALED = "tidegate-autoscaled"
 """Field manager of a workload's replicas from when an autoscaler is declared until that sets them itself."""
@@ -30,7 +30,7 @@ def mend(kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequence[Kub
         left = managed_fields.left_over(item, with_scale(wanted, item)) if wanted and by_hand else []
         if paths := [path for path in left if path in by_hand]:
             added.append((item, paths))
-    fresh = as_made(kube, [declared[identity(item)] for item, _ in added])
+    fresh = created_from(kube, [declared[identity(item)] for item, _ in added])
     bare = []
     for item, paths in added:
         # A manager that replaced a whole object owns its defaults too: these are as they should be.

@@ -18,7 +18,7 @@ from .changes.permissions import Grant
 from .changes.report import values
 from .changes.restarts import Notice
 from .changes.stack_change import Devices, StackChange, State, findings_of
-from .seen import Seen
+from .seen import CommandReport
 from .waves.plan import Step
 
 Level = Literal["error", "advisory", "waived"]
@@ -166,7 +166,7 @@ class Document(_Json):
     """Of a rollout, with the data planes that go together."""
 
 
-def document_text(seen: Seen, code: int, failure: str) -> str:
+def document_text(seen: CommandReport, code: int, failure: str) -> str:
     """Return the document of what a command has seen, with the exit code and the message that it ends with."""
     found = Document(
         command=seen.command,
@@ -183,7 +183,7 @@ def document_text(seen: Seen, code: int, failure: str) -> str:
     return json.dumps(found.model_dump(by_alias=True), indent=2)  # in ASCII: a file's name may be no text
 
 
-def _findings(seen: Seen) -> Iterator[Found]:
+def _findings(seen: CommandReport) -> Iterator[Found]:
     for problem in (*seen.problems, *(seen.definition.advisories if seen.definition else ())):
         at = problem.where
         where = {"line": at.line, "column": at.column} if isinstance(at, Position) else {}
@@ -211,7 +211,7 @@ def _findings(seen: Seen) -> Iterator[Found]:
             yield Found(level=level, source="cluster", stacks=(name,), **said, **_place(seen, name))
 
 
-def _place(seen: Seen, name: str) -> dict[str, Any]:
+def _place(seen: CommandReport, name: str) -> dict[str, Any]:
     """Return where the environment of a stack stands in the definition."""
     for stack in seen.definition.stacks if seen.definition else ():
         if stack.name == name and seen.definition:
@@ -220,7 +220,7 @@ def _place(seen: Seen, name: str) -> dict[str, Any]:
     return {}
 
 
-def _stacks(seen: Seen) -> Iterator[SeenStack]:
+def _stacks(seen: CommandReport) -> Iterator[SeenStack]:
     known = {stack.name: stack for stack in seen.stacks or (seen.definition.stacks if seen.definition else ())}
     changes = {change.name: change for change in seen.changes}
     for name in changes or known:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from components.apply_order import APPLY_ORDER, apply_key
 from stacks.command import CommandError
 from stacks.problems import listed
-from stacks.stack import Home
+from stacks.stack import StackId
 
 from . import managed_fields
 from .changes.compare import KEPT, Identity, compare, identity
@@ -59,7 +59,7 @@ def _look(kube: Kubectl, known: Kinds, rendered: Sequence[KubernetesObject]) -> 
         explained(f'no matches for kind "{kind}" in version "{version}"', kube.context) or f"no {kind}"
         for version, kind in unknown
     ]
-    state = of_stack(kube, rendered, known)
+    state = state_of_stack(kube, rendered, known)
     wanted = [item for item in rendered if (item["apiVersion"], item["kind"]) in known]
     after, more = _dry_run(kube, wanted, {identity(item): item for item in state.declared})
     result = {**{identity(item): item for item in rendered}, **after}
@@ -80,7 +80,7 @@ class LiveState:
     kept: list[KubernetesObject]
 
 
-def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject], known: Kinds | None = None) -> LiveState:
+def state_of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject], known: Kinds | None = None) -> LiveState:
     """Return every object that a stack has in its cluster, whether it is still rendered or not."""
     known = known or kube.kinds()
     namespace = next(item for item in rendered if item["kind"] == "Namespace")["metadata"]
@@ -102,7 +102,7 @@ def require_there(kube: Kubectl, declared: Sequence[KubernetesObject]) -> None:
         raise CommandError(f"{kube.context} does not have {listed(lost, most=6)}. Run the same command again.")
 
 
-def left_of(kube: Kubectl, home: Home) -> list[KubernetesObject]:
+def remaining_objects(kube: Kubectl, home: StackId) -> list[KubernetesObject]:
     """Return what the cluster has of an environment, but for what is kept for its data, whoever describes it."""
     found = _labelled(kube, kube.kinds(), home.environment.made_as, "-n", home.namespace)
     return [item for item in found if item["kind"] not in KEPT and not _goes(item)]
@@ -184,9 +184,9 @@ def _dry_run(
     by_key = {identity(item): item for item in wanted}
     settling = {name: held for name in lost if name in after and (held := _held(after[name], lost[name]))}
     replaced = [name for name in live if name not in after and name in by_key]
-    fresh = as_made(kube, [by_key[name] for name in (*settling, *replaced)])
+    fresh = created_from(kube, [by_key[name] for name in (*settling, *replaced)])
     for name, paths in settling.items():
-        after[name] = managed_fields.settled(after[name], paths, fresh.get(name, live[name]))
+        after[name] = managed_fields.resolve_conflicts(after[name], paths, fresh.get(name, live[name]))
     for name in replaced:
         # In the place of one that cannot be changed into it.
         anew, had = fresh.get(name, by_key[name]), live[name].get("spec", {})
@@ -206,7 +206,7 @@ def _held(result: KubernetesObject, lost: Sequence[managed_fields.Path]) -> list
     return [path for path in lost if any(path in managed_fields.paths(one.fields) for one in holding)]
 
 
-def as_made(kube: Kubectl, wanted: Sequence[KubernetesObject]) -> dict[Identity, KubernetesObject]:
+def created_from(kube: Kubectl, wanted: Sequence[KubernetesObject]) -> dict[Identity, KubernetesObject]:
     """Return what each of these objects would be if it were made now, with every default; under another name."""
     others = [_renamed(item, f"{item['metadata']['name'][:50].rstrip('-.')}-anew") for item in wanted]
     originals = {identity(other): item for other, item in zip(others, wanted, strict=True)}

@@ -119,7 +119,7 @@ def find(item: Any, path: Path) -> list[Any]:
     return [item]
 
 
-def settled(live: KubernetesObject, gone: Sequence[Path], fresh: KubernetesObject) -> KubernetesObject:
+def resolve_conflicts(live: KubernetesObject, gone: Sequence[Path], fresh: KubernetesObject) -> KubernetesObject:
     """Return an object after some fields were given up: each is as in a fresh object, or is not there."""
     result = deepcopy(live)
     for path in gone:

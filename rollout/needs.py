@@ -31,7 +31,7 @@ _REMEDIES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Need:
+class Prerequisite:
     """An object that must be there, and what is so without it; `hard` where a pod then never starts."""
 
     version: str
@@ -54,7 +54,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Lack:
+class MissingPrerequisite:
     """Something that a cluster lacks, the command that shows it, and what to do."""
 
     what: str
@@ -68,65 +68,67 @@ class Lack:
         return "\n".join(map(escaped, (f"{level}{self.what}", f"    {self.do}", f"    To see it: {self.command}")))
 
 
-def needs_of(objects: Sequence[Tree]) -> list[Need]:
+def needs_of(objects: Sequence[Tree]) -> list[Prerequisite]:
     """Return what these objects need and do not bring, each once; the hard needs count where one is both."""
     made = {(text(item, "kind"), text(item, "metadata", "name")) for item in objects}
     made.add(("ConfigMap", "kube-root-ca.crt"))  # Kubernetes makes it in every namespace.
     made |= {("Secret", text(item, "spec", "secretName")) for item in objects if item["kind"] == "Certificate"}
-    found: dict[tuple[str, str, str], Need] = {}
+    found: dict[tuple[str, str, str], Prerequisite] = {}
     for need in (*_of_pods(objects), *(need for item in objects for need in _of_object(item))):
         if need.name and (need.kind, need.name) not in made:
             found.setdefault((need.kind, need.namespace, need.name), need)
     return [*found.values()]
 
 
-def _of_object(item: Tree) -> Iterator[Need]:
+def _of_object(item: Tree) -> Iterator[Prerequisite]:
     kind, version, namespace = text(item, "kind"), text(item, "apiVersion"), text(item, "metadata", "namespace")
     spec, named = mapping(item, "spec"), f"{kind} {text(item, 'metadata', 'name')}"
     for secret in items(item, "imagePullSecrets"):
-        yield Need("v1", "Secret", text(secret, "name"), namespace, "images are pulled without it", hard=False)
+        yield Prerequisite("v1", "Secret", text(secret, "name"), namespace, "images are pulled without it", hard=False)
     if kind == "PersistentVolume":
         mounted = f"no pod can mount {named}"
-        yield Need("storage.k8s.io/v1", "CSIDriver", text(spec, "csi", "driver"), "", mounted)
+        yield Prerequisite("storage.k8s.io/v1", "CSIDriver", text(spec, "csi", "driver"), "", mounted)
         secret = mapping(spec, "csi", "nodePublishSecretRef")
-        yield Need("v1", "Secret", text(secret, "name"), text(secret, "namespace"), mounted)
+        yield Prerequisite("v1", "Secret", text(secret, "name"), text(secret, "namespace"), mounted)
         binds = f"{named} names it, and binds all the same"
-        yield Need("storage.k8s.io/v1", "StorageClass", text(spec, "storageClassName"), "", binds, hard=False)
+        yield Prerequisite("storage.k8s.io/v1", "StorageClass", text(spec, "storageClassName"), "", binds, hard=False)
     elif kind == "Ingress":
         nobody = "nobody reaches the proxy through the Ingress"
-        yield Need(version, "IngressClass", text(spec, "ingressClassName"), "", nobody, hard=False)
+        yield Prerequisite(version, "IngressClass", text(spec, "ingressClassName"), "", nobody, hard=False)
     elif kind == "HTTPRoute":
         for parent in items(spec, "parentRefs"):
             nobody = "nobody reaches the proxy through it"
-            yield Need(version, "Gateway", text(parent, "name"), text(parent, "namespace"), nobody, hard=False)
+            yield Prerequisite(version, "Gateway", text(parent, "name"), text(parent, "namespace"), nobody, hard=False)
     elif kind == "Certificate":
         issuer = text(spec, "issuerRef", "kind")
         where = namespace if issuer == "Issuer" else ""
-        yield Need(version, issuer, text(spec, "issuerRef", "name"), where, f"{named} is never issued to the pods")
+        yield Prerequisite(
+            version, issuer, text(spec, "issuerRef", "name"), where, f"{named} is never issued to the pods"
+        )
     elif kind == "ResourceClaimTemplate":
         for request in items(spec, "spec", "devices", "requests"):
             name = text(request, "exactly", "deviceClassName")
-            yield Need(version, "DeviceClass", name, "", "pods that claim a device of it wait for ever")
+            yield Prerequisite(version, "DeviceClass", name, "", "pods that claim a device of it wait for ever")
     elif kind == "Role" and dynamo.RULES[-1] in items(item, "rules"):
         alone = f"workers end at once, for the objects that {named} lets them write are of no kind"
-        yield Need("apiextensions.k8s.io/v1", "CustomResourceDefinition", dynamo.CRD, "", alone)
+        yield Prerequisite("apiextensions.k8s.io/v1", "CustomResourceDefinition", dynamo.CRD, "", alone)
     elif kind == "HorizontalPodAutoscaler":
         stays = "autoscalers see no CPU use, and change nothing"
-        yield Need("apiregistration.k8s.io/v1", "APIService", "v1beta1.metrics.k8s.io", "", stays, hard=False)
+        yield Prerequisite("apiregistration.k8s.io/v1", "APIService", "v1beta1.metrics.k8s.io", "", stays, hard=False)
 
 
-def _of_pods(objects: Sequence[Tree]) -> Iterator[Need]:
+def _of_pods(objects: Sequence[Tree]) -> Iterator[Prerequisite]:
     for workload in workloads(objects).values():
         never = f"no pod of {workload.name} is made"
         priority, runtime = text(workload.pod, "priorityClassName"), text(workload.pod, "runtimeClassName")
-        yield Need("scheduling.k8s.io/v1", "PriorityClass", priority, "", never)
-        yield Need("node.k8s.io/v1", "RuntimeClass", runtime, "", never)
+        yield Prerequisite("scheduling.k8s.io/v1", "PriorityClass", priority, "", never)
+        yield Prerequisite("node.k8s.io/v1", "RuntimeClass", runtime, "", never)
         waits = f"pods of {workload.name} wait for it"
         for volume in items(workload.pod, "volumes"):
             storage = text(volume, "ephemeral", "volumeClaimTemplate", "spec", "storageClassName")
-            yield Need("storage.k8s.io/v1", "StorageClass", storage, "", waits)
+            yield Prerequisite("storage.k8s.io/v1", "StorageClass", storage, "", waits)
         for kind, name in _read(workload):
-            yield Need("v1", kind, name, workload.namespace, waits)
+            yield Prerequisite("v1", kind, name, workload.namespace, waits)
 
 
 def _read(workload: Workload) -> Iterator[tuple[str, str]]:

@@ -14,14 +14,14 @@ from policies.guardrails.settings import settings_of
 from stacks.command import WRONG_INPUT, CommandError, none_such
 from stacks.definition import DataPlane, Environment
 from stacks.problems import counted, escaped, listed
-from stacks.stack import Definition, Home
+from stacks.stack import Definition, StackId
 
 from .changes.permissions import definition_in
 from .changes.workloads import mapping, text
 from .contexts import context_in
 from .engines.ownership import helm_release, owner_in
 from .kubectl import Kubectl, KubernetesObject
-from .live import INSTANCE, PART_OF, left_of
+from .live import INSTANCE, PART_OF, remaining_objects
 from .terminal import in_shell, tidegate
 
 _BY = {"helm": "Helm", "pulumi": "Pulumi"}
@@ -31,7 +31,7 @@ _BY = {"helm": "Helm", "pulumi": "Pulumi"}
 class Orphan:
     """What stands in a namespace that the definition does not describe."""
 
-    home: Home
+    home: StackId
     engine: str  # That brought it up, as `Owner` has it.
     since: str  # Day on which its namespace was made.
     objects: Sequence[KubernetesObject]  # But for volumes, claims and the namespace.
@@ -119,7 +119,7 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
                 moved = now.namespace
             else:
                 left_for = context
-        if objects := left_of(kube, home):  # what was taken down has left but what is kept
+        if objects := remaining_objects(kube, home):  # what was taken down has left but what is kept
             engine, since = owner_in(kube, home, namespace).engine, namespace["metadata"]["creationTimestamp"][:10]
             yield Orphan(home, engine, since, objects, moved, left_for)
 
@@ -141,7 +141,7 @@ def _plane_name(namespace: KubernetesObject, here: Sequence[DataPlane], context:
     return here[0].name if here else context
 
 
-def _home(namespace: KubernetesObject, plane: str, context: str, platform: str | None) -> Home | None:
+def _home(namespace: KubernetesObject, plane: str, context: str, platform: str | None) -> StackId | None:
     """Return whose home a namespace is; None where somebody labelled it so who is not Tidegate."""
     made_as = text(namespace, "metadata", "labels", INSTANCE)
     environment = text(definition_in([namespace]), "name") or made_as
@@ -149,7 +149,7 @@ def _home(namespace: KubernetesObject, plane: str, context: str, platform: str |
     home = namespace["metadata"]["name"]
     kind = settings_of(text(namespace, "metadata", "annotations", guardrails.ANNOTATION)).kind
     try:
-        return Home(
+        return StackId(
             Environment(name=environment, formerly=past, namespace=home, production=kind == "production"),
             DataPlane(name=plane, context=context, platform=platform, environments=(environment,)),
         )

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from stacks.command import CommandError, Outcome, reason
+from stacks.command import CommandError, ExitStatus, reason
 from stacks.problems import escaped, listed
 
 from .render import Rendered, interrupted_afterwards
@@ -99,7 +99,7 @@ def real(out: Path) -> Path:
     return out if out.name not in ("", "..") and not out.is_symlink() else Path(os.path.realpath(out))
 
 
-def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[str], outcome: Outcome) -> None:
+def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[str], outcome: ExitStatus) -> None:
     """Replace the folder by a new rendering, as a whole; `kept` stacks are taken over from the one before.
 
     Raises CommandError when it cannot be written; then everything is as it was.

@@ -20,9 +20,9 @@ from stacks.validate import read_definition
 from .changes.workloads import Tree, items, mapping, text, workloads
 from .contexts import context_in, on_cluster, require_named
 from .kubectl import Kinds, Kubectl, KubernetesObject, as_list, explained
-from .needs import Lack, Need, needs_of
+from .needs import MissingPrerequisite, Prerequisite, needs_of
 from .render import render
-from .seen import Seen
+from .seen import CommandReport
 from .terminal import in_shell, note
 
 OLDEST = 33  # Minor version of the oldest Kubernetes, as in the chart's kubeVersion.
@@ -40,7 +40,7 @@ Asked = Sequence[tuple[Stack, Sequence[KubernetesObject]]]
 """Stacks of one cluster, with their objects."""
 
 
-def tell_lacks(path: Path, context: str, only: str | None, seen: Seen) -> None:
+def print_missing(path: Path, context: str, only: str | None, seen: CommandReport) -> None:
     """Say what the stacks of a cluster need and it lacks; raise CommandError where something would never start."""
     definition = seen.definition = read_definition(path)
     require_named(definition, context)
@@ -54,7 +54,7 @@ def tell_lacks(path: Path, context: str, only: str | None, seen: Seen) -> None:
         raise CommandError(f"{', '.join(hard)} would not come up. Nothing was changed.")
 
 
-def require(context: str, asked: Asked, *, keep_going: bool = False) -> None:
+def ensure_ready(context: str, asked: Asked, *, keep_going: bool = False) -> None:
     """Raise CommandError where something of these stacks would never start; tell what else the cluster lacks.
 
     With `keep_going` all of it is told, and nothing is stopped.
@@ -70,12 +70,12 @@ def require(context: str, asked: Asked, *, keep_going: bool = False) -> None:
         raise CommandError("\n".join([what, *(str(lack) for lack in every if lack.hard), do]))
 
 
-def lacks(kube: Kubectl, asked: Asked) -> dict[str, list[Lack]]:
+def lacks(kube: Kubectl, asked: Asked) -> dict[str, list[MissingPrerequisite]]:
     """Return what a cluster lacks of what these stacks need, the hard first; raise CommandError for no answer."""
     needs = {stack.name: needs_of(objects) for stack, objects in asked}
     known = kube.kinds()
     named = [need for found in needs.values() for need in found if (need.version, need.kind) in known]
-    named += [Need("v1", "Namespace", stack.namespace, "", "") for stack, _ in asked]
+    named += [Prerequisite("v1", "Namespace", stack.namespace, "", "") for stack, _ in asked]
     wide = ["nodes", "daemonsets.apps", *(["csinodes"] if any(need.kind == "CSIDriver" for need in named) else [])]
     columns = "custom-columns=:.kind,:.metadata.namespace,:.metadata.name"
     with ThreadPoolExecutor(2) as beside:
@@ -125,34 +125,34 @@ class _Cluster:
             return True
         return any(_get(self.kube, "configmaps", "-A", _SCALER, "-o", "name"))
 
-    def not_seen(self) -> Iterator[Lack]:
+    def not_seen(self) -> Iterator[MissingPrerequisite]:
         if kinds := [*dict.fromkeys(kind for kind, _ in self.refused)]:
             what = f"you may not look at {listed(kinds)}, so nobody knows whether they are as they must be"
-            yield Lack(what, self._kubectl("auth", "can-i", "list", kinds[0]), "Have it granted.")
+            yield MissingPrerequisite(what, self._kubectl("auth", "can-i", "list", kinds[0]), "Have it granted.")
 
-    def of_version(self, minor: str) -> Iterator[Lack]:
+    def of_version(self, minor: str) -> Iterator[MissingPrerequisite]:
         number = re.match(r"\d+", minor)
         if number and int(number[0]) < OLDEST:
             what = f"this is Kubernetes 1.{number[0]}, and 1.{OLDEST} is the oldest that Tidegate is for"
-            yield Lack(what, self._kubectl("version"), "Upgrade the cluster.", hard=True)
+            yield MissingPrerequisite(what, self._kubectl("version"), "Upgrade the cluster.", hard=True)
 
-    def of_network(self) -> Iterator[Lack]:
+    def of_network(self) -> Iterator[MissingPrerequisite]:
         agents = {item["metadata"]["name"]: item for item in self._all("DaemonSet")}
         amazon = "--enable-network-policy=true" in json.dumps(agents.get("aws-node", ""))
         if not amazon and agents.keys().isdisjoint(_ENFORCERS) and ("daemonsets.apps", "") not in self.refused:
             what = "no CNI is seen that is known to enforce NetworkPolicies; without one everybody reaches every pod"
             do = "Find out whether yours does: Calico, Cilium, and Amazon's with enableNetworkPolicy are known to."
-            yield Lack(what, self._kubectl("get", "daemonsets", "-A"), do)
+            yield MissingPrerequisite(what, self._kubectl("get", "daemonsets", "-A"), do)
 
-    def of_kinds(self, objects: Iterable[KubernetesObject]) -> Iterator[Lack]:
+    def of_kinds(self, objects: Iterable[KubernetesObject]) -> Iterator[MissingPrerequisite]:
         for version, kind in dict.fromkeys((item["apiVersion"], item["kind"]) for item in objects):
             if (version, kind) not in self.known:
                 said = explained(f'no matches for kind "{kind}" in version "{version}"', self.kube.context) or kind
                 what, _, do = said.partition("\n")
                 command = self._kubectl("api-resources", f"--api-group={version.rpartition('/')[0]}")
-                yield Lack(what.rstrip("."), command, do.strip(), hard=True)
+                yield MissingPrerequisite(what.rstrip("."), command, do.strip(), hard=True)
 
-    def of_needs(self, needs: Iterable[Need]) -> Iterator[Lack]:
+    def of_needs(self, needs: Iterable[Prerequisite]) -> Iterator[MissingPrerequisite]:
         there = {text(one, "name") for item in self._all("CSINode") for one in items(item, "spec", "drivers")}
         there |= {name for _, name in self.refused}
         for need in needs:
@@ -165,9 +165,9 @@ class _Cluster:
                 # Nobody can have made it yet, and what waits for it begins once it is there.
                 do, hard = f"As soon as `up` has made the namespace, and waits: {do}", False
             command = self._kubectl("get", need.kind.lower(), need.name, *where)
-            yield Lack(f"{name} is not there: {need.without}", command, do, hard)
+            yield MissingPrerequisite(f"{name} is not there: {need.without}", command, do, hard)
 
-    def of_pods(self, objects: Sequence[Tree]) -> Iterator[Lack]:
+    def of_pods(self, objects: Sequence[Tree]) -> Iterator[MissingPrerequisite]:
         """Yield whose pods select labels or request devices that no node has; an autoscaler may still add some."""
         nodes = self._all("Node")
         for workload in workloads(objects).values() if nodes else ():
@@ -191,7 +191,7 @@ class _Cluster:
             if room < workload.most:
                 scales = not room and self._scales
                 later = ", unless an autoscaler adds one" if scales else ""
-                yield Lack(
+                yield MissingPrerequisite(
                     f"{what}: pods of {workload.name} wait{later}", self._kubectl(*show), do, not (room or scales)
                 )
 

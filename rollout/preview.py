@@ -13,7 +13,7 @@ import yaml
 from rich.text import Text
 
 from policies.guardrails import Finding, check_all
-from stacks.command import WRONG_INPUT, CommandError, chosen
+from stacks.command import WRONG_INPUT, CommandError, chosen_stacks
 from stacks.devices import inventory
 from stacks.problems import DefinitionError, escaped, listed
 from stacks.stack import Definition, Stack
@@ -35,7 +35,7 @@ from .guardrails import enforce, findings, today
 from .manifests import documents
 from .orphans import Orphan, orphans_in
 from .render import Rendered, render
-from .seen import Seen
+from .seen import CommandReport
 from .terminal import console, note, progress, tidegate
 
 Texts = Mapping[str, Mapping[str, str]]
@@ -43,7 +43,7 @@ Objects = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PreviewRequest:
     """What the command line asks for."""
 
     definition: Path
@@ -69,7 +69,7 @@ class Comparison:
     orphans: Sequence[Orphan] = ()
 
 
-def preview_changes(wanted: Wanted, seen: Seen) -> None:
+def preview_changes(wanted: PreviewRequest, seen: CommandReport) -> None:
     """Say what would change in every stack, or in one of them; raise CommandError where a mandatory rule is broken."""
     if wanted.base is not None and wanted.cluster is not None:
         raise CommandError("Compare with --base or with --cluster, not with both.", WRONG_INPUT)
@@ -114,7 +114,7 @@ def preview_changes(wanted: Wanted, seen: Seen) -> None:
 
 
 def _stack_changes(
-    wanted: Wanted, definition: Definition, found: Mapping[str, Sequence[Finding]], comparison: Comparison
+    wanted: PreviewRequest, definition: Definition, found: Mapping[str, Sequence[Finding]], comparison: Comparison
 ) -> list[StackChange]:
     known = found
     if wanted.cluster is None:  # rules judge what is declared: in live objects stand defaults too
@@ -166,7 +166,7 @@ def _write(path: Path, text: str) -> None:
 # ---- what is compared with what ----
 
 
-def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Comparison]:
+def compared(wanted: PreviewRequest, definition: Definition) -> tuple[list[Rendered], Comparison]:
     """Return what is declared, rendered, and how it compares with what is asked for."""
     if wanted.cluster is not None:
         stacks: Sequence[Stack] = ()
@@ -178,7 +178,7 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
         orphans = orphans_in(definition, wanted.cluster, wanted.only, wrong)
         rendering = _rendered(definition, stacks)
         return rendering, replace(_with_cluster(context_in(definition, wanted.cluster), rendering), orphans=orphans)
-    stacks = chosen(definition, wanted.only)
+    stacks = chosen_stacks(definition, wanted.only)
     notes: list[str] = []
     texts: Texts = {}
     commit = ""

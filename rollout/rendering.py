@@ -9,7 +9,7 @@ from rich.text import Text
 
 from policies.guardrails.devices import device_counts
 from policies.guardrails.rules.money import cost_of
-from stacks.command import CommandError, Outcome, chosen
+from stacks.command import CommandError, ExitStatus, chosen_stacks
 from stacks.problems import advisory_text, count_of, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
@@ -23,10 +23,10 @@ from .terminal import console, in_shell, progress, tidegate
 MOST_STACKS = 24
 
 
-def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> None:
+def render_all(path: Path, out: Path, only: str | None, outcome: ExitStatus) -> None:
     """Render a definition's stacks (or one of them) into a folder, and summarise them."""
     definition = read_definition(path)
-    stacks = chosen(definition, only)
+    stacks = chosen_stacks(definition, only)
     before = output.read_index(out)  # a folder of somebody else is refused at once
     rendering = [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks rendered")]
     guarded = enforce(findings(rendering, definition))

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from stacks.stack import Definition, Stack
 
     from .changes.stack_change import StackChange
-    from .needs import Lack
+    from .needs import MissingPrerequisite
     from .waves.plan import Step
 
 
 @dataclass
-class Seen:
+class CommandReport:
     """What a command has found so far; a command that fails half way has found that much."""
 
     command: str
@@ -25,7 +25,7 @@ class Seen:
     problems: Sequence[Problem] = ()  # Why it cannot be used.
     stacks: "Sequence[Stack]" = ()  # Those that the command is about.
     guardrails: "Mapping[str, Sequence[Finding]]" = field(default_factory=dict)
-    lacks: "Mapping[str, Sequence[Lack]]" = field(default_factory=dict)
+    lacks: "Mapping[str, Sequence[MissingPrerequisite]]" = field(default_factory=dict)
     changes: "Sequence[StackChange]" = ()
     against: str = ""
     verdict: str = ""

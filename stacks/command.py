@@ -33,7 +33,7 @@ class CommandError(Exception):
 
 
 @dataclass
-class Outcome:
+class ExitStatus:
     """What a command has changed so far, in words: printed when it is stopped with Ctrl-C."""
 
     text: str = "nothing was changed"
@@ -41,9 +41,9 @@ class Outcome:
 
 
 @contextmanager
-def answering(outcome: Outcome | None = None) -> Iterator[Outcome]:
+def exit_codes(outcome: ExitStatus | None = None) -> Iterator[ExitStatus]:
     """Turn every failure of a command into its message on standard error and its exit code."""
-    outcome = outcome or Outcome()
+    outcome = outcome or ExitStatus()
     try:
         yield outcome
     except DefinitionError as error:
@@ -58,7 +58,7 @@ def answering(outcome: Outcome | None = None) -> Iterator[Outcome]:
         _fail(outcome, f"stopped; {outcome.text}", STOPPED)
 
 
-def _fail(outcome: Outcome, message: str, code: int) -> NoReturn:
+def _fail(outcome: ExitStatus, message: str, code: int) -> NoReturn:
     outcome.failure = message
     print(message, file=sys.stderr)
     raise typer.Exit(code)
@@ -83,7 +83,7 @@ def none_such(what: str, name: str, known: Iterable[str]) -> CommandError:
     return CommandError(f"{what}{hint} There are: {listed(names)}.", WRONG_INPUT)
 
 
-def chosen(definition: Definition, name: str | None) -> tuple[Stack, ...]:
+def chosen_stacks(definition: Definition, name: str | None) -> tuple[Stack, ...]:
     """Return the stack of that name, or all of them; raise CommandError with the nearest name."""
     if name is None:
         return definition.stacks

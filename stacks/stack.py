@@ -29,7 +29,7 @@ from .problems import Problem
 
 
 @dataclass(frozen=True)
-class Home:
+class StackId:
     """One environment on one data plane, whatever it consists of."""
 
     environment: Environment
@@ -54,7 +54,7 @@ class Home:
 
 
 @dataclass(frozen=True)
-class Stack(Home):
+class Stack(StackId):
     """What an environment consists of on a data plane, with all overlays laid."""
 
     platform: Platform

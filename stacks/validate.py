@@ -70,12 +70,12 @@ def validate(document: Document, lock: ImagesLock, lock_document: Document | Non
         raise DefinitionError(_errors(problems))
     definition = Definition(document, header, _stacks(header, platforms), lock, lock_document)
     has_its_form = not problems
-    of_header = rules.broken(rules.HEADER_RULES, header, document)
+    of_header = rules.violations(rules.HEADER_RULES, header, document)
     problems += of_header
     if not unknown:  # a mistyped key has consequences everywhere
         problems += _of_stacks(definition)
     if has_its_form and not _errors(of_header):
-        problems += rules.broken(rules.DEFINITION_RULES, definition)
+        problems += rules.violations(rules.DEFINITION_RULES, definition)
     if errors := _errors(problems):
         raise DefinitionError(errors)
     return replace(definition, advisories=tuple(_once(problems)))
@@ -98,7 +98,7 @@ def _of_stacks(definition: Definition) -> Iterator[Problem]:
     found: dict[Problem, dict[Problem, list[Stack]]] = {}
     for stack in definition.stacks:
         names = re.compile(f'"({stack.environment.name}|{stack.data_plane.name})"')
-        for problem in dict.fromkeys(rules.broken(rules.STACK_RULES, stack)):
+        for problem in dict.fromkeys(rules.violations(rules.STACK_RULES, stack)):
             of_any = replace(problem, where=None, what=names.sub("", problem.what), why=names.sub("", problem.why))
             alike = found.setdefault(of_any if problem.severity == "error" else problem, {})
             alike.setdefault(problem, []).append(stack)

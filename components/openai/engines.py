@@ -40,7 +40,7 @@ _IN_THE_POD: Final = {
 """A frontend and its worker find each other in a folder of their pod, unless frontends are shared."""
 
 
-class Served:
+class EngineSpec:
     """The model that a pool serves: under which name, and what its engine loads."""
 
     def __init__(self, name: str, folder: str, server: ServerArgs, settings: EngineSettings) -> None:
@@ -64,12 +64,12 @@ class Served:
 
 
 def of_model(
-    pool: PoolArgs, server: ServerArgs, settings: EngineSettings, make: Callable[[Served], Made]
+    pool: PoolArgs, server: ServerArgs, settings: EngineSettings, make: Callable[[EngineSpec], Made]
 ) -> list[Made]:
     """Return what `make` makes of the model of a pool: there is one, of one version at the most."""
 
     def served(name: str, folder: str) -> list[Made]:
-        return [make(Served(name, folder, server, settings))]
+        return [make(EngineSpec(name, folder, server, settings))]
 
     return flat(
         pool.models,
@@ -97,11 +97,11 @@ class Engine:
         """Return its command; that of its image without one."""
         return None
 
-    def arguments(self, it: Any, served: Served) -> list[str]:
+    def arguments(self, it: Any, served: EngineSpec) -> list[str]:
         """Return its arguments."""
         raise NotImplementedError
 
-    def variables(self, it: Any, served: Served) -> Variables:  # noqa: ARG002
+    def variables(self, it: Any, served: EngineSpec) -> Variables:  # noqa: ARG002
         """Return environment variables in addition to those of the definition."""
         return None
 
@@ -126,7 +126,7 @@ class _Vllm(Engine):
     def command(self, it: VllmSettings) -> list[str]:  # noqa: ARG002
         return ["vllm", "serve"]
 
-    def arguments(self, it: VllmSettings, served: Served) -> list[str]:
+    def arguments(self, it: VllmSettings, served: EngineSpec) -> list[str]:
         return joined(
             served.loaded(lambda model: [model]),
             [f"--served-model-name={served.name}"],
@@ -146,7 +146,7 @@ class _Sglang(Engine):
     def command(self, it: SglangSettings) -> list[str]:  # noqa: ARG002
         return ["python3", "-m", "sglang.launch_server"]
 
-    def arguments(self, it: SglangSettings, served: Served) -> list[str]:
+    def arguments(self, it: SglangSettings, served: EngineSpec) -> list[str]:
         return joined(
             served.loaded(lambda model: [f"--model-path={model}"]),
             [f"--served-model-name={served.name}", "--host=0.0.0.0", f"--port={openai.HTTP_PORT}", "--enable-metrics"],
@@ -161,10 +161,10 @@ class _Nim(Engine):
 
     settings = NimSettings
 
-    def arguments(self, it: NimSettings, served: Served) -> list[str]:  # noqa: ARG002
+    def arguments(self, it: NimSettings, served: EngineSpec) -> list[str]:  # noqa: ARG002
         return joined(["nim-serve", f"--tensor-parallel-size={it.tensor_parallel_size}"], it.extra_arguments)
 
-    def variables(self, it: NimSettings, served: Served) -> Variables:
+    def variables(self, it: NimSettings, served: EngineSpec) -> Variables:
         return joined(
             _variables(NIM_SERVED_MODEL_NAME=served.name, NIM_SERVER_PORT=f"{openai.HTTP_PORT}"),
             _variables(NIM_CACHE_PATH="/tmp/nim"),
@@ -187,10 +187,10 @@ class _Custom(Engine):
     def command(self, it: CustomSettings) -> list[str]:
         return joined(it.command)
 
-    def arguments(self, it: CustomSettings, served: Served) -> list[str]:  # noqa: ARG002
+    def arguments(self, it: CustomSettings, served: EngineSpec) -> list[str]:  # noqa: ARG002
         return joined(it.arguments)
 
-    def variables(self, it: CustomSettings, served: Served) -> Variables:
+    def variables(self, it: CustomSettings, served: EngineSpec) -> Variables:
         return joined(
             served.loaded(lambda model: _variables(MODEL=model)),
             _variables(SERVED_NAME=served.name, HTTP_PORT=f"{openai.HTTP_PORT}"),
@@ -214,7 +214,7 @@ class _Dynamo(Engine):
     def command(self, it: DynamoSettings) -> list[str]:
         return ["python3", "-m", f"dynamo.{it.worker}"]
 
-    def arguments(self, it: DynamoSettings, served: Served) -> list[str]:
+    def arguments(self, it: DynamoSettings, served: EngineSpec) -> list[str]:
         def written(model: str, name: str, tokens: str, parallel: str | None) -> list[str]:
             return joined(
                 served.loaded(lambda loaded: [f"--{model}={loaded}"]),
@@ -234,7 +234,7 @@ class _Dynamo(Engine):
             it.extra_arguments,
         )
 
-    def variables(self, it: DynamoSettings, served: Served) -> Variables:  # noqa: ARG002
+    def variables(self, it: DynamoSettings, served: EngineSpec) -> Variables:  # noqa: ARG002
         # Workers on a GPU cut what is in flight once this time is over, and not before: Dynamo 1.4.2,
         # dynamo/common/utils/graceful_shutdown.py. The mocker by itself ends when nothing is.
         grace = if_true(equals(it.worker, "mocker"), lambda: "0", lambda: f"{it.exit_timeout_seconds}")

@@ -14,7 +14,7 @@ from stacks.definition.pods import Pods
 
 from .. import pods
 from ..args import GRACE_SECONDS, OpenaiServerArgs, PoolArgs
-from ..place import Place, Texts, pool_headless_name, service_account
+from ..place import Naming, Texts, pool_headless_name, service_account
 from ..values import each, either, joined, merged, none_if_empty, of_kind, total, when
 from .relay import HOME, NO_GPU, relay
 
@@ -78,7 +78,7 @@ class OpenaiFrontends(pulumi.ComponentResource):
         server: OpenaiServerArgs,
         it: DynamoSettings,
         frontends: Frontends,
-        place: Place,
+        place: Naming,
         every_pod: Pods,
         mesh: Mesh | None,
         opts: pulumi.ResourceOptions | None = None,
@@ -122,7 +122,7 @@ class OpenaiFrontends(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _rights(name: str, server: OpenaiServerArgs, place: Place, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def _rights(name: str, server: OpenaiServerArgs, place: Naming, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     account = service_account(server.kind, server.name)
     labels = place.labels(server.kind)
     return [
@@ -142,7 +142,7 @@ def _rights(name: str, server: OpenaiServerArgs, place: Place, opts: pulumi.Reso
 def _boundary(
     name: str,
     server: OpenaiServerArgs,
-    place: Place,
+    place: Naming,
     metadata: Callable[[str], Any],
     selector: Texts,
     opts: pulumi.ResourceOptions,

@@ -15,7 +15,7 @@ from ..gpu_placement import GpuPlacement
 from ..queue_scaling import trigger
 from ..values import joined, none_if_empty, of_kind, quotient
 from . import frontends
-from .engines import Engine, Served, by_engine, of_model
+from .engines import Engine, EngineSpec, by_engine, of_model
 from .relay import HOME, relay
 from .series import RUNNING, WAITING, mean_of_all_pods, most_of_a_pod
 
@@ -90,7 +90,7 @@ def _triggers(server: OpenaiServerArgs, metadata: Any, scaling: QueueScaling) ->
 
 
 def _engine(
-    pool: PoolContext, placement: GpuPlacement, engine: Engine, it: Any, served: Served
+    pool: PoolContext, placement: GpuPlacement, engine: Engine, it: Any, served: EngineSpec
 ) -> k8s.core.v1.ContainerArgs:
     args = pool.args
     port, number = engine.port

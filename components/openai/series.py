@@ -22,7 +22,7 @@ FIRST_TOKEN: Final = (
 """Histograms."""
 
 
-def whichever(names: tuple[str, ...], where: str, by: str, time: str = "") -> str:
+def first_present(names: tuple[str, ...], where: str, by: str, time: str = "") -> str:
     """Return what a pod measures under the first of these names that it has, by labels; with a time, as a rate."""
     asked = (f"rate({name}{{{where}}}{time})" if time else f"{name}{{{where}}}" for name in names)
     return " or ".join(f"sum by ({by}) ({each})" for each in asked)

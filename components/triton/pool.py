@@ -17,7 +17,7 @@ from ..args import (
     PoolArgs,
     PoolContext,
     TritonServerArgs,
-    called,
+    external_name,
     repository_root,
 )
 from ..eviction import lease_ports, policy_sidecars, policy_volumes, settings_map
@@ -102,11 +102,11 @@ def _triggers(pool: PoolContext, metadata: Any, scaling: QueueScaling) -> list[d
 
     def at_server(make: Callable[[str], Made]) -> Made:
         """Return what `make` makes of the labels by which proxies tell of this pool's server."""
-        return called(pool.server, lambda server: make(f'namespace="{metadata.namespace}",server="{server}"'))
+        return external_name(pool.server, lambda server: make(f'namespace="{metadata.namespace}",server="{server}"'))
 
     def at_proxies(make: Callable[[str], Made]) -> Made:
         """Return what `make` makes of the labels by which proxies tell of this pool."""
-        return at_server(lambda labels: called(pool.args, lambda name: make(f'{labels},pool="{name}"')))
+        return at_server(lambda labels: external_name(pool.args, lambda name: make(f'{labels},pool="{name}"')))
 
     return joined(
         [

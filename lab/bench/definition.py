@@ -23,7 +23,7 @@ from components import Environment
 from components.evaluate import evaluate
 from rollout import output
 from rollout.render import rendered
-from stacks.command import Outcome
+from stacks.command import ExitStatus
 from stacks.images_lock import ImagesLock
 from stacks.load import load
 from stacks.resolve import resolve
@@ -64,7 +64,7 @@ def render_once(definition: Path, folder: Path) -> dict[str, float]:
     evaluated = {name: evaluate(lambda of=(name, args): Environment(*of)) for name, args in resolved.items()}  # type: ignore[misc]
     clock.append(time.process_time())
     texts = [rendered(name, objects, checked.file) for name, objects in evaluated.items()]
-    output.write(folder, output.new_index(checked.file, texts, {}), texts, (), Outcome())
+    output.write(folder, output.new_index(checked.file, texts, {}), texts, (), ExitStatus())
     clock.append(time.process_time())
     seconds = [end - begin for begin, end in pairwise(clock)]
     return dict(zip(STEPS, seconds, strict=True)) | {"objects": sum(map(len, evaluated.values()))}

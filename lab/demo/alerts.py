@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 
 from components.alert_rules import alert_rules
-from components.place import Place
+from components.place import Naming
 from lab.local_plane.prometheus import NAMESPACE
 from stacks.definition.environment import Objectives
 
@@ -21,4 +21,4 @@ def rules() -> list[dict[str, Any]]:
             return {key: shorter(value) for key, value in said.items()}
         return _TIME.sub(lambda found: f"{found[1]}{int(found[2]) * _SECONDS[found[3]] // SOONER}s", said)
 
-    return [shorter(rule) for rule in alert_rules(Place("demo", NAMESPACE), Objectives())]
+    return [shorter(rule) for rule in alert_rules(Naming("demo", NAMESPACE), Objectives())]

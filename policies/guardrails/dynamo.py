@@ -43,7 +43,7 @@ def needs_token(environment: Environment, pod: Pod, volume: Mapping[str, Any]) -
     )
 
 
-def lets_in_its_own(environment: Environment, pod: Pod, rule: Mapping[str, Any]) -> bool:
+def admits_own_namespace(environment: Environment, pod: Pod, rule: Mapping[str, Any]) -> bool:
     """Say whether a rule lets pods of one server of Dynamo come to each other: frontends, or workers with answers."""
     server = text(pod.labels.get(SERVER))
     ports = [(one.get("port"), one.get("endPort")) for one in mappings(rule.get("ports"))]

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from tidegate_contracts.openai import is_served_name
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 
-from .kinds import KINDS, tell_problem
+from .kinds import KINDS, problem_body
 from .pages import OPENAPI_PATH, models_page, openapi, wants_page
 from .problems import TWO_CREDENTIALS, Problem, ProblemType
 from .servers import ServerQueries, as_it_is
@@ -39,7 +39,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         path = _below_root(request)
         if problem.reason == "unknown-url":  # a client reads its own protocol, also where that is below another address
             path = _root_lacking(path) + path
-        media_type, body = tell_problem(path, problem, request_id)
+        media_type, body = problem_body(path, problem, request_id)
         return Response(body, problem.type.status, headers, media_type)
 
     for error in (Problem, HTTPException, Exception):
@@ -71,7 +71,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         """Have an answer that may be long count as its caller's: a stranger may not leave so much untaken."""
         identity = await servers.identify(_credential(request))
         if (caller := request.scope["caller"]).is_unknown:
-            caller.known_as(identity.in_flight)
+            caller.set_principal(identity.in_flight)
 
     async def whereabouts(request: Request) -> Response:
         model = _model(request)
@@ -137,7 +137,7 @@ def _below_root(request: Request) -> str:
 
 def _root_lacking(path: str) -> str:
     """Return what has to stand before a path for it to be a call; nothing where that would be none either."""
-    return next((kind.root for kind in KINDS.values() if kind.understand(kind.root + path)), "")
+    return next((kind.root for kind in KINDS.values() if kind.parse_path(kind.root + path)), "")
 
 
 def _credential(request: Request) -> bytes:

@@ -28,7 +28,7 @@ TIMES_FREE_FOR_CALLERS = 7
 """The same factor for callers: a caller gets seven eighths at most, so that one whose model hangs can call others."""
 
 
-class Room:
+class ReceiveBuffer:
     """What a loop reads into; it copies what came before it reads anything else.
 
     A slice of a map is bytes, without a memoryview to be made on the way.
@@ -44,11 +44,11 @@ class Room:
 _rooms = threading.local()
 
 
-def room() -> Room:
+def room() -> ReceiveBuffer:
     """Return the one of this thread's loop."""
     if not hasattr(_rooms, "room"):
-        _rooms.room = Room()
-    found: Room = _rooms.room
+        _rooms.room = ReceiveBuffer()
+    found: ReceiveBuffer = _rooms.room
     return found
 
 
@@ -162,7 +162,7 @@ class ConcurrencyLimiter:
             self._admitting = False
 
 
-class TurnQueue:
+class RoundRobin:
     """Long work in small steps: some in each turn of the loop, by turns of those whose work it is."""
 
     def __init__(self, at_once: int = 1) -> None:

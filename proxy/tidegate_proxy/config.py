@@ -19,7 +19,7 @@ from .access.authorizer import Authorizer
 from .access.rules import Rules, build_rules
 from .concurrency import WAITING_FOR_EACH
 from .kinds import KINDS
-from .pace import Pace
+from .pace import Yielder
 from .pools import Lookup, Pool
 from .problems import TableError
 from .residency.client import LeaseToken
@@ -181,7 +181,7 @@ class LiveConfig:
         await self.authorizer.close()
 
     async def _use_routing(self, data: bytes) -> None:
-        before, pace = self.routes.pools, Pace(rests=bool(self.routes.pools))
+        before, pace = self.routes.pools, Yielder(rests=bool(self.routes.pools))
         new = await asyncio.to_thread(read_routing, data, self.routes, pace)
         pools = {key: new.same.get(key) or self._pool(key[0], *each) for key, each in new.pools.items()}
         fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]

@@ -166,7 +166,7 @@ class Forwarding:
             self.keep(connection)  # the lease has ended meanwhile
             break
         if pool.leases is None or (self.tried and not pool.retries.take(monotonic())):
-            raise pool.nowhere()
+            raise pool.no_replica_problem()
         if self._trial is not None:
             self._trial.given_up()
         self.release_slot()
@@ -239,7 +239,7 @@ class Forwarding:
 
     # --- its replica
     def pick(self, now: float, refresh_lease: bool = False) -> Replica | None:
-        """Return the replica to send the call to, None where there is none; `anew`: any lease is looked for again."""
+        """Return the replica to call; None if there is none. `refresh_lease` looks for another lease."""
         if self.read_only:
             failing = tuple(each for each in self.pool.replicas if each.breaker.failures >= FAILURES)
             self.tried, refresh_lease = self.tried + failing, refresh_lease or bool(failing)

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from .concurrency import BULK_BYTES, FIRST_BYTES, Room, TurnQueue, room
-from .memory import Booking, Holder, Memory
+from .concurrency import BULK_BYTES, FIRST_BYTES, ReceiveBuffer, RoundRobin, room
+from .memory import Memory, MemoryOwner, Reservation
 from .problems import Problem
 
 CONNECTION_BYTES = 40 * 1024  # What a caller's connection takes: tables, what is known of it, and some unsent bytes.
@@ -33,16 +33,16 @@ class _LostTransport(asyncio.Transport):
 _LOST = _LostTransport()
 
 
-class Guest(asyncio.BufferedProtocol):
+class AccountedConnection(asyncio.BufferedProtocol):
     """A caller's connection: it holds bytes of its own, for a stranger until it is known whose it is."""
 
     held = 0
     came = 0  # Bytes that have come.
     is_unknown = True
-    room: Room
+    room: ReceiveBuffer
     refusals = 0  # Credentials that Domino has refused over it.
     memory: Memory
-    booking: Booking
+    booking: Reservation
     transport: asyncio.Transport
     wire: asyncio.Transport = None  # type: ignore[assignment]  # What the transport sends by: below TLS, else itself.
     base_bytes: int
@@ -54,7 +54,7 @@ class Guest(asyncio.BufferedProtocol):
     def arrive(self, memory: Memory) -> bool:
         """Take a place as a stranger's; return whether there is one."""
         self.room, self.memory = room(), memory
-        self.booking = Booking(memory.strangers, self)
+        self.booking = Reservation(memory.strangers, self)
         self.base_bytes = CONNECTION_BYTES
         if self.wire is None:
             self.wire = self.transport
@@ -75,7 +75,7 @@ class Guest(asyncio.BufferedProtocol):
         self.leave()
         self.transport = self.wire = _LOST
 
-    def known_as(self, holder: Holder) -> None:
+    def set_principal(self, holder: MemoryOwner) -> None:
         """Learn whose it is; raises Problem, and then it is a stranger's still."""
         self.booking.move(self.memory.callers, holder)
         self.is_unknown = False
@@ -97,7 +97,7 @@ class Guest(asyncio.BufferedProtocol):
         return self.is_unknown and not (self._had_turn or self.is_over_tls)
 
     @property
-    def owner(self) -> Holder | None:
+    def owner(self) -> MemoryOwner | None:
         """Whose work it is what it sends: all strangers are one."""
         return None if self.is_unknown else self.booking.holder
 
@@ -127,7 +127,7 @@ class Guest(asyncio.BufferedProtocol):
     def data_received(self, data: bytes) -> None:
         """Take what has come; for the protocols to override."""
 
-    def take_turns(self, size: int, turns: TurnQueue) -> None:
+    def take_turns(self, size: int, turns: RoundRobin) -> None:
         """Read on when it is its caller's turn, where so many bytes have come that others would wait for long."""
         most = FIRST_BYTES if self._is_new else BULK_BYTES
         if size >= most and not (self.is_bulk or self.transport.is_closing()):
@@ -162,9 +162,9 @@ class Guest(asyncio.BufferedProtocol):
             self.base_bytes += 4 * (kept - self._most_kept) // 3  # OpenSSL rounds up like this
             self._most_kept = kept
 
-    def books(self) -> Booking:
+    def books(self) -> Reservation:
         """Return what counts for a call over it of which it is not known who makes it."""
-        return Booking(self.booking.budget, self.booking.holder)
+        return Reservation(self.booking.budget, self.booking.holder)
 
     def holds(self, more: int) -> bool:
         """Book so many bytes beside its own; return False where that is too much."""
@@ -174,7 +174,7 @@ class Guest(asyncio.BufferedProtocol):
             return False
         return True
 
-    def make_room(self) -> None:
+    def evict_oldest(self) -> None:
         """End it: there is no room for it any more."""
         self.memory.count_cut("room")
         self.leave()

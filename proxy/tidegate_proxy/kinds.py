@@ -54,7 +54,7 @@ class ServerKind(Protocol):
         """What reads how many tokens a call used: whether its answer is a stream, and whether what the proxy has asked
         for is hidden in it. None where nobody tells that."""
 
-    def understand(self, path: str) -> Target | None:
+    def parse_path(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is none of this kind's."""
 
     def open_body(self, target: Target, body: Bytes) -> tuple[Target, OfVersion | Bytes]:
@@ -107,7 +107,7 @@ class ServerKind(Protocol):
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
         """Tell whether a gRPC status, and the headers that carry its message, say so."""
 
-    def tell_problem(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
+    def problem_body(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
         """Return how a problem of the proxy's own is told: its media type and body."""
 
     def error_text(self, body: bytes) -> str:
@@ -118,18 +118,18 @@ KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind(), "openai": OpenAIK
 _ROOT = re.compile(r"(?:/servers/[^/]*)?(/[^/]*)")
 
 
-def tell_problem(path: str, problem: Problem, request_id: str) -> tuple[str, bytes]:
+def problem_body(path: str, problem: Problem, request_id: str) -> tuple[str, bytes]:
     """Return how a problem is told at an address: as the protocol has it that it is of, else by RFC 9457."""
     root = match[1] if (match := _ROOT.match(path)) else ""
     kind = next((kind for kind in KINDS.values() if kind.root == root), None)
-    return (CONTENT_TYPE, problem.body(request_id)) if kind is None else kind.tell_problem(problem, request_id)
+    return (CONTENT_TYPE, problem.body(request_id)) if kind is None else kind.problem_body(problem, request_id)
 
 
-def understand(path: str | None) -> Target | None:
+def parse_path(path: str | None) -> Target | None:
     """Return what a path asks of a model, whatever the kind of server; None for a path of none."""
     if path is None:
         return None
-    return next((target for kind in KINDS.values() if (target := kind.understand(path)) is not None), None)
+    return next((target for kind in KINDS.values() if (target := kind.parse_path(path)) is not None), None)
 
 
 MOST_KNOWN_TARGETS = 20_000
@@ -146,9 +146,9 @@ class KnownTargets(dict[bytes, Target]):
         self._path = path
         self._bytes = 0
 
-    def understand(self, url: bytes, is_kept: bool) -> Target | None:
+    def parse_path(self, url: bytes, is_kept: bool) -> Target | None:
         """Return what an address asks of a model, None for one that asks nothing; keep it for the next request."""
-        target = understand(plain_path(without_path(origin_form(url), self._path)))
+        target = parse_path(plain_path(without_path(origin_form(url), self._path)))
         if target is not None and is_kept and len(url) <= LONGEST:
             self._bytes += len(url)
             if len(self) >= MOST_KNOWN_TARGETS or self._bytes > MOST_KNOWN_BYTES:

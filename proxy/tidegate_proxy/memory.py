@@ -44,7 +44,7 @@ def process_memory() -> int:
     return machine
 
 
-class Holder(Protocol):
+class MemoryOwner(Protocol):
     """Whom bytes are counted for: a principal, or a connection of which it is not known whose it is."""
 
     held: int
@@ -62,7 +62,7 @@ class Budget:
         """Bytes that one holder has when nobody else has any."""
         return (self.limit - self.limit // OF_CALLERS_WITH_LITTLE) * TIMES_FREE // (TIMES_FREE + 1)
 
-    def take(self, holder: Holder, size: int) -> bool:
+    def take(self, holder: MemoryOwner, size: int) -> bool:
         """Take bytes for a holder, if there are any for it; return whether there were. A negative size gives back."""
         if size > 0 and not self._is_room(holder, size):
             return False
@@ -70,23 +70,23 @@ class Budget:
         self.held += size
         return True
 
-    def _is_room(self, holder: Holder, size: int) -> bool:
+    def _is_room(self, holder: MemoryOwner, size: int) -> bool:
         most, free = holder.held + size, self.limit - self.held - size
         if most <= self.limit // LITTLE:
             return free >= 0
         return most <= (free - self.limit // OF_CALLERS_WITH_LITTLE) * TIMES_FREE
 
 
-class Stranger(Holder, Protocol):
+class Stranger(MemoryOwner, Protocol):
     """A connection that may have to make room for others."""
 
     is_unknown: bool
 
-    def make_room(self) -> None:
+    def evict_oldest(self) -> None:
         """End it: there is no room for it any more."""
 
 
-class Strangers(Budget):
+class UnauthenticatedBudget(Budget):
     """Bytes of strangers, by connection."""
 
     def __init__(self, limit: int) -> None:
@@ -98,7 +98,7 @@ class Strangers(Budget):
         """Bytes that one connection has at most."""
         return self.limit // OF_ONE_STRANGER
 
-    def _is_room(self, holder: Holder, size: int) -> bool:
+    def _is_room(self, holder: MemoryOwner, size: int) -> bool:
         if holder.held + size > self.most:
             return False
         while self.held + size > self.limit:
@@ -106,7 +106,7 @@ class Strangers(Budget):
             oldest = next((each for each in others if each.is_unknown or each.held), None)
             if oldest is None:
                 return False
-            oldest.make_room()
+            oldest.evict_oldest()
         return True
 
 
@@ -116,7 +116,7 @@ class Memory:
     def __init__(self, whole: int) -> None:
         limit = whole // SHARE
         self.whole = whole
-        self.strangers = Strangers(limit // OF_STRANGERS)
+        self.strangers = UnauthenticatedBudget(limit // OF_STRANGERS)
         self.callers = Budget(limit - limit // OF_STRANGERS)
         self.cut = Counter(dict.fromkeys(("room", "held", "answer", "chatter"), 0))
         """Of `room`: connections of strangers that made room; `held`: connections ended for what they hold; `answer`:
@@ -140,12 +140,12 @@ def full() -> Problem:
     return Problem(ProblemType.FULL, why, AGAIN_SECONDS)
 
 
-class Booking:
+class Reservation:
     """What one connection, request or call holds."""
 
     __slots__ = ("budget", "holder", "size")
 
-    def __init__(self, budget: Budget, holder: Holder) -> None:
+    def __init__(self, budget: Budget, holder: MemoryOwner) -> None:
         self.budget = budget
         self.holder = holder
         self.size = 0
@@ -156,7 +156,7 @@ class Booking:
             raise self._full(size)
         self.size = size
 
-    def move(self, budget: Budget, holder: Holder) -> None:
+    def move(self, budget: Budget, holder: MemoryOwner) -> None:
         """Hold the same for another; raises Problem, and then it holds what it held."""
         size, before = self.size, (self.budget, self.holder)
         self.set(0)

@@ -6,7 +6,7 @@ PIECE_SECONDS = 0.0005
 REST_SECONDS = 0.005  # Ten times as long: calls have more than nine tenths of the time.
 
 
-class Pace:
+class Yielder:
     """Is asked after each small step of the work; it `rests`, unless nobody is served yet."""
 
     def __init__(self, *, rests: bool) -> None:

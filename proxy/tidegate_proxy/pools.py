@@ -110,7 +110,7 @@ class Pool:
         self._checks: dict[Replica, HealthCheck] = {}
         self._there = monotonic()  # When it had a replica last.
         if leases is not None:
-            leases.nowhere = self.nowhere
+            leases.nowhere = self.no_replica_problem
         self._task: asyncio.Task[None] | None = None
         self._checking: dict[Replica, asyncio.Task[None]] = {}
 
@@ -190,7 +190,7 @@ class Pool:
         """Check a replica's health. A new one can have calls from then on, if its breaker lets it."""
         try:
             await self._checks[replica].ask()
-            if not replica.listed and replica.breaker.is_silent():
+            if not replica.listed and replica.breaker.is_unresponsive():
                 replica.close()
                 self._checks.pop(replica, None)
                 self.watches.pop(replica, None)
@@ -208,7 +208,7 @@ class Pool:
         if self.leases is not None:
             self.leases.follow(self.replicas)
 
-    def nowhere(self) -> Problem:
+    def no_replica_problem(self) -> Problem:
         """Return what a call is told that no replica can take."""
         now = monotonic()
         return no_replica(self.name, self.replicas, now, now - self._there)
@@ -240,10 +240,10 @@ class Pool:
         level = logging.WARNING if replica.listed or self.why_not_ready() else logging.INFO
         said["why"] = breaker.why
         log.log(level, "%s of %s gets no calls: %s", replica.name, self.name, breaker.why, extra={"said": said})
-        if breaker.is_silent():
-            replica.fell_silent()
+        if breaker.is_unresponsive():
+            replica.mark_unresponsive()
             if self.leases is not None:
-                self.leases.fell_silent(replica)
+                self.leases.mark_unresponsive(replica)
             self._silenced(replica)
 
     async def _follow(self) -> None:
@@ -302,12 +302,12 @@ async def answer_of(
     now = monotonic()
     replica = pool.pick(now) if at is None else at
     if replica is None:
-        raise pool.nowhere()
+        raise pool.no_replica_problem()
     try:
         async with replica.bounded(seconds):
             return await question(replica)
     except (OSError, NoAnswerError) as error:
-        if replica.breaker.is_silent():
+        if replica.breaker.is_unresponsive():
             if at is None:
                 return await answer_of(pool, question, seconds - (monotonic() - now), own_bound=False)
             raise no_replica(pool.name, [replica], monotonic()) from None

@@ -26,7 +26,7 @@ ANSWER_SECONDS = 5.0
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _Asked:
+class _ConfigLookup:
     """What a replica's configuration of one model says; calls that come while it is asked wait for the same answer."""
 
     _model: str
@@ -72,7 +72,7 @@ class _Asked:
         return answer.body
 
 
-class Alias(_Asked):
+class Alias(_ConfigLookup):
     """The alias that stands for a version of one model on one server."""
 
     __slots__ = ("_holds_until", "_name", "_version")
@@ -110,7 +110,7 @@ class Alias(_Asked):
             raise ValueError(f"the parameter {parameter} of the model's configuration names no version")
 
 
-class Sequences(_Asked):
+class Sequences(_ConfigLookup):
     """Whether one model on one server keeps sequences."""
 
     __slots__ = ("is_old", "known")
@@ -268,7 +268,7 @@ class Routes:
             self.expected.setdefault((route.server, pool), []).append((route.name, version))
         route.sequences.is_old = route.sequences.known is not None
 
-    def told_as(self, text: bytes) -> Route | None:
+    def by_source_text(self, text: bytes) -> Route | None:
         """Return the route of the model that the file has with this text."""
         return self._by_text.get(text)
 

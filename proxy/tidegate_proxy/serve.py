@@ -18,7 +18,7 @@ from .admin import MeterCollector, make_admin
 from .app import make_app
 from .config import LiveConfig, follow
 from .grpc.server import GrpcServer
-from .guests import Guest
+from .guests import AccountedConnection
 from .http.connection import HttpServer
 from .malloc import give_freed_memory_back, resident_bytes
 from .pools import Lookup, lookup
@@ -26,7 +26,7 @@ from .servers import ServerQueries
 from .settings import Layout
 from .shared_state import SharedState
 from .telemetry.meter import Meter
-from .tls import TlsDoor
+from .tls import TlsHandshake
 
 KEEP_ALIVE_SECONDS = 75.0  # Seconds that a caller's connection may stand idle.
 HEAD_SECONDS = 20.0  # Seconds that the head of a request may take.
@@ -91,9 +91,11 @@ class Proxy:
         gc.collect()
         gc.freeze()  # what is there now stays: no later collection looks at it
 
-    async def _accept(self, listener: socket.socket, behind: Callable[[], Guest], tls: ssl.SSLContext | None) -> None:
+    async def _accept(
+        self, listener: socket.socket, behind: Callable[[], AccountedConnection], tls: ssl.SSLContext | None
+    ) -> None:
         """Accept connections: one that comes behind thousands of others does not wait a turn of the loop for each."""
-        made = behind if tls is None else lambda: TlsDoor(self.shared.memory, self.shared.bulk_reads, tls, behind)
+        made = behind if tls is None else lambda: TlsHandshake(self.shared.memory, self.shared.bulk_reads, tls, behind)
         for _ in range(ACCEPTED_AT_ONCE):
             loop = asyncio.get_running_loop()
             self._accepting.append(await loop.create_server(made, sock=listener.dup(), backlog=BACKLOG))

@@ -14,7 +14,7 @@ from tidegate_contracts.environments import WhoAmI
 from .access.identity import Identity
 from .config import LiveConfig
 from .kinds import KINDS
-from .memory import Booking
+from .memory import Reservation
 from .pools import Pool, ask
 from .problems import Problem, ProblemType, other_protocol
 from .routes import Route
@@ -195,7 +195,7 @@ class ServerQueries:
     @asynccontextmanager
     async def _listing(self, identity: Identity, models: int) -> AsyncIterator[Callable[[int], None]]:
         """Book what a listing of models takes for its caller, and as much more as it holds; raises Problem."""
-        booking = Booking(self._shared.memory.callers, identity.in_flight)
+        booking = Reservation(self._shared.memory.callers, identity.in_flight)
         try:
             booking.set(LISTED_BYTES * models)
             yield lambda more: booking.set(booking.size + 2 * more)  # in pieces, and whole

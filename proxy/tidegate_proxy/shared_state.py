@@ -9,7 +9,7 @@ from typing import Protocol
 from tidegate_contracts.proxy_settings import ProxySettings
 
 from .access.authorizer import Authorizer
-from .concurrency import ConcurrencyLimiter, TurnQueue
+from .concurrency import ConcurrencyLimiter, RoundRobin
 from .memory import Memory, process_memory
 from .telemetry.meter import Meter
 from .telemetry.records import CallLog
@@ -58,9 +58,9 @@ class SharedState:
         self.body_limit_bytes = settings.body_limit_bytes  # Calls ask for both, and there that takes longer.
         self.call_seconds = float(settings.request_timeout_seconds)  # How long a call may take.
         self.memory = Memory(settings.memory_bytes or process_memory())
-        self.bulk_reads = TurnQueue(BULK_READS_AT_ONCE)  # Connections over which much comes at once are read here.
+        self.bulk_reads = RoundRobin(BULK_READS_AT_ONCE)  # Connections over which much comes at once are read here.
         self.reader = ThreadPoolExecutor(1, "reader")  # Long bodies that say what is asked are read here.
-        self.long_work = TurnQueue()  # Compressed bodies, and very many frames at once, are read here.
+        self.long_work = RoundRobin()  # Compressed bodies, and very many frames at once, are read here.
 
     def replica_silent(self, replica: Replica) -> None:
         """Tell the calls at a replica that it answers nothing any more."""

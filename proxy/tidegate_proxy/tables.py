@@ -11,7 +11,7 @@ from tidegate_contracts import routing
 from tidegate_contracts.message import first_error
 
 from .kinds import KINDS
-from .pace import Pace
+from .pace import Yielder
 from .pools import Pool
 from .problems import TableError
 from .routes import Route, Routes
@@ -45,7 +45,7 @@ class NewTable:
     models: list[tuple[bytes, tuple[routing.Model, ...] | Route]]
     """The text of a model is of all its pools. Where nothing has changed, it has the route that it had before."""
 
-    def routes(self, pools: Mapping[PoolKey, Pool], pace: Pace) -> Routes:
+    def routes(self, pools: Mapping[PoolKey, Pool], pace: Yielder) -> Routes:
         """Return the whole table; raises TableError."""
         made = Routes(self.table, pools)
         for text, entry in self.models:
@@ -57,7 +57,7 @@ class NewTable:
         return made
 
 
-def read_routing(data: bytes, before: Routes, pace: Pace) -> NewTable:
+def read_routing(data: bytes, before: Routes, pace: Yielder) -> NewTable:
     """Read a routing table that takes the place of another one; raises TableError."""
     with _refusing():
         outline = msgspec.json.decode(data, type=_Outline)
@@ -78,7 +78,7 @@ def read_routing(data: bytes, before: Routes, pace: Pace) -> NewTable:
     for each in parts.values():
         pace.step()
         text = b",".join(text for _, text in each)
-        route = before.told_as(text)
+        route = before.by_source_text(text)
         if route is not None and all(pool in stays for pool in route.pools):
             found.append((text, route))
             continue

@@ -69,7 +69,7 @@ def without_path(url: bytes, path: bytes) -> bytes:
     """Return a target in origin form without the path below which the proxy is exposed, which is taken away once.
 
     A target that is not below that path is returned as it is; so is one that spells it otherwise (encoded, `//`), since
-    nothing else here would understand it.
+    nothing else here would parse_path it.
     """
     rest = url.removeprefix(path)
     if len(rest) == len(url) or rest[:1] not in (b"/", b"?", b""):

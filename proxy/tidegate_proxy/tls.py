@@ -5,8 +5,8 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from .concurrency import BULK_BYTES, TurnQueue
-from .guests import Guest
+from .concurrency import BULK_BYTES, RoundRobin
+from .guests import AccountedConnection
 from .memory import Memory
 
 HELLO_SECONDS = 20.0  # Seconds that a caller has to bring up TLS.
@@ -21,7 +21,7 @@ class _Records(asyncio.BufferedProtocol):
     takes 0.1 ms (RFC 8446, 4.6.3), and of which those who read data see nothing.
     """
 
-    def __init__(self, door: "TlsDoor", tls: asyncio.BufferedProtocol) -> None:
+    def __init__(self, door: "TlsHandshake", tls: asyncio.BufferedProtocol) -> None:
         self._door = door
         self._tls = tls
         self._before = door.came_inside  # Bytes of data that had come before what came last.
@@ -63,16 +63,18 @@ class _Records(asyncio.BufferedProtocol):
         del self._tls, self._door
 
 
-class TlsDoor(Guest):
+class TlsHandshake(AccountedConnection):
     """A connection over which TLS is brought up; then it is another protocol's, with the wire below it."""
 
-    def __init__(self, whole: Memory, turns: TurnQueue, tls: ssl.SSLContext, behind: Callable[[], Guest]) -> None:
+    def __init__(
+        self, whole: Memory, turns: RoundRobin, tls: ssl.SSLContext, behind: Callable[[], AccountedConnection]
+    ) -> None:
         self._whole = whole
         self._turns = turns
         self._tls = tls
         self._behind = behind
         self._early = b""  # What has come while nobody was there to take it.
-        self._inner: Guest | None = None
+        self._inner: AccountedConnection | None = None
         self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -81,7 +83,7 @@ class TlsDoor(Guest):
         if self.arrive(self._whole):
             self._task = asyncio.get_running_loop().create_task(self._handshake(self.transport))
         else:
-            self.make_room()
+            self.evict_oldest()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return room for all that came with the hello's end: of a record that fits into none, TLS forgets the rest."""
@@ -98,9 +100,9 @@ class TlsDoor(Guest):
         if self._inner is not None:
             self._inner.connection_lost(exc)
 
-    def make_room(self) -> None:
+    def evict_oldest(self) -> None:
         """End it: there is no room for it any more."""
-        super().make_room()
+        super().evict_oldest()
         self.transport.abort()
 
     @property

@@ -12,7 +12,7 @@ from .compare import WORDS, ObjectChange, tally
 from .report import values
 from .secrets import hidden_text
 from .sections import Line, sections
-from .stack_change import StackChange, broken, verdict
+from .stack_change import StackChange, failure_summary, verdict
 
 LIMIT = 65_536  # Longest comment that GitHub takes; GitLab takes more.
 
@@ -41,7 +41,7 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
         lines += ["", f"#### {title}", "", *map(_line, found)]
     if body := _stacks(changes):
         lines += ["", "#### Changes", "", *body]
-    mandatory = broken(changes)
+    mandatory = failure_summary(changes)
     return _BLANKS.sub("\n\n", _fitting(lines, f"{_FAILED}: {mandatory}.**" if mandatory else ""))
 
 
@@ -77,7 +77,7 @@ def _fitting(lines: Sequence[str], end: str) -> str:
 
 
 def _sign(changes: Sequence[StackChange], refused: int) -> str:
-    if broken(changes):
+    if failure_summary(changes):
         return "⛔"
     if refused or any(
         change.dangerous or change.grave or change.is_weaker or change.permissions.lost or change.stays

@@ -149,7 +149,7 @@ def findings_of(changes: Sequence[StackChange]) -> list[tuple[Finding, bool, lis
     return [(finding, is_new, stacks) for (finding, is_new), stacks in ordered]
 
 
-def broken(changes: Sequence[StackChange]) -> str:
+def failure_summary(changes: Sequence[StackChange]) -> str:
     """Return `2 mandatory guardrail findings`, or an empty text for none; what two stacks have alike counts once."""
     mandatory = {each for change in changes for each in change.findings if each.severity == "mandatory"}
     return counted(mandatory, "mandatory guardrail finding") if mandatory else ""
@@ -176,7 +176,7 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
     devices = [one for change in changes for one in change.devices]
     before, after = sum(one.before for one in devices), sum(one.after for one in devices)
     parts = [
-        broken(changes),
+        failure_summary(changes),
         f"the cluster REFUSES {counted(range(refused), 'object')}" if refused else "",
         f"{counted(ways, 'thing')} WEAKER" if ways else "",
         f"{counted(lost, 'thing')} LOST" if lost else "",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stacks.images_lock import ImagesLock
-from stacks.stack import Definition, Home, Stack
+from stacks.stack import Definition, Stack, StackId
 
 from ..render import Rendered
 
@@ -45,7 +45,7 @@ class Engine(Protocol):
         `wait` waits until everything is ready. Returns False when it is known that nothing had to be changed.
         """
 
-    def down(self, home: Home, definition: Path) -> None:
+    def down(self, home: StackId, definition: Path) -> None:
         """Take down what stands there, all but datasets and what holds them; raise CommandError when that is not done.
 
         It need not be described any more; the definition is the one that it is known to come from.

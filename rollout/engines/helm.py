@@ -21,19 +21,19 @@ from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError
 from stacks.images_lock import ImagesLock
 from stacks.problems import escaped
 from stacks.resolve import resolve
-from stacks.stack import Definition, Home, Stack
+from stacks.stack import Definition, Stack, StackId
 
 from .. import processes, tools
 from ..handover import keep_scale, mend, prune, to_helm
 from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject, as_list, explained, in_words
-from ..live import LiveState, as_declared, left_of, of_stack, require_there
+from ..live import LiveState, as_declared, remaining_objects, require_there, state_of_stack
 from ..render import Rendered, rendered
 from ..terminal import note
 from . import lease, ownership
 from .bundle import Bundle
 from .ownership import helm_marks, helm_release, records, release_of, releases_of
-from .watched import await_ready, patience, run_watched
+from .watched import await_ready, run_watched, timeout_seconds
 
 _DOWN_SECONDS = 600
 _TEMPLATE_SECONDS = 60
@@ -71,9 +71,9 @@ class Helm:
     def check(self, stack: Stack, rendered: Rendered) -> None:
         """Raise CommandError where `up` would refuse a stack before it changes anything."""
         kube = Kubectl(stack.data_plane.context_name)
-        if ownership.require(kube, stack, "helm", adopt=self.adopt) is not None:
-            self._strangers(of_stack(kube, rendered.objects), stack, kube)
-        elif text := ownership.elsewhere(kube, stack):
+        if ownership.ensure_owner(kube, stack, "helm", adopt=self.adopt) is not None:
+            self._strangers(state_of_stack(kube, rendered.objects), stack, kube)
+        elif text := ownership.owner_in_other_namespace(kube, stack):
             note(text)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
@@ -83,33 +83,33 @@ class Helm:
         """
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(stack.data_plane.context_name)
-        values, seconds = _values(stack, bundle.lock), patience(objects)
+        values, seconds = _values(stack, bundle.lock), timeout_seconds(objects)
         first = ThreadPoolExecutor(2)  # nothing is changed yet, so no lease is held
-        standing = first.submit(_stands, kube, stack, objects, values)
+        standing = first.submit(_is_up_to_date, kube, stack, objects, values)
         waiting = first.submit(lacking, kube, target_of(objects)) if wait else None
-        owner = ownership.require(kube, stack, "helm", adopt=self.adopt)
+        owner = ownership.ensure_owner(kube, stack, "helm", adopt=self.adopt)
         if owner is not None and standing.result():
             if waiting and waiting.result() and (failure := await_ready(kube, objects, seconds)) is not None:
                 raise CommandError(f"nothing was changed, and {failure}")
             return False
         if owner is None:
-            if text := ownership.elsewhere(kube, stack):
+            if text := ownership.owner_in_other_namespace(kube, stack):
                 note(text)
             # Helm needs the namespace for its own records, as the release's own.
             namespace = next(item for item in objects if item["kind"] == "Namespace")
             head = {kind: {**namespace["metadata"].get(kind, {}), **of} for kind, of in helm_marks(stack).items()}
             owned = {**namespace, "metadata": {**namespace["metadata"], **head}}
             kube.run("apply", "--server-side", "--field-manager=helm", "-f", "-", stdin=as_list([owned]))
-        with lease.held(kube, stack.namespace) as hold:
+        with lease.acquire_lease(kube, stack.namespace) as hold:
             with ThreadPoolExecutor(1) as beside:
-                looking = beside.submit(of_stack, kube, objects)
+                looking = beside.submit(state_of_stack, kube, objects)
                 mended = self._recover(kube, stack)
-            live = of_stack(kube, objects) if mended else looking.result()
+            live = state_of_stack(kube, objects) if mended else looking.result()
             if strangers := self._strangers(live, stack, kube):
                 to_helm(kube, strangers, helm_marks(stack))
-                live = of_stack(kube, objects)
+                live = state_of_stack(kube, objects)
             # From here on it is this release that has the objects, whatever becomes of what follows.
-            ownership.forget(kube, stack.former())
+            ownership.delete_release_records(kube, stack.former())
             keep_scale(kube, objects, live.declared)
             mend(kube, objects, live.declared)
             # The values come by standard input: what stands in them is nobody else's business. Server-side apply; what
@@ -123,7 +123,7 @@ class Helm:
             failure = run_watched(command, kube, hold, objects if wait else (), stdin=json.dumps(values))
             if failure is not None:
                 raise CommandError(_why(failure, kube, stack))
-            hold.require()
+            hold.ensure_held()
             prune(kube, live.gone)
             require_there(kube, objects)
         if owner is not None and owner.release and owner.release != release_of(stack):
@@ -136,22 +136,22 @@ class Helm:
             )
         return True
 
-    def down(self, home: Home, definition: Path) -> None:
+    def down(self, home: StackId, definition: Path) -> None:
         """Uninstall a stack's release; the chart keeps volumes, claims and the namespace that holds them."""
         del definition
         kube = Kubectl(home.data_plane.context_name)
-        owner = ownership.require(kube, home, "helm")
+        owner = ownership.ensure_owner(kube, home, "helm")
         if owner is None:
             return
-        with lease.held(kube, home.namespace) as hold:
+        with lease.acquire_lease(kube, home.namespace) as hold:
             held_as = next((each for each in home.former() if release_of(each) == owner.release), home)
             command = [*self._uninstall(kube, held_as), "--ignore-not-found"]
             if (failure := run_watched(command, kube, hold)) is not None:
                 raise CommandError(_why(failure, kube, home))
-            hold.require()
-            left = left_of(kube, home)
+            hold.ensure_held()
+            left = remaining_objects(kube, home)
             prune(kube, [item for item in left if helm_release(item) in (None, *releases_of(home))])
-            ownership.forget(kube, home.former())
+            ownership.delete_release_records(kube, home.former())
 
     def _strangers(self, live: LiveState, stack: Stack, kube: Kubectl) -> list[KubernetesObject]:
         """Return what is not the release's; raise CommandError unless it is to be adopted."""
@@ -159,7 +159,7 @@ class Helm:
             ownership.require_ours(strangers, stack, kube.context, adopt=self.adopt)
         return strangers
 
-    def _uninstall(self, kube: Kubectl, stack: Home) -> list[str]:
+    def _uninstall(self, kube: Kubectl, stack: StackId) -> list[str]:
         name, how = release_of(stack)[0], ("--wait", f"--timeout={_DOWN_SECONDS}s")
         return [self.path, "uninstall", name, *_where(kube, stack), *how]
 
@@ -204,10 +204,10 @@ def find(adopt: bool = False) -> Helm:
     return Helm(str(found.path), found.version, adopt)
 
 
-def _stands(kube: Kubectl, stack: Stack, objects: Sequence[KubernetesObject], values: Mapping[str, Any]) -> bool:
+def _is_up_to_date(kube: Kubectl, stack: Stack, objects: Sequence[KubernetesObject], values: Mapping[str, Any]) -> bool:
     """Say whether a stack stands as it is declared, by a revision that was finished: there is nothing to be done."""
     with ThreadPoolExecutor(1) as beside:
-        looking = beside.submit(of_stack, kube, objects)
+        looking = beside.submit(state_of_stack, kube, objects)
         recorded = records(kube, stack, "status!=superseded")
         finished = bool(recorded) and is_of(recorded[-1], CHART, values)
         stands = finished and as_declared(kube, looking.result, objects)
@@ -242,11 +242,11 @@ def _not_of_release(live: LiveState, stack: Stack) -> list[KubernetesObject]:
     return [item for item in (*live.declared, *live.gone) if helm_release(item) != release_of(stack)]
 
 
-def _where(kube: Kubectl, stack: Home) -> tuple[str, ...]:
+def _where(kube: Kubectl, stack: StackId) -> tuple[str, ...]:
     return "--kube-context", kube.context, "--namespace", stack.namespace
 
 
-def _why(said: str, kube: Kubectl, stack: Home) -> str:
+def _why(said: str, kube: Kubectl, stack: StackId) -> str:
     lines = [line for line in said.splitlines() if "warnings.go" not in line and not line.startswith("level=")]
     said = "\n".join(lines) or said
     return explained(said, kube.context) or f"Helm did not bring {stack.name} to its end: {in_words(said)}"

@@ -30,7 +30,7 @@ _TOKEN = re.compile(r" \(([0-9a-f]{32})\)$")
 
 
 @dataclass
-class Hold:
+class RolloutLease:
     """Whether a run still has its Lease: another one may have taken it for dead."""
 
     namespace: str
@@ -41,7 +41,7 @@ class Hold:
     """Identifies this run among all runs on all machines, whatever their hosts and processes are called."""
     failures: list[str] = field(default_factory=list)  # Reasons already shown why the Lease could not be written.
 
-    def require(self) -> None:
+    def ensure_held(self) -> None:
         """Raise CommandError when the Lease is lost: two runs at once would undo each other's work."""
         if self.lost:
             raise CommandError(
@@ -51,12 +51,12 @@ class Hold:
 
 
 @contextmanager
-def held(kube: Kubectl, namespace: str) -> Iterator[Hold]:
+def acquire_lease(kube: Kubectl, namespace: str) -> Iterator[RolloutLease]:
     """Hold the Lease of a namespace; wait while another run holds it, and take it over from one that is dead.
 
     A holder is dead if it does not renew the Lease, or if its process on this machine has ended.
     """
-    hold = Hold(namespace)
+    hold = RolloutLease(namespace)
     with processes.showing_life(hold.token):  # so that another run on this machine need not wait once this one is dead
         if not _acquired(kube, hold):
             yield hold
@@ -66,7 +66,7 @@ def held(kube: Kubectl, namespace: str) -> Iterator[Hold]:
 
 
 @contextmanager
-def _renewed(kube: Kubectl, hold: Hold) -> Iterator[None]:
+def _renewed(kube: Kubectl, hold: RolloutLease) -> Iterator[None]:
     over = threading.Event()
     renewing = threading.Thread(target=_renew, args=(kube, hold, over), daemon=True)
     renewing.start()
@@ -84,7 +84,7 @@ def _renewed(kube: Kubectl, hold: Hold) -> Iterator[None]:
 
 
 @contextmanager
-def _noted(hold: Hold) -> Iterator[None]:
+def _noted(hold: RolloutLease) -> Iterator[None]:
     """Show, once, that the Lease cannot be renewed or given back: it may be a right that is missing."""
     try:
         yield
@@ -94,7 +94,7 @@ def _noted(hold: Hold) -> Iterator[None]:
             note(f"the Lease in {hold.namespace}: {error}")
 
 
-def _acquired(kube: Kubectl, hold: Hold) -> bool:
+def _acquired(kube: Kubectl, hold: RolloutLease) -> bool:
     """Wait for the Lease; return False where Leases may not be made, and one has to do without."""
     namespace, end, said = hold.namespace, time.monotonic() + _LONGEST_WAIT, ""
     seen: dict[str, float] = {}
@@ -130,7 +130,7 @@ def _holder(lease: KubernetesObject | None) -> str:
     return str(lease["spec"].get("holderIdentity", "")) if lease else ""
 
 
-def _written(kube: Kubectl, hold: Hold, before: KubernetesObject | None) -> "CompletedProcess[str]":
+def _written(kube: Kubectl, hold: RolloutLease, before: KubernetesObject | None) -> "CompletedProcess[str]":
     """Make the Lease, or make it ours if it is still as it was seen, and return what the API server says."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     seen = {} if before is None else {"resourceVersion": before["metadata"]["resourceVersion"]}
@@ -146,7 +146,7 @@ def _written(kube: Kubectl, hold: Hold, before: KubernetesObject | None) -> "Com
     return answer
 
 
-def _renew(kube: Kubectl, hold: Hold, over: threading.Event) -> None:
+def _renew(kube: Kubectl, hold: RolloutLease, over: threading.Event) -> None:
     """Give signs of life, and note when somebody else has the Lease. One that was deleted is made anew."""
     pause = _RENEWED_EVERY
     while not over.wait(pause) and not hold.lost:
@@ -168,7 +168,7 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _named(hold: Hold) -> str:
+def _named(hold: RolloutLease) -> str:
     return f"{hold.identity} ({hold.token})"
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from stacks.command import CommandError
 from stacks.problems import counted, escaped, listed
-from stacks.stack import Home
+from stacks.stack import StackId
 
 from .. import managed_fields
 from ..changes.permissions import definition_in
 from ..changes.workloads import mapping
 from ..kubectl import BEING_DELETED, Kubectl, KubernetesObject
-from ..live import INSTANCE, PART_OF, left_of
+from ..live import INSTANCE, PART_OF, remaining_objects
 from ..terminal import in_shell, tidegate
 
 HELM_NAME = "meta.helm.sh/release-name"
@@ -21,7 +21,7 @@ Release = tuple[str, str]  # Name and namespace of a Helm release.
 _LONGEST_NAME = 53
 
 
-def release_of(stack: Home) -> Release:
+def release_of(stack: StackId) -> Release:
     """Return a stack's release: of its own name, or where that is too long for Helm, its begin and a hash."""
     if len(stack.name) <= _LONGEST_NAME:
         return stack.name, stack.namespace
@@ -29,12 +29,12 @@ def release_of(stack: Home) -> Release:
     return f"{stack.name[: _LONGEST_NAME - 9].rstrip('-')}-{digest}", stack.namespace
 
 
-def releases_of(stack: Home) -> tuple[Release, ...]:
+def releases_of(stack: StackId) -> tuple[Release, ...]:
     """Return a stack's release, and those that it may have had under its former names."""
     return tuple(release_of(each) for each in (stack, *stack.former()))
 
 
-def helm_marks(stack: Home) -> dict[str, dict[str, str]]:
+def helm_marks(stack: StackId) -> dict[str, dict[str, str]]:
     """Return what Helm writes on the objects of a stack's release."""
     name, namespace = release_of(stack)
     annotations = {HELM_NAME: name, HELM_NAMESPACE: namespace}
@@ -47,7 +47,7 @@ def helm_release(item: KubernetesObject) -> Release | None:
     return (annotations[HELM_NAME], annotations.get(HELM_NAMESPACE, "")) if HELM_NAME in annotations else None
 
 
-def records(kube: Kubectl, stack: Home, *which: str) -> list[KubernetesObject]:
+def records(kube: Kubectl, stack: StackId, *which: str) -> list[KubernetesObject]:
     """Return Helm's records of a stack's release, oldest first; `which` are further conditions on their labels."""
     selector = ",".join(("owner=helm", f"name={release_of(stack)[0]}", *which))
     theirs = ("-l", selector, "--field-selector", "type=helm.sh/release.v1")
@@ -55,7 +55,7 @@ def records(kube: Kubectl, stack: Home, *which: str) -> list[KubernetesObject]:
     return sorted(found, key=lambda item: int(item["metadata"]["labels"]["version"]))
 
 
-def forget(kube: Kubectl, stacks: Iterable[Home]) -> None:
+def delete_release_records(kube: Kubectl, stacks: Iterable[StackId]) -> None:
     """Take Helm's records of these stacks away: their objects stay as they are, and nobody knows of the releases."""
     for stack in stacks:
         for record in records(kube, stack):
@@ -70,7 +70,7 @@ class Owner:
     release: Release | None = None
 
 
-def owner_of(kube: Kubectl, stack: Home) -> Owner | None:
+def owner_of(kube: Kubectl, stack: StackId) -> Owner | None:
     """Return who has a stack's namespace; None where there is no such namespace."""
     namespace = kube.get("namespace", stack.namespace)
     if namespace is None:
@@ -85,7 +85,7 @@ def owner_of(kube: Kubectl, stack: Home) -> Owner | None:
     return owner_in(kube, stack, namespace)
 
 
-def owner_in(kube: Kubectl, stack: Home, namespace: KubernetesObject) -> Owner:
+def owner_in(kube: Kubectl, stack: StackId, namespace: KubernetesObject) -> Owner:
     """Return who has a stack's namespace, which has been read."""
     release = helm_release(namespace)
     if release is None:  # another engine began to adopt it, and was stopped
@@ -98,7 +98,7 @@ def owner_in(kube: Kubectl, stack: Home, namespace: KubernetesObject) -> Owner:
     return Owner("pulumi" if manager is not None and manager.name.startswith("pulumi") else "kubectl")
 
 
-def require(kube: Kubectl, stack: Home, engine: str, *, adopt: bool = False) -> Owner | None:
+def ensure_owner(kube: Kubectl, stack: StackId, engine: str, *, adopt: bool = False) -> Owner | None:
     """Return who has a stack; raise CommandError where that is another engine, and it is not to be adopted."""
     owner = owner_of(kube, stack)
     if owner is None or adopt or (owner.engine == engine and owner.release in (None, *releases_of(stack))):
@@ -113,7 +113,7 @@ def require(kube: Kubectl, stack: Home, engine: str, *, adopt: bool = False) -> 
     raise CommandError(f"{whose}\n    {_how_to_move(owner, stack, engine, kube.context)}")
 
 
-def require_ours(objects: Sequence[KubernetesObject], stack: Home, context: str, *, adopt: bool) -> None:
+def require_ours(objects: Sequence[KubernetesObject], stack: StackId, context: str, *, adopt: bool) -> None:
     """Raise CommandError for objects that exist and are not the release's, unless they are to be adopted."""
     foreign = [item for item in objects if not _is_labelled(item, stack) and item["kind"] != "Namespace"]
     foreign = foreign or [item for item in objects if helm_release(item) not in (None, *releases_of(stack))]
@@ -129,7 +129,7 @@ def require_ours(objects: Sequence[KubernetesObject], stack: Home, context: str,
     raise CommandError(f"{stack.name} {what}.\n    {do}")
 
 
-def elsewhere(kube: Kubectl, stack: Home) -> str:
+def owner_in_other_namespace(kube: Kubectl, stack: StackId) -> str:
     """Return what the cluster has of a stack of this name in another namespace, in words; else an empty text.
 
     Raises CommandError if it is this very stack. Without a `platform` it may be another definition's.
@@ -146,13 +146,13 @@ def elsewhere(kube: Kubectl, stack: Home) -> str:
     return ""
 
 
-def left_in(kube: Kubectl, stack: Home, namespace: str) -> list[KubernetesObject]:
+def left_in(kube: Kubectl, stack: StackId, namespace: str) -> list[KubernetesObject]:
     """Return what a stack has in another namespace, without what is kept for its data."""
     environment = stack.environment.model_copy(update={"namespace": namespace})
-    return left_of(kube, Home(environment, stack.data_plane))
+    return remaining_objects(kube, StackId(environment, stack.data_plane))
 
 
-def refused_move(kube: Kubectl, stack: Home, was: str, left: Sequence[KubernetesObject]) -> str:
+def refused_move(kube: Kubectl, stack: StackId, was: str, left: Sequence[KubernetesObject]) -> str:
     """Return why a stack does not get another namespace while it runs, and what to do."""
     down = tidegate("down", cluster=kube.context, stack=stack.name)
     return (
@@ -163,19 +163,19 @@ def refused_move(kube: Kubectl, stack: Home, was: str, left: Sequence[Kubernetes
     )
 
 
-def stays(kube: Kubectl, stack: Home, was: str, left: Sequence[KubernetesObject]) -> str:
+def stays(kube: Kubectl, stack: StackId, was: str, left: Sequence[KubernetesObject]) -> str:
     """Return a note about what a stack also has in another namespace."""
     kubectl = f"kubectl --context {in_shell(kube.context)}"
     words = f"{stack.name} also has {counted(left, 'object')} in namespace {was}. They stay; to list them:"
     return f"{words} {kubectl} get all -n {was}"
 
 
-def _is_labelled(item: KubernetesObject, stack: Home) -> bool:
+def _is_labelled(item: KubernetesObject, stack: StackId) -> bool:
     marks = {PART_OF: "tidegate", INSTANCE: stack.environment.made_as}
     return marks.items() <= (item["metadata"].get("labels") or {}).items()
 
 
-def _how_to_move(owner: Owner, stack: Home, engine: str, context: str) -> str:
+def _how_to_move(owner: Owner, stack: StackId, engine: str, context: str) -> str:
     goal = tidegate("up", cluster=context, stack=stack.name, engine=engine, adopt=True)
     if owner.release not in (None, *releases_of(stack)):
         former = "If that is what the stack was called before, say so with formerly, in its data plane or environment"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from stacks.command import CommandError
 from stacks.problems import escaped
-from stacks.stack import Definition, Home, Stack
+from stacks.stack import Definition, Stack, StackId
 
 from ..changes.compare import identity
 from ..handover import keep_scale, mend, prune, to_pulumi
 from ..kubectl import Kubectl, KubernetesObject
-from ..live import LiveState, as_declared, left_of, of_stack, require_there
+from ..live import LiveState, as_declared, remaining_objects, require_there, state_of_stack
 from ..render import Rendered, render
 from ..terminal import note
 from . import ownership, pulumi_cli, pulumi_state
@@ -23,7 +23,7 @@ from .bundle import Bundle
 from .ownership import Owner, helm_release
 from .pulumi_cli import PulumiCli
 from .pulumi_state import Plan, State
-from .watched import await_ready, patience
+from .watched import await_ready, timeout_seconds
 
 READ_FROM = "TIDEGATE_READ_FROM"
 """Names the file that the program reads in the place of the definition that the stack's configuration names."""
@@ -65,18 +65,18 @@ class Pulumi:
         cli = _in_project(self.cli)
         with ThreadPoolExecutor(2) as beside:
             asking = beside.submit(pulumi_state.found, cli, stack)
-            looking = beside.submit(of_stack, kube, objects)
+            looking = beside.submit(state_of_stack, kube, objects)
             resources, state = asking.result()
             owner, planned, live = self._planned(kube, stack, objects, state, looking.result())
         known = stack.name in resources and pulumi_cli.is_configured(cli, stack, bundle.definition)
-        if known and _stands(kube, objects, state, planned, live):
-            if wait and (failure := await_ready(kube, objects, patience(objects))) is not None:
+        if known and _is_up_to_date(kube, objects, state, planned, live):
+            if wait and (failure := await_ready(kube, objects, timeout_seconds(objects))) is not None:
                 raise CommandError(f"nothing was changed, and {failure}")
             return False
         for text in planned.notes:
             note(text)
         if stack.name not in resources:
-            resources = pulumi_state.moved(cli, stack, resources)
+            resources = pulumi_state.import_renamed_stack(cli, stack, resources)
         if stack.name in resources and planned.state != state:
             pulumi_state.write(cli, stack, stack.name, planned.state)
         environment = dict(cli.environment)
@@ -89,7 +89,7 @@ class Pulumi:
         if owner is not None:
             if was_helms:
                 to_pulumi(kube, [*live.declared, *live.gone])
-                live = of_stack(kube, objects)
+                live = state_of_stack(kube, objects)
             keep_scale(kube, objects, live.declared)
             mend(kube, objects, live.declared)
         told = replace(cli, environment=environment)
@@ -98,7 +98,7 @@ class Pulumi:
             refresh = ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", stack.name]
             pulumi_cli.ask(cli, stack, refresh)
         if was_helms:
-            ownership.forget(kube, (stack, *stack.former()))
+            ownership.delete_release_records(kube, (stack, *stack.former()))
         prune(kube, live.gone if owner is not None else [])
         require_there(kube, objects)
         return True
@@ -112,8 +112,8 @@ class Pulumi:
         live: LiveState | None = None,
     ) -> tuple[Owner | None, Plan, LiveState]:
         """Return whose a stack is, what is to be done about its state, and what there is; raise CommandError."""
-        owner = ownership.require(kube, stack, "pulumi", adopt=self.adopt)
-        live = live or of_stack(kube, objects)
+        owner = ownership.ensure_owner(kube, stack, "pulumi", adopt=self.adopt)
+        live = live or state_of_stack(kube, objects)
         planned = pulumi_state.plan(state, stack, kube, objects, live)
         listed = {identity(item) for item in planned.state.objects()}
         unknown = [item for item in live.declared if identity(item) not in listed]
@@ -123,29 +123,31 @@ class Pulumi:
             raise CommandError(pulumi_cli.not_in_state(stack, unknown))
         return owner, planned, live
 
-    def down(self, home: Home, definition: Path) -> None:
+    def down(self, home: StackId, definition: Path) -> None:
         """Take a stack down; its datasets are protected, and what holds them stays too.
 
         Pulumi destroys what its state lists, wherever that is. It only runs if that is this namespace of this cluster.
         """
         kube = Kubectl(home.data_plane.context_name)
-        ownership.require(kube, home, "pulumi")
+        ownership.ensure_owner(kube, home, "pulumi")
         cli = _in_project(self.cli)
         resources, state = pulumi_state.found(cli, home)
         namespace = state.namespace
         if namespace is not None and namespace["metadata"]["name"] == home.namespace and state.is_in(kube):
             if home.name not in resources:
-                resources = pulumi_state.moved(cli, home, resources)
+                resources = pulumi_state.import_renamed_stack(cli, home, resources)
             if (here := state.in_context(kube.context)) != state:
                 pulumi_state.write(cli, home, home.name, here)
             _finish(cli, pulumi_cli.operate(cli, home, definition, pulumi_cli.DESTROY, resources))
         elif namespace is not None:
             where = f"{escaped(state.context)}, namespace {escaped(namespace['metadata']['name'])}"
             note(f"Pulumi's state of {home.name} lists objects elsewhere ({where}): they stay.")
-        prune(kube, [item for item in left_of(kube, home) if helm_release(item) is None])
+        prune(kube, [item for item in remaining_objects(kube, home) if helm_release(item) is None])
 
 
-def _stands(kube: Kubectl, objects: Sequence[KubernetesObject], state: State, planned: Plan, live: LiveState) -> bool:
+def _is_up_to_date(
+    kube: Kubectl, objects: Sequence[KubernetesObject], state: State, planned: Plan, live: LiveState
+) -> bool:
     """Return whether a stack is as declared, in the cluster and in Pulumi's state, so that an `up` changes nothing."""
     if planned != Plan(state) or {identity(item) for item in state.objects()} != {identity(item) for item in objects}:
         return False

@@ -22,7 +22,7 @@ import yaml
 
 from stacks.command import CommandError
 from stacks.problems import escaped, listed
-from stacks.stack import Home
+from stacks.stack import StackId
 
 from .. import processes
 from ..kubectl import KubernetesObject, explained, in_words
@@ -79,7 +79,7 @@ def find() -> PulumiCli | None:
     return PulumiCli(path, version)
 
 
-def stacks(cli: PulumiCli, stack: Home) -> dict[str, int]:
+def stacks(cli: PulumiCli, stack: StackId) -> dict[str, int]:
     """Return the stacks that there are, and how many resources each has."""
     with understanding("stack ls"):
         found = json.loads(ask(cli, stack, ["stack", "ls", "--json"]))
@@ -87,7 +87,7 @@ def stacks(cli: PulumiCli, stack: Home) -> dict[str, int]:
 
 
 def operate(
-    cli: PulumiCli, stack: Home, definition: Path, command: Sequence[str], resources: Mapping[str, int] | None = None
+    cli: PulumiCli, stack: StackId, definition: Path, command: Sequence[str], resources: Mapping[str, int] | None = None
 ) -> int:
     """Run `UP`, `DESTROY` or `preview` for a stack, showing what Pulumi says, and return its exit code.
 
@@ -109,7 +109,7 @@ def operate(
     return code
 
 
-def ask(cli: PulumiCli, stack: Home, arguments: Sequence[str]) -> str:
+def ask(cli: PulumiCli, stack: StackId, arguments: Sequence[str]) -> str:
     """Return what a short command says; raise CommandError when it fails."""
     whole = [cli.path, *arguments, "--non-interactive"]
     code, said = _run(cli, whole, _SHORT_SECONDS)
@@ -122,7 +122,7 @@ def ask(cli: PulumiCli, stack: Home, arguments: Sequence[str]) -> str:
 
 
 def _prepare(
-    cli: PulumiCli, stack: Home, definition: Path, resources: Mapping[str, int], command: Sequence[str]
+    cli: PulumiCli, stack: StackId, definition: Path, resources: Mapping[str, int], command: Sequence[str]
 ) -> None:
     """Make the stack where there is none, and let its configuration say what it is brought up from.
 
@@ -150,7 +150,7 @@ def _prepare(
         ask(cli, stack, ["config", "set-all", *values, "--stack", stack.name])
 
 
-def _configuration(cli: PulumiCli, stack: Home, definition: Path) -> dict[str, str]:
+def _configuration(cli: PulumiCli, stack: StackId, definition: Path) -> dict[str, str]:
     """Return what a stack's configuration has to say."""
     path = definition.resolve()
     ours = cli.folder is None and path.is_relative_to(PROJECT)  # where Pulumi runs the program
@@ -162,7 +162,7 @@ def _configuration(cli: PulumiCli, stack: Home, definition: Path) -> dict[str, s
     return wanted if cli.folder is None else {**wanted, "context": stack.data_plane.context_name}
 
 
-def is_configured(cli: PulumiCli, stack: Home, definition: Path) -> bool:
+def is_configured(cli: PulumiCli, stack: StackId, definition: Path) -> bool:
     """Return whether the file of a stack's configuration says what it is brought up from; Pulumi is not asked."""
     file = (cli.folder or PROJECT / "stacks") / f"Pulumi.{stack.name}.yaml"
     try:
@@ -313,7 +313,7 @@ def _life(pid: int) -> str:
     return f"pulumi-{pid}"
 
 
-def not_in_state(stack: Home, objects: Sequence[KubernetesObject] = ()) -> str:
+def not_in_state(stack: StackId, objects: Sequence[KubernetesObject] = ()) -> str:
     """Return why Pulumi makes no objects that are there already, and what to do."""
     shown = listed((f"{item['kind']} {item['metadata']['name']}" for item in objects), most=6)
     which = f" ({shown})" if objects else ""
@@ -324,7 +324,7 @@ def not_in_state(stack: Home, objects: Sequence[KubernetesObject] = ()) -> str:
     )
 
 
-def _explanation(said: str, stack: Home) -> str | None:
+def _explanation(said: str, stack: StackId) -> str | None:
     context = stack.data_plane.context_name
     known = {
         "PULUMI_ACCESS_TOKEN must be set": (

@@ -15,7 +15,7 @@ from typing import Any
 
 from stacks.command import CommandError
 from stacks.problems import escaped
-from stacks.stack import Home
+from stacks.stack import StackId
 
 from ..changes.compare import KEPT, identity
 from ..kubectl import Kubectl, KubernetesObject
@@ -108,7 +108,7 @@ class Plan:
     notes: tuple[str, ...] = ()
 
 
-def plan(state: State, stack: Home, kube: Kubectl, declared: Sequence[KubernetesObject], live: LiveState) -> Plan:
+def plan(state: State, stack: StackId, kube: Kubectl, declared: Sequence[KubernetesObject], live: LiveState) -> Plan:
     """Return what has to be done before `up`; raise CommandError if Pulumi could not do what the definition says."""
     if not state.is_in(kube):
         there = in_shell(state.context)
@@ -126,7 +126,7 @@ def plan(state: State, stack: Home, kube: Kubectl, declared: Sequence[Kubernetes
     return Plan(state.emptied(), adopts=True, notes=(stays(kube, stack, was, left),))
 
 
-def read(cli: PulumiCli, stack: Home, name: str) -> State:
+def read(cli: PulumiCli, stack: StackId, name: str) -> State:
     """Return the state of a stack that there is."""
     exported = pulumi_cli.ask(cli, stack, ["stack", "export", "--stack", name])
     with pulumi_cli.understanding("stack export"):
@@ -135,7 +135,7 @@ def read(cli: PulumiCli, stack: Home, name: str) -> State:
     return state
 
 
-def write(cli: PulumiCli, stack: Home, name: str, state: State) -> None:
+def write(cli: PulumiCli, stack: StackId, name: str, state: State) -> None:
     """Replace the state of a stack."""
     with TemporaryDirectory(prefix="tidegate-") as folder:  # no other user can read it
         file = Path(folder) / "state.json"
@@ -143,7 +143,7 @@ def write(cli: PulumiCli, stack: Home, name: str, state: State) -> None:
         pulumi_cli.ask(cli, stack, ["stack", "import", "--stack", name, "--file", str(file)])
 
 
-def found(cli: PulumiCli, stack: Home) -> tuple[dict[str, int], State]:
+def found(cli: PulumiCli, stack: StackId) -> tuple[dict[str, int], State]:
     """Return the stacks that there are, and the state of this one, also under a former name; nothing is changed.
 
     Pulumi lists the stacks only if this one may have another name, or its state cannot be read.
@@ -164,7 +164,7 @@ def found(cli: PulumiCli, stack: Home) -> tuple[dict[str, int], State]:
     return there, state if name == stack.name else State(renamed(state.exported, name, stack))
 
 
-def moved(cli: PulumiCli, stack: Home, there: Mapping[str, int]) -> dict[str, int]:
+def import_renamed_stack(cli: PulumiCli, stack: StackId, there: Mapping[str, int]) -> dict[str, int]:
     """Return the stacks that there are, which `there` lists, once a former name of this one is gone.
 
     It can be done again wherever it was stopped: the stack has its new name last.
@@ -188,7 +188,7 @@ def _is_object(resource: Any) -> bool:
     return resource["type"].startswith("kubernetes:") and "kind" in (resource.get("outputs") or {})
 
 
-def renamed(state: Any, former: str, stack: Home) -> Any:
+def renamed(state: Any, former: str, stack: StackId) -> Any:
     """Return an exported state with the names that the program gives its resources under a stack's name of now."""
     begin = re.compile(rf"^(urn:pulumi:.*::){re.escape(former)}(?=-[^:]*$|$)")
 

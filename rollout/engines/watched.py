@@ -16,7 +16,7 @@ from ..changes.workloads import workloads
 from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject
 from ..terminal import note
-from .lease import Hold
+from .lease import RolloutLease
 
 LOOK_EVERY = 4.0
 _MARGIN_SECONDS = 300
@@ -35,7 +35,7 @@ if os.getppid() == int(parent):
 """
 
 
-def patience(objects: Sequence[KubernetesObject]) -> int:
+def timeout_seconds(objects: Sequence[KubernetesObject]) -> int:
     """Return how many seconds an `up` may take: each workload rolls pod by pod, and big models load slowly."""
     every = workloads(objects).values()
     longest = max((one.most * ((one.start_seconds or 0) + one.stop_seconds) for one in every), default=0)
@@ -45,7 +45,7 @@ def patience(objects: Sequence[KubernetesObject]) -> int:
 def run_watched(
     command: Sequence[str],
     kube: Kubectl,
-    hold: Hold,
+    hold: RolloutLease,
     objects: Sequence[KubernetesObject] = (),
     *,
     stdin: str = "",
@@ -64,9 +64,9 @@ def run_watched(
     next_look = time.monotonic() + LOOK_EVERY
     try:
         while process.poll() is None and not (looking and looking.given_up):
-            hold.require()
+            hold.ensure_held()
             if looking and time.monotonic() >= next_look:
-                looking.look()
+                looking.poll()
                 next_look = time.monotonic() + LOOK_EVERY
             reader.join(_HEED_EVERY)
         if looking and looking.given_up:
@@ -90,7 +90,7 @@ def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: flo
     """Wait for so many seconds until what stands already is ready; return None when it is, else why it is not."""
     looking = _ReadinessWatch(kube, objects)
     end, pause = time.monotonic() + seconds, _FIRST_PAUSE
-    while not looking.look():
+    while not looking.poll():
         if looking.given_up:
             return looking.given_up
         if time.monotonic() > end:
@@ -112,7 +112,7 @@ class _ReadinessWatch:
         self._failures: list[str] = []
         self.given_up = ""  # Why it will never be ready, when pods have been refused for too long.
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Say what is not ready; return whether everything is."""
         lines = self._lines()
         if lines is None:

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from charts.project import DISTRIBUTION, ROOT, version
 from charts.values_file import scalar
-from stacks.command import WRONG_INPUT, CommandError, Outcome
+from stacks.command import WRONG_INPUT, CommandError, ExitStatus
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.placement import Product
 from stacks.images_lock import FILE_NAME, ImagesLock, lock_text
@@ -40,7 +40,7 @@ class InitRequest:
     repository: str | None = None
 
 
-def write_repository(request: InitRequest, outcome: Outcome) -> None:
+def write_repository(request: InitRequest, outcome: ExitStatus) -> None:
     """Write a platform's repository into an empty folder, and say what it is and how to go on.
 
     Raises CommandError or DefinitionError before anything is written.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 
-from stacks.command import FAILED, STOPPED, CommandError, Outcome
+from stacks.command import FAILED, STOPPED, CommandError, ExitStatus
 
 from ..changes.compare import KEPT, ObjectChange, compare
 from ..changes.report import report as changes_report
@@ -15,7 +15,7 @@ from ..health import target_of
 from ..kubectl import Kubectl
 from ..live import live_objects
 from ..preflight import lacks
-from ..seen import Seen
+from ..seen import CommandReport
 from ..terminal import console, note
 from . import report, worker
 from .gate import HealthCheck, await_health, not_loaded, why_not_well
@@ -24,7 +24,7 @@ from .prepare import Prepared, RolloutRequest, prepared, refuse_contradictions
 from .runner import Runner, Show, Stop
 
 
-def roll_out(request: RolloutRequest, outcome: Outcome, seen: Seen) -> None:
+def roll_out(request: RolloutRequest, outcome: ExitStatus, seen: CommandReport) -> None:
     """Roll an environment out over its data planes; raise CommandError with a report where it stops early."""
     refuse_contradictions(request)
     history = History(request.journals / request.environment)
@@ -42,7 +42,7 @@ def roll_out(request: RolloutRequest, outcome: Outcome, seen: Seen) -> None:
         _run(journal, ready, lock, keep_going=keep_going)
 
 
-def _say_what_would_change(ready: Prepared, seen: Seen, *, keep_going: bool) -> None:
+def _say_what_would_change(ready: Prepared, seen: CommandReport, *, keep_going: bool) -> None:
     """Print what each plane's API server says would change; raise CommandError where a plane would not come up."""
     changes: dict[str, list[ObjectChange]] = {}
     every: list[StackChange] = []

@@ -15,7 +15,7 @@ from ..contexts import refuse_tags
 from ..engines import Engine, find_engine
 from ..guardrails import compared_with, enforce, findings
 from ..render import Rendered
-from ..seen import Seen
+from ..seen import CommandReport
 from ..terminal import note
 from .journal import FILE, History, Journal, RolloutRecord, digests, now, texts_of
 from .plan import backwards, plan_of, stacks_of
@@ -63,7 +63,7 @@ def refuse_contradictions(request: RolloutRequest) -> None:
         stacks_of(read_definition(request.definition), request.environment)
 
 
-def prepared(request: RolloutRequest, history: History, seen: Seen) -> Prepared:
+def prepared(request: RolloutRequest, history: History, seen: CommandReport) -> Prepared:
     """Return what is to be done; raise CommandError or DefinitionError when it cannot be."""
     last = next(reversed(history.all()), None)
     if last is not None and Path(last.record.definition).resolve() != request.definition.resolve():
@@ -75,7 +75,7 @@ def prepared(request: RolloutRequest, history: History, seen: Seen) -> Prepared:
     return _taking_back(request, history, last, seen) if request.back else _new(request, history, last, seen)
 
 
-def _new(request: RolloutRequest, history: History, last: Journal | None, seen: Seen) -> Prepared:
+def _new(request: RolloutRequest, history: History, last: Journal | None, seen: CommandReport) -> Prepared:
     texts = texts_of(request.definition)
     definition = seen.definition = read_definition(request.definition)
     if texts_of(request.definition) != texts:
@@ -108,7 +108,7 @@ def _new(request: RolloutRequest, history: History, last: Journal | None, seen: 
     return Prepared(record, engine, stacks, rendering, texts=texts)
 
 
-def _going_on(request: RolloutRequest, history: History, last: Journal | None, seen: Seen) -> Prepared:
+def _going_on(request: RolloutRequest, history: History, last: Journal | None, seen: CommandReport) -> Prepared:
     last = _must_be_there(request, last, "go on with")
     record = last.record
     if record.outcome == "succeeded":
@@ -127,7 +127,7 @@ def _going_on(request: RolloutRequest, history: History, last: Journal | None, s
     return Prepared(record, engine, stacks, rendering, sources, journal=last)
 
 
-def _taking_back(request: RolloutRequest, history: History, last: Journal | None, seen: Seen) -> Prepared:
+def _taking_back(request: RolloutRequest, history: History, last: Journal | None, seen: CommandReport) -> Prepared:
     last = _must_be_there(request, last, "take back")
     record = last.record
     if record.kind == "back":
@@ -159,7 +159,7 @@ def _taking_back(request: RolloutRequest, history: History, last: Journal | None
 
 
 def _of_kept_texts(
-    environment: str, sources: Mapping[str, Journal], engine: Engine, seen: Seen, *, check: bool
+    environment: str, sources: Mapping[str, Journal], engine: Engine, seen: CommandReport, *, check: bool
 ) -> tuple[dict[str, Stack], dict[str, Rendered]]:
     """Read what each plane is brought up from, and render it; with `check` the rules that may stop it hold too."""
     stacks: dict[str, Stack] = {}

@@ -146,7 +146,7 @@ def _up(task: Task) -> None:
 
     engine = find_engine(task.engine)
     [rendered] = engine.render([stack], definition)
-    preflight.require(stack.data_plane.context_name, [(stack, rendered.objects)], keep_going=task.keep_going)
+    preflight.ensure_ready(stack.data_plane.context_name, [(stack, rendered.objects)], keep_going=task.keep_going)
     bundle = Bundle(stack, rendered, definition.lock, Path(task.definition), read_from)
     if not engine.up(bundle, wait=False):
         print(f"Nothing changed: {stack.name} is as declared.")

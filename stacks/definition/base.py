@@ -40,7 +40,7 @@ NOT_IN_VALUES: Final = "not in values"
 Part = TypeVar("Part", bound=Section)
 
 
-def extended(kind: type[Part], part: Section, **more: Any) -> Part:
+def copy_as(kind: type[Part], part: Section, **more: Any) -> Part:
     """Return a part of the definition as one of another class that has its keys, and what `more` says beside them.
 
     Nothing is validated again: the part has been, and the rest is computed.

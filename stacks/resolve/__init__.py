@@ -27,7 +27,7 @@ from policies import guardrails
 from policies.guardrails.money import HOURS_A_MONTH, price_of
 from policies.guardrails.settings import Kind
 
-from ..definition.base import extended
+from ..definition.base import copy_as
 from ..definition.datasets import ClaimDataset
 from ..definition.environment import Reach, lies_within
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
@@ -129,7 +129,7 @@ def _written(stack: Stack) -> list[str]:
 
 def _proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
     settings = stack.platform.proxy
-    return extended(
+    return copy_as(
         ProxyArgs,
         settings,
         image=image_reference(stack, lock, PROXY_IMAGE),
@@ -141,7 +141,7 @@ def _proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
 def _tls(tls: ProxyTls) -> TlsArgs:
     if isinstance(tls, SecretTls):
         return TlsArgs(secret=tls.secret)
-    return TlsArgs(secret=CERTIFICATE_SECRET, certificate=extended(CertificateIssuer, tls))
+    return TlsArgs(secret=CERTIFICATE_SECRET, certificate=copy_as(CertificateIssuer, tls))
 
 
 def _network(stack: Stack) -> NetworkBoundaryArgs:
@@ -158,7 +158,7 @@ def _network(stack: Stack) -> NetworkBoundaryArgs:
         for each in sorted(stack.reach(), key=lambda each: each.name)
     )
     prometheus = stack.platform.monitoring.prometheus
-    return extended(NetworkBoundaryArgs, network, reach=reach, prometheus=prometheus)
+    return copy_as(NetworkBoundaryArgs, network, reach=reach, prometheus=prometheus)
 
 
 def _monitoring(stack: Stack) -> MonitoringArgs:
@@ -171,7 +171,7 @@ def _monitoring(stack: Stack) -> MonitoringArgs:
             unit = currency(stack.data_plane.gpus)
             said = PoolPrice.model_construct(server=server.name, pool=pool.name, per_month=month, currency=unit)
             found.append(said)
-    return extended(MonitoringArgs, stack.platform.monitoring, prices=tuple(found))
+    return copy_as(MonitoringArgs, stack.platform.monitoring, prices=tuple(found))
 
 
 _NEVER_BY_RANGE = (

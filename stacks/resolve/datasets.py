@@ -2,7 +2,7 @@
 
 from components.args import ClaimArgs, DatasetVolumeArgs, ObjectStoreRepositoryArgs, VolumeRepositoryArgs
 
-from ..definition.base import extended
+from ..definition.base import copy_as
 from ..definition.datasets import (
     ClaimDataset,
     CsiDataset,
@@ -48,7 +48,7 @@ def repository(stack: Stack, server: Server) -> VolumeRepositoryArgs | ObjectSto
 def _volume(stack: Stack, dataset: Volume) -> DatasetVolumeArgs:
     default = stack.data_plane.storage_classes.model_dump(by_alias=True)[dataset.kind]
     storage_class = dataset.storage_class or default
-    return extended(
+    return copy_as(
         DatasetVolumeArgs, dataset, name=dataset.made_as, source=_source(dataset), storage_class=storage_class
     )
 
@@ -61,8 +61,8 @@ def _source(dataset: Volume) -> CsiSource | NfsSource | HostPathSource:
             handle = f"{dataset.file_system_id}{point}"
             return CsiSource.model_construct(kind="csi", driver=EFS_DRIVER, volume_handle=handle)
         case NfsDataset():
-            return extended(NfsSource, dataset)
+            return copy_as(NfsSource, dataset)
         case CsiDataset():
-            return extended(CsiSource, dataset)
+            return copy_as(CsiSource, dataset)
         case HostPathDataset():
-            return extended(HostPathSource, dataset)
+            return copy_as(HostPathSource, dataset)

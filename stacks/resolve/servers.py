@@ -4,7 +4,7 @@ from typing import Any
 
 from components.args import GRACE_SECONDS, OpenaiServerArgs, PoolArgs, PulumiTimeouts, TritonServerArgs
 
-from ..definition.base import Renamable, extended
+from ..definition.base import Renamable, copy_as
 from ..definition.kinds import AnyServer
 from ..definition.models import Model
 from ..definition.placement import CpuPlacement
@@ -38,7 +38,7 @@ def server_args(stack: Stack, lock: ImagesLock, server: AnyServer) -> TritonServ
         kind, exit_seconds = TritonServerArgs, server.triton.exit_timeout_seconds
     else:
         kind, exit_seconds = OpenaiServerArgs, server.openai.exit_timeout_seconds
-    return extended(
+    return copy_as(
         kind,
         server,
         **names(server),
@@ -50,7 +50,7 @@ def server_args(stack: Stack, lock: ImagesLock, server: AnyServer) -> TritonServ
 
 def _pool(stack: Stack, server: Server, pool: Pool, exit_seconds: int) -> PoolArgs:
     longest = GRACE_SECONDS + exit_seconds + pool.startup_seconds
-    return extended(
+    return copy_as(
         PoolArgs,
         pool,
         **names(pool),

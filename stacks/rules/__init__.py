@@ -34,6 +34,6 @@ STACK_RULES = rules_about(Stack, DefinitionRule)
 DEFINITION_RULES = rules_about(Definition, DefinitionRule)
 
 
-def broken(rules: Iterable[DefinitionRule[...]], *about: Any) -> list[Problem]:
+def violations(rules: Iterable[DefinitionRule[...]], *about: Any) -> list[Problem]:
     """Return what breaks some of these rules: about a header and its document, a stack, or a whole definition."""
     return [problem for rule in rules for problem in rule(*about)]

@@ -16,7 +16,7 @@ from capacity.advice import Advice, advise
 from capacity.advising import lines_of, subjects
 from capacity.overlay import overlay_text
 from capacity.pressures import reading
-from capacity.remedies import Subject
+from capacity.remedies import PoolUnderReview
 from capacity.samples import Recorded
 from stacks.definition.base import byte_count
 from stacks.definition.pools import OnDemand
@@ -46,13 +46,13 @@ TURNS = trace(dict.fromkeys(SMALL, (3 * GB, 10.0)), 25, 30.0)
 SLOW = trace({name: (size, 2 + size / 1e8) for name, size in SIZES.items()}, 25, 60.0)
 
 
-def advice_for(found: Definition, made: Made, calls: Trace | None = TURNS) -> tuple[Subject, Advice]:
+def advice_for(found: Definition, made: Made, calls: Trace | None = TURNS) -> tuple[PoolUnderReview, Advice]:
     recorded = Recorded(made.samples(), calls)
     (subject,) = subjects(found.stacks[0], recorded)
     return subject, advise(subject, calls)
 
 
-def after(found: Definition, subject: Subject, change: Mapping[str, Any]) -> Definition:
+def after(found: Definition, subject: PoolUnderReview, change: Mapping[str, Any]) -> Definition:
     """Return the definition with the change pasted."""
     return pasted(found, overlay_text(subject.stack.environment.name, change))
 

@@ -14,13 +14,13 @@ from tidegate_contracts.eviction_process import SETTINGS_FILE
 from tidegate_eviction.simulate.trace import Trace
 
 from capacity.answers import LOADING, Answer, with_footprints
-from capacity.block import Block, block, fitting
+from capacity.block import DefinitionPatch, definition_patch, fitting
 from capacity.slices import GpuSlice, find_gpu
 from capacity.today import footprints
 from components import Environment
 from components.evaluate import evaluate
 from rollout.definition import check_definition
-from rollout.seen import Seen
+from rollout.seen import CommandReport
 from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
@@ -68,11 +68,11 @@ def trees(draw: st.DrawFn) -> Tree:
     return tree
 
 
-def after(definition: Definition, made: Block) -> Definition:
+def after(definition: Definition, made: DefinitionPatch) -> Definition:
     """Return the definition with the block pasted, as a file that `tidegate check` has taken."""
     with TemporaryDirectory() as folder:
         file = write(Path(folder), pasted(definition, made.text).document.tree)
-        check_definition(file, Seen("check", str(file)))
+        check_definition(file, CommandReport("check", str(file)))
         return read_definition(file)
 
 
@@ -106,7 +106,7 @@ def test_what_a_definition_with_the_block_renders_is_what_was_simulated(answer: 
     with TemporaryDirectory() as folder:
         definition = read_definition(write(Path(folder), tree))
     stack = definition.stacks[0]
-    new = after(definition, block(stack, answer, TRACE))
+    new = after(definition, definition_patch(stack, answer, TRACE))
     (of_trace,) = (each for each in rendered(new, new.stacks[0]) if {model.name for model in each.models} & {*NAMES})
     assert said(of_trace) == simulated(answer, TRACE)
     pool_of = {model.name: model.pool or "" for model in new.stacks[0].platform.models}
@@ -116,13 +116,13 @@ def test_what_a_definition_with_the_block_renders_is_what_was_simulated(answer: 
     assert [*rendered(new, new.stacks[1])] == [*rendered(definition, definition.stacks[1])]
 
 
-def of_prod_east(*called: str) -> tuple[Definition, Answer, Trace, Block]:
+def of_prod_east(*called: str) -> tuple[Definition, Answer, Trace, DefinitionPatch]:
     """Return the shipped definition, a slice for these models of it, and the block."""
     definition = read_definition(SHIPPED)
     stack = next(stack for stack in definition.stacks if stack.name == "prod-east")
     trace = with_footprints(trace_of(1, **dict.fromkeys(called, (1, 2.0, 60.0))), footprints(stack))
     answer = Answer(GPU, one("3g.40gb"), 1, frozenset(called))
-    return definition, answer, trace, block(stack, answer, trace)
+    return definition, answer, trace, definition_patch(stack, answer, trace)
 
 
 def test_the_shipped_definition_takes_the_block_of_its_own_models_on_both_of_its_data_planes() -> None:
@@ -155,21 +155,21 @@ def test_slices_are_asked_for_as_the_inventory_hands_them_out(tmp_path: Path, st
     tree["dataPlanes"][0]["gpus"][0]["mig"]["strategy"] = strategy
     definition = read_definition(write(tmp_path, tree))
     answer = replace(ON_TWO, gpu=replace(GPU, strategy=strategy), replicas=1)  # type: ignore[arg-type]
-    after(definition, block(definition.stacks[0], answer, TRACE))
+    after(definition, definition_patch(definition.stacks[0], answer, TRACE))
 
 
 def test_of_a_gpu_whose_label_is_not_known_it_is_told_what_to_say(tmp_path: Path) -> None:
     gpu = find_gpu("h100-80gb", [A100])
     answer = Answer(gpu, gpu.slices[0], 2, frozenset(NAMES))
     definition = read_definition(write(tmp_path, tree_of([pool("1g.10gb")], [], [{"1g.10gb": 7}])))
-    made = block(definition.stacks[0], answer, TRACE)
+    made = definition_patch(definition.stacks[0], answer, TRACE)
     assert "The definition has no H100-80GB: say --gpu <their node label" in made.said[-1]
 
 
 def test_a_server_is_made_up_where_none_loads_on_demand(tmp_path: Path) -> None:
     tree = tree_of([pool("1g.10gb") | {"loading": {"mode": "preload"}}], [], [{"1g.10gb": 7}])
     definition = read_definition(write(tmp_path, tree))
-    made = block(definition.stacks[0], ON_TWO, TRACE)
+    made = definition_patch(definition.stacks[0], ON_TWO, TRACE)
     assert {model["server"] for model in yaml.safe_load(made.text)["environments"][0]["models"]} == {"ondemand-2"}
 
 

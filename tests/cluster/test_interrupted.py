@@ -79,21 +79,21 @@ def test_a_run_knows_when_another_one_has_taken_its_lease(
     kube: Kubectl, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "_RENEWED_EVERY", 0.2)
-    with lease.held(kube, namespace) as hold:
-        hold.require()
+    with lease.acquire_lease(kube, namespace) as hold:
+        hold.ensure_held()
         kube.run("patch", "lease", lease.NAME, "-n", namespace, "--type=merge", "--patch", THEIRS)
         until("it is noticed", lambda: hold.lost)
         with pytest.raises(CommandError, match="somebody@elsewhere, process 7 has taken over"):
-            hold.require()
+            hold.ensure_held()
     assert kube.get("lease", lease.NAME, namespace) is not None, "it is left to the other run"
 
 
 def test_a_lease_of_ones_own_is_given_up(kube: Kubectl, namespace: str) -> None:
-    with lease.held(kube, namespace):
+    with lease.acquire_lease(kube, namespace):
         assert kube.get("lease", lease.NAME, namespace) is not None
     assert kube.get("lease", lease.NAME, namespace) is None
 
 
 def test_without_its_namespace_there_is_an_error_and_no_waiting(kube: Kubectl, namespace: str) -> None:
-    with pytest.raises(CommandError, match=f"{namespace}-gone"), lease.held(kube, f"{namespace}-gone"):
+    with pytest.raises(CommandError, match=f"{namespace}-gone"), lease.acquire_lease(kube, f"{namespace}-gone"):
         pass

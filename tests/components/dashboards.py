@@ -8,7 +8,7 @@ from components.alert_rules import alert_rules, price_rule
 from components.args import PoolPrice
 from components.dashboards import DASHBOARDS, Dashboard
 from components.openai import series
-from components.place import Place
+from components.place import Naming
 from stacks.definition.environment import Objectives
 
 QUESTIONS = {
@@ -24,7 +24,7 @@ TRITON = {
     "nv_inference_request_success", "nv_inference_request_failure", "nv_inference_request_duration_us",
     "nv_inference_queue_duration_us", "nv_inference_compute_infer_duration_us", "nv_gpu_utilization",
 }  # fmt: skip
-PLACE = Place("prod", "inference")
+PLACE = Naming("prod", "inference")
 PRICE = PoolPrice(server="main", pool="small", perMonth="912.5", currency="EUR")
 RULES = [*alert_rules(PLACE, Objectives()), price_rule(PLACE, PRICE)]
 RECORDED = {each["record"] for each in RULES if "record" in each}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from components.alert_rules import alert_rules
-from components.place import Place
+from components.place import Naming
 from lab.local_plane.process import CannotBeHadError
 from lab.local_plane.prometheus import installed
 from stacks.definition.environment import RUNBOOKS, Objectives
@@ -320,7 +320,7 @@ def series_in(namespace: str, series: dict[str, str]) -> list[dict[str, str]]:
 
 @cache
 def rules() -> list[dict[str, Any]]:
-    return alert_rules(Place("prod", NAMESPACE), Objectives())
+    return alert_rules(Naming("prod", NAMESPACE), Objectives())
 
 
 def rules_of(alert: str) -> list[dict[str, Any]]:

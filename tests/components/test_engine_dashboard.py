@@ -12,7 +12,7 @@ import urllib3
 from components.alert_rules import alert_rules
 from components.dashboards import Dashboard
 from components.openai.relay import PROGRAM
-from components.place import Place
+from components.place import Naming
 from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.process import HOST, free_ports
 from lab.local_plane.prometheus import NAMESPACE, Prometheus, prometheus
@@ -42,7 +42,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus,
         addresses = [f"http://{HOST}:{each}/metrics" for each in (server.http_port, server.system_ports[MODEL])]
         relay = subprocess.Popen([sys.executable, "-c", PROGRAM, f"{HOST}:{port}", *addresses])
         try:
-            rules = alert_rules(Place("demo", NAMESPACE), Objectives())
+            rules = alert_rules(Naming("demo", NAMESPACE), Objectives())
             with prometheus(root / "prometheus", {f"{HOST}:{port}": POD}, rules=rules) as there:
                 end = time.monotonic() + 60
                 while not there.ask("query", query="rate(dynamo_frontend_output_tokens_total[10s]) > 0")["result"]:

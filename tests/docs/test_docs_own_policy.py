@@ -15,7 +15,7 @@ from tidegate_contracts.eviction import EvictionSettings
 from components import Environment
 from components.evaluate import evaluate
 from rollout.definition import check_definition
-from rollout.seen import Seen
+from rollout.seen import CommandReport
 from stacks.resolve import resolve
 from stacks.validate import read_definition
 
@@ -81,7 +81,7 @@ def laid_over(tmp_path: Path, said: str) -> Path:
 
 def test_the_definition_takes_it_and_its_pod_is_told_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = laid_over(tmp_path, block("yaml"))
-    check_definition(file, Seen("check", str(file)))
+    check_definition(file, CommandReport("check", str(file)))
     assert ": ok – 3 stacks" in capsys.readouterr().out
     definition = read_definition(file)
     image = block("sh", 1).partition("--tag ")[2].split()[0]

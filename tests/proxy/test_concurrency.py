@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from tidegate_proxy import concurrency
-from tidegate_proxy.concurrency import ConcurrencyLimiter, InFlightCount, TurnQueue, room
+from tidegate_proxy.concurrency import ConcurrencyLimiter, InFlightCount, RoundRobin, room
 
 
 class Waiting:
@@ -45,7 +45,7 @@ def test_who_has_much_long_work_does_one_step_while_others_do_theirs() -> None:
     done: list[str] = []
 
     async def run() -> None:
-        queue = TurnQueue()
+        queue = RoundRobin()
         for number in range(5):
             queue.add("many", partial(done.append, f"many {number}"))
         queue.add("few", partial(queue.add, "few", partial(done.append, "few")))
@@ -58,7 +58,7 @@ def test_who_has_much_long_work_does_one_step_while_others_do_theirs() -> None:
 
 def test_of_short_steps_several_are_done_in_one_turn_of_the_loop() -> None:
     async def run() -> list[list[int]]:
-        queue, done, turns = TurnQueue(3), list[int](), list[list[int]]()
+        queue, done, turns = RoundRobin(3), list[int](), list[list[int]]()
         for number in range(5):
             queue.add(number % 2, partial(done.append, number))
         while len(done) < 5:
@@ -76,7 +76,7 @@ def fail() -> None:
 def test_a_step_that_fails_keeps_no_other_from_its_turn() -> None:
     async def run() -> list[str]:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        queue, done = TurnQueue(), list[str]()
+        queue, done = RoundRobin(), list[str]()
         queue.add("one", fail)
         queue.add("other", partial(done.append, "done"))
         await queue.turn("one")

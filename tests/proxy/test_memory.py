@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
 from tidegate_proxy import memory
-from tidegate_proxy.guests import Guest
-from tidegate_proxy.memory import OF_STRANGERS, SHARE, Booking, Budget, Memory, process_memory
+from tidegate_proxy.guests import AccountedConnection
+from tidegate_proxy.memory import OF_STRANGERS, SHARE, Budget, Memory, Reservation, process_memory
 from tidegate_proxy.problems import Problem
 
 
@@ -21,8 +21,8 @@ class Caller:
     held: int = 0
 
 
-def guest() -> Guest:
-    made = Guest()
+def guest() -> AccountedConnection:
+    made = AccountedConnection()
     made.transport = Mock(spec=asyncio.Transport)
     return made
 
@@ -30,7 +30,7 @@ def guest() -> Guest:
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2000)), max_size=60))
 def test_what_is_held_is_never_more_than_there_is_and_is_given_back_whole(changes: list[tuple[int, int]]) -> None:
     budget, callers = Budget(5000), [Caller() for _ in range(3)]
-    bookings = [Booking(budget, callers[number % 3]) for number in range(6)]
+    bookings = [Reservation(budget, callers[number % 3]) for number in range(6)]
     for number, size in changes:
         with suppress(Problem):
             bookings[number].set(size)
@@ -69,7 +69,7 @@ def test_who_has_been_a_stranger_the_longest_makes_room_for_the_next() -> None:
     assert gone[0].held == 0
     assert not last.holds(memory.strangers.most), "one alone has an eighth"
     caller = Caller()
-    last.known_as(caller)
+    last.set_principal(caller)
     assert caller.held == last.base_bytes + 20_000
     for _ in range(100):
         assert guest().arrive(memory)
@@ -77,20 +77,20 @@ def test_who_has_been_a_stranger_the_longest_makes_room_for_the_next() -> None:
 
 
 def test_what_never_could_be_held_is_too_large_and_what_cannot_be_now_is_full() -> None:
-    booking = Booking(Budget(8000), Caller())
+    booking = Reservation(Budget(8000), Caller())
     with pytest.raises(Problem, match="6000 bytes") as told:
         booking.set(6001)
     assert (told.value.type.word, told.value.retry_after) == ("too-large", None)
     booking.set(6000)
     assert booking.size == 6000
     with pytest.raises(Problem, match="come again") as told:
-        Booking(booking.budget, Caller()).set(3000)
+        Reservation(booking.budget, Caller()).set(3000)
     assert (told.value.type.word, told.value.retry_after) == ("full", 1.0)
 
 
 def test_what_moves_to_its_caller_is_counted_once() -> None:
     both, stranger, caller = Memory(1 << 20), Caller(), Caller()
-    booking = Booking(both.strangers, stranger)
+    booking = Reservation(both.strangers, stranger)
     booking.set(1000)
     booking.move(both.callers, caller)
     assert (both.strangers.held, stranger.held, both.callers.held, caller.held) == (0, 0, 1000, 1000)

@@ -15,8 +15,8 @@ verbs = st.sampled_from(["infer", "generate", "generate_stream", "ready", "confi
 versions = st.none() | st.integers(1, 10**12).map(str)
 
 
-def understand(url: bytes) -> Target | None:
-    return kinds.understand(plain_path(url))
+def parse_path(url: bytes) -> Target | None:
+    return kinds.parse_path(plain_path(url))
 
 
 CONTROL = [
@@ -41,7 +41,7 @@ def test_every_call_is_understood_as_it_is_spelled(
     path = f"/servers/{server}" if server else ""
     path += f"/v2/models/{model}" + (f"/versions/{version}" if version else "")
     path += "" if verb == "metadata" else f"/{verb}"
-    target = understand(path.encode())
+    target = parse_path(path.encode())
     assert target is not None
     assert (target.verb, target.server, target.model, target.version) == (verb, server, model, version)
     assert kinds.KINDS["triton"].path(target, version) == path.removeprefix(f"/servers/{server}").encode()
@@ -51,10 +51,10 @@ def test_every_call_is_understood_as_it_is_spelled(
 @given(names, st.data())
 def test_needless_encoding_changes_nothing(model: str, data: st.DataObject) -> None:
     spelled = "".join(data.draw(st.sampled_from([sign, f"%{ord(sign):02x}", f"%{ord(sign):02X}"])) for sign in model)
-    target = understand(f"/v2/models/{spelled}/infer?x=%2e%2e".encode())
+    target = parse_path(f"/v2/models/{spelled}/infer?x=%2e%2e".encode())
     assert target is not None
     assert target.model == model
-    assert target == understand(f"/v2/models/{urllib.parse.quote(model)}/infer".encode())
+    assert target == parse_path(f"/v2/models/{urllib.parse.quote(model)}/infer".encode())
 
 
 TRICKS = [
@@ -99,14 +99,14 @@ TRICKS = [
 
 @pytest.mark.parametrize("path", [*TRICKS, *CONTROL])
 def test_no_trick_and_no_control_is_understood(path: str) -> None:
-    assert understand(path.encode("latin-1")) is None
+    assert parse_path(path.encode("latin-1")) is None
 
 
 @given(st.binary(max_size=80) | st.text("/v2modelsrepositryindx%.;012\\\r\n\0abcABC", max_size=60).map(str.encode))
 @example(b"")
 @example(b"/v2/models/m/infer\r\nX: y")
 def test_whatever_is_understood_goes_on_as_plain_names(url: bytes) -> None:
-    target = understand(url)
+    target = parse_path(url)
     if target is not None:
         sent = kinds.KINDS["triton"].path(target, target.version)
         assert NAME.fullmatch(target.model)

@@ -169,7 +169,7 @@ async def test_who_resets_at_once_leaves_nothing(tmp_path: Path) -> None:
                 if number % 3 == 0:
                     await asyncio.sleep(0.002)
                 sock.close()
-            await until(lambda: not left(tls.TlsDoor))
+            await until(lambda: not left(tls.TlsHandshake))
         assert here.proxy.shared.memory.strangers.held == 0
         assert not told
         caller = await connected(here, trusted)
@@ -188,4 +188,4 @@ async def test_a_call_that_finds_no_room_is_gone_as_soon_as_its_caller_is(tmp_pa
                 await caller.send(request())
                 assert (await caller.reply()).status == 503
                 caller.writer.transport.abort()
-            await until(lambda: not (left(HttpRequest) or left(tls.TlsDoor)))
+            await until(lambda: not (left(HttpRequest) or left(tls.TlsHandshake)))

@@ -13,7 +13,7 @@ from rollout.engines import Bundle
 from rollout.render import Rendered, render
 from rollout.tools.programs import Program
 from stacks.command import CommandError
-from stacks.stack import Definition, Home, Stack
+from stacks.stack import Definition, Stack, StackId
 
 from .conftest import Call, Edit, Patch
 
@@ -48,7 +48,7 @@ class Engine:
             raise self.ends
         return name not in self.stands
 
-    def down(self, home: Home, definition: Path) -> None:
+    def down(self, home: StackId, definition: Path) -> None:
         raise AssertionError(f"{home.name} of {definition} was taken down")
 
     def found(self, adopt: bool) -> "Engine":

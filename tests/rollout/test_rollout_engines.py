@@ -20,12 +20,12 @@ from components import Environment
 from components.evaluate import evaluate
 from rollout.engines import Bundle, helm, ownership, pulumi, pulumi_cli, pulumi_state, watched
 from rollout.engines.helm import is_of
-from rollout.engines.lease import Hold
+from rollout.engines.lease import RolloutLease
 from rollout.engines.pulumi import Pulumi
 from rollout.engines.pulumi_cli import PulumiCli
 from rollout.engines.pulumi_state import Plan, State, plan
 from rollout.engines.pulumi_transforms import SKIP_AWAIT, without_service_waits
-from rollout.live import as_declared, clean, of_stack, require_there
+from rollout.live import as_declared, clean, require_there, state_of_stack
 from rollout.render import Rendered, render
 from stacks.command import CommandError
 from stacks.resolve import resolve
@@ -80,9 +80,9 @@ def test_no_engine_takes_what_nobody_brought_up_with_it(
 ) -> None:
     cluster: Any = FakeCluster([namespace])
     with pytest.raises(CommandError, match=whose) as caught:
-        ownership.require(cluster, stack, engine)
+        ownership.ensure_owner(cluster, stack, engine)
     assert f"--engine {engine} --adopt" in str(caught.value)
-    assert ownership.require(cluster, stack, engine, adopt=True) is not None
+    assert ownership.ensure_owner(cluster, stack, engine, adopt=True) is not None
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ THERE = made("Namespace", "tidegate-old", uid="9")
 def planned(stack: Stack, state: State, cluster: FakeCluster) -> Plan:
     kube: Any = cluster
     declared = [HERE, made("ConfigMap", "a"), made("Service", "b")]
-    return plan(state, stack, kube, declared, of_stack(kube, declared))
+    return plan(state, stack, kube, declared, state_of_stack(kube, declared))
 
 
 A, B = made("ConfigMap", "a"), made("Service", "b")
@@ -219,12 +219,12 @@ def test_helm_moves_no_stack_that_runs_to_another_namespace(definition: Path, ed
     cluster: Any = FakeCluster([old, made("Service", "b", "tidegate-old")])
     if platform:
         with pytest.raises(CommandError, match="Set the namespace back to tidegate-old"):
-            ownership.elsewhere(cluster, stack)
+            ownership.owner_in_other_namespace(cluster, stack)
     else:
-        assert "1 object in namespace tidegate-old" in ownership.elsewhere(cluster, stack)
+        assert "1 object in namespace tidegate-old" in ownership.owner_in_other_namespace(cluster, stack)
     for others in ([old], [{**old, "metadata": {**old["metadata"], "annotations": {}}}, *cluster.objects[1:]]):
         another: Any = FakeCluster(others)
-        assert ownership.elsewhere(another, stack) == ""
+        assert ownership.owner_in_other_namespace(another, stack) == ""
 
 
 def test_a_dry_run_refuses_what_pulumi_does_not_know_of_as_an_up_does(
@@ -301,8 +301,8 @@ def test_a_stack_with_a_missing_or_leftover_object_is_not_as_declared(rendered: 
     owned = made("ConfigMap", "of-a-controller", ownerReferences=[{"kind": "Deployment", "name": "inference-proxy"}])
     for live, gone in ((objects[:-1], []), ([*objects, owned, made("ConfigMap", "forgotten")], ["forgotten"])):
         cluster: Any = FakeCluster(live)
-        assert not as_declared(cluster, partial(of_stack, cluster, objects), objects)
-        assert [item["metadata"]["name"] for item in of_stack(cluster, objects).gone] == gone
+        assert not as_declared(cluster, partial(state_of_stack, cluster, objects), objects)
+        assert [item["metadata"]["name"] for item in state_of_stack(cluster, objects).gone] == gone
 
 
 # ---- what Pulumi alone is told ----
@@ -360,7 +360,7 @@ def scaler(kind: str, **most: int) -> Object:
 def test_an_up_may_take_as_long_as_the_slowest_pool_pod_by_pod_and_five_minutes(
     objects: list[Object], seconds: int
 ) -> None:
-    assert watched.patience(objects) == seconds
+    assert watched.timeout_seconds(objects) == seconds
 
 
 @pytest.fixture
@@ -395,11 +395,11 @@ def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(tmp_path: P
         "Path(sys.argv[1]).touch(); time.sleep(60)"
     )
 
-    class Taken(Hold):
+    class Taken(RolloutLease):
         def require(self) -> None:
             if ready.exists():
                 self.lost = "somebody@elsewhere, process 7"
-            super().require()
+            super().ensure_held()
 
     begin = time.monotonic()
     command, hold = [sys.executable, "-c", script, str(ready), str(wrote)], Taken("tidegate-dev")

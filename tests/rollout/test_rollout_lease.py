@@ -13,7 +13,7 @@ import pytest
 
 from rollout import processes
 from rollout.engines import lease, watched
-from rollout.engines.lease import Hold
+from rollout.engines.lease import RolloutLease
 from rollout.health import Target
 from stacks.command import CommandError
 
@@ -65,7 +65,7 @@ class Server:
 @pytest.fixture
 def token() -> str:
     """The token of a run that another process is: alive, until it is killed."""
-    return Hold("ns").token
+    return RolloutLease("ns").token
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_holder_of_this_host_name_is_not_dead_because_of_its_process_id(
     """Containers repeat host names and process ids: only a Lease that is not renewed is free."""
     monkeypatch.setattr(lease, "SECONDS", 2)
     server: Any = Server(f"me@{socket.gethostname()}, process {process} ({'a' * 32})")
-    with lease.held(server, "ns"):
+    with lease.acquire_lease(server, "ns"):
         pass
     assert f"waiting: me@{socket.gethostname()}, process {process} is at work in ns …" in capsys.readouterr().err
 
@@ -96,8 +96,8 @@ def test_a_run_of_this_machine_that_was_killed_is_not_waited_for(
     run.kill()
     run.communicate()
     server: Any = Server(f"me@elsewhere, process 7 ({token})")
-    with lease.held(server, "ns") as hold:
-        assert hold.token != Hold("ns").token
+    with lease.acquire_lease(server, "ns") as hold:
+        assert hold.token != RolloutLease("ns").token
         assert hold.token in server.holder
     assert "waiting" not in capsys.readouterr().err
     assert server.lease is None
@@ -107,7 +107,7 @@ def test_a_run_of_this_machine_that_was_killed_is_not_waited_for(
 def test_what_is_no_token_names_no_file(monkeypatch: Patch) -> None:
     monkeypatch.setattr(lease, "SECONDS", 0)
     server: Any = Server("me@elsewhere, process 7 (../../etc/passwd)")
-    with lease.held(server, "ns") as hold:
+    with lease.acquire_lease(server, "ns") as hold:
         assert hold.token in server.holder
 
 
@@ -126,7 +126,7 @@ def test_a_right_that_is_missing_is_shown_once_when_a_lease_is_renewed_and_given
     monkeypatch.setattr(lease, "_RENEWED_EVERY", 0.01)
     monkeypatch.setattr(lease, "_ASKED_AGAIN_AFTER", 0.01)
     server: Any = Forbidding()
-    with lease.held(server, "ns") as hold:
+    with lease.acquire_lease(server, "ns") as hold:
         assert soon(lambda: bool(hold.failures))
         assert soon(lambda: "cannot replace" in hold.failures[0])
     shown = capsys.readouterr().err
@@ -182,5 +182,5 @@ def test_no_code_runs_between_fork_and_exec(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(processes, "started", started)
     with pytest.raises(CommandError, match="no more"):
-        watched.run_watched(["helm"], None, Hold("ns"))  # type: ignore[arg-type]
+        watched.run_watched(["helm"], None, RolloutLease("ns"))  # type: ignore[arg-type]
     assert "preexec_fn" not in given

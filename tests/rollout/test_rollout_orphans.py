@@ -15,7 +15,7 @@ from rollout.changes.stack_change import stack_change
 from rollout.contexts import on_cluster
 from rollout.orphans import Orphan
 from stacks.command import CommandError
-from stacks.stack import Home
+from stacks.stack import StackId
 from stacks.validate import read_definition
 
 from .conftest import Call, Edit, Patch
@@ -219,7 +219,7 @@ class Engine:
     title: str = "Stand-in 1.0"
     gone: list[tuple[str, str, str]] = field(default_factory=list)
 
-    def down(self, home: Home, definition: Path) -> None:
+    def down(self, home: StackId, definition: Path) -> None:
         self.gone.append((home.name, home.namespace, definition.name))
 
 

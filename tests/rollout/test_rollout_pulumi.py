@@ -341,7 +341,7 @@ def test_what_is_known_of_a_new_stack_is_not_asked(
         (tmp_path / "stacks" / "Pulumi.dev-lab.yaml").write_text(yaml.safe_dump(tree), "utf-8")
     resources, state = pulumi_state.found(cli, stack)
     assert (resources, state) == ({}, pulumi_state.State({}))
-    resources = pulumi_state.moved(cli, stack, resources)
+    resources = pulumi_state.import_renamed_stack(cli, stack, resources)
     assert pulumi_cli.operate(cli, stack, definition, pulumi_cli.UP, resources) == 0
     configures = [] if is_configured else ["config --json", "config set-all"]
     asked = (program.parent / "pulumi.asked").read_text("utf-8").splitlines()

@@ -10,7 +10,7 @@ from tidegate_contracts.routing import RoutingTable
 
 from components import Environment
 from components.evaluate import evaluate
-from components.place import Place
+from components.place import Naming
 from components.proxy_files import routing_table
 from stacks import clients
 from stacks.definition.base import byte_count
@@ -173,7 +173,7 @@ def test_clients_read_back_what_they_are_told_and_of_models_it_is_what_the_proxy
         without = resolve(other, definition.lock)
         assert without.model_copy(update={"namespace": resolved.namespace}) == resolved, "promotion is for clients"
         table = RoutingTable.model_validate(
-            routing_table(Place(stack.environment.name, stack.namespace), resolved.servers)
+            routing_table(Naming(stack.environment.name, stack.namespace), resolved.servers)
         )
         facts = plane(environments, stack.environment.name, stack.data_plane.name)
         by_proxy: dict[Any, list[Any]] = {}

@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel
 
 from rollout.definition import check_definition
-from rollout.seen import Seen
+from rollout.seen import CommandReport
 from stacks import reference
 from stacks.definition import Header, Platform
 from stacks.images_lock import ImagesLock
@@ -204,7 +204,7 @@ def test_the_page_begins_with_complete_definitions_that_can_be_used(example: str
     file = tmp_path / "copied.yaml"
     file.write_text(example, "utf-8")
     VALIDATOR.validate(yaml.safe_load(example))
-    check_definition(file, Seen("check", str(file)))
+    check_definition(file, CommandReport("check", str(file)))
     found = read_definition(file)
     assert len(found.stacks) == stacks
     assert not found.advisories

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from rollout.render import render
 from stacks.clients import environments
-from stacks.command import CommandError, chosen
+from stacks.command import CommandError, chosen_stacks
 from stacks.definition.base import Renamable
 from stacks.resolve.settings import ANNOTATION
 from stacks.stack import Definition, Stack
@@ -79,9 +79,9 @@ def test_tables_and_clients_have_the_names_of_now() -> None:
 def test_who_names_a_stack_as_it_was_is_told_what_it_is_called() -> None:
     definition = read_tree(renamed(EVERYTHING))
     with pytest.raises(CommandError, match="Stack prod-all is called prod-now-all-now now: --stack prod-now-all-now"):
-        chosen(definition, "prod-all")
+        chosen_stacks(definition, "prod-all")
     with pytest.raises(CommandError, match="There is no stack prod-none"):
-        chosen(definition, "prod-none")
+        chosen_stacks(definition, "prod-none")
 
 
 def test_of_several_former_names_the_oldest_is_the_one_of_the_objects() -> None:

@@ -9,7 +9,7 @@ from typer import Exit, Option
 
 from ..errors import ExitCode, UsageError, hints_once
 from .completion import environment_option, model_argument
-from .output import Json, Text, Texts, answering, moment, note, print_json, print_table, printable
+from .output import Json, Text, Texts, exit_codes, moment, note, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from ..calling.model import Model
@@ -46,7 +46,7 @@ def predict(
     json: Json = False,
 ) -> None:
     """Call a model, and show what it answers and which version did."""
-    with answering():
+    with exit_codes():
         from ..calling.model import Model
         from ..status import proxy_of
 
@@ -120,7 +120,7 @@ def status(
     model: Only = None, environment: Environment = None, plane: Plane = None, proxy: Proxy = None, json: Json = False
 ) -> None:
     """Show what is in memory where, which versions answer, and how much they are used. Loads nothing."""
-    with answering():
+    with exit_codes():
         from ..status import collect, proxies
 
         found = collect(proxies(environment, plane, proxy), model)
@@ -136,7 +136,7 @@ def models(
     model: Only = None, environment: Environment = None, plane: Plane = None, proxy: Proxy = None, json: Json = False
 ) -> None:
     """Show which models there are, where, since when, and why not; what they take and give. Loads nothing."""
-    with answering():
+    with exit_codes():
         from ..status import proxies
         from ..whereabouts import ask
 

@@ -13,7 +13,7 @@ from ..api import Tidegate
 from ..errors import ExitCode, UsageError
 from ..life import WAIT_SECONDS
 from .completion import environment_argument, environment_option, model_argument
-from .output import File, Json, Text, Trusted, answering, counted, note, print_json, print_table, progress, size
+from .output import File, Json, Text, Trusted, counted, exit_codes, note, print_json, print_table, progress, size
 
 if TYPE_CHECKING:
     from ..life.publish import Outcome
@@ -38,7 +38,7 @@ PublicKey = Annotated[
 @contextmanager
 def _opened(wait: float = WAIT_SECONDS, public_key: Path | None = None) -> Iterator[Tidegate]:
     with (
-        answering(),
+        exit_codes(),
         Tidegate(public_key=public_key, wait_seconds=wait, tell=note, progress=progress) as tidegate,
     ):
         yield tidegate

@@ -8,7 +8,7 @@ from typer import Argument, Exit, Option
 
 from ..errors import ExitCode, hints_once
 from ..findings import Finding, Severity, errors
-from .output import Json, Texts, Trusted, answering, counted, print_json
+from .output import Json, Texts, Trusted, counted, exit_codes, print_json
 
 
 def check(
@@ -33,7 +33,7 @@ def check(
     a tokenizer and *.safetensors). Nothing of the model is loaded or run. Exit code 1 where there are errors. With
     TIDEGATE_ENVIRONMENTS set, warnings say which servers there could not serve it.
     """
-    with answering():
+    with exit_codes():
         from ..kinds import kind_of_entry
         from ..life.checks import against_environments, memory_unknown
 

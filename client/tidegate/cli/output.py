@@ -106,7 +106,7 @@ def counted(count: int, thing: str) -> str:
 
 
 @contextmanager
-def answering() -> Iterator[None]:
+def exit_codes() -> Iterator[None]:
     """Turn every failure of a command into one message on standard error and an exit code, never a traceback."""
     try:
         yield

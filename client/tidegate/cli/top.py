@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from typer import Option
 
 from .calls import Environment, Plane, Proxy, end
-from .output import Json, answering, console, print_json, printable, size
+from .output import Json, console, exit_codes, print_json, printable, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,7 +46,7 @@ def top(
     json: Json = False,
 ) -> None:
     """Show what sits in every slice, who holds it, what loads and what fails; until Ctrl-C. Loads nothing."""
-    with answering():
+    with exit_codes():
         from rich.console import Group
         from rich.live import Live
         from rich.text import Text

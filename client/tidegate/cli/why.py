@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from .calls import Environment, Plane, Proxy, end
 from .completion import model_argument
-from .output import Json, answering, moment, print_json, print_table, printable
+from .output import Json, exit_codes, moment, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from tidegate_contracts.whereabouts import Place, VisibleModel
@@ -34,7 +34,7 @@ def why(
     json: Json = False,
 ) -> None:
     """Say where a model is at each replica, what it waits for, who holds it, and what failed when."""
-    with answering():
+    with exit_codes():
         from ..status import proxies
         from ..whereabouts import ask
 

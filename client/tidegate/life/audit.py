@@ -14,7 +14,7 @@ from ..publishing import Repository
 from ..registry import RegisteredVersion
 from .context import Context
 from .deploy import may
-from .plan import called, registered_config
+from .plan import registered_config, version_called
 from .rules import before, current
 from .target import Target, homes, repositories, targets
 
@@ -151,7 +151,7 @@ def _alias(context: Context, of: Environment, repository: Repository, model: str
     text = repository.config(model)
     published = repository.configs.read_published(text) if text is not None else None
     registered = _aliased(context, model, of.name)
-    serves = called(target, published, registered)
+    serves = version_called(target, published, registered)
     if serves != registered:
         has, says = ("no version" if number is None else f"version {number}" for number in (serves, registered))
         what = f"{of.name} has {has} of it here, and by the registry's alias {of.name} it should have {says}"

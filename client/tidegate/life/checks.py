@@ -16,7 +16,7 @@ from ..hashing import below
 from ..kinds import kind_of_entry
 from ..publishing import Repository
 from ..repository import StoredFile
-from .target import Home, Target, command_into, homes
+from .target import Placement, Target, command_into, homes
 
 
 def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
@@ -78,7 +78,7 @@ def _memory_unknown(backend: str) -> Finding:
     return advisory(what, "", why, "have the platform admin declare its footprint under `models` of the definition")
 
 
-def _server_has(of: Sequence[Home]) -> ServerHas:
+def _server_has(of: Sequence[Placement]) -> ServerHas:
     """Return what all of these servers have."""
     gpus = [home.pool.gpus for home in of if home.pool.gpus is not None]
     releases = [home.server.release for home in of if home.server.release]
@@ -114,13 +114,13 @@ def check_fits(target: Target, entry_config: str, manifest: Manifest, peak: int)
     return list(dict.fromkeys(found))
 
 
-def _backends(of: Iterable[Home]) -> set[str] | None:
+def _backends(of: Iterable[Placement]) -> set[str] | None:
     """Return the backends that every server has; None where one does not say."""
     has = [set(home.server.backends) for home in of]
     return set.intersection(*has) if all(has) else None
 
 
-def _packages(of: Iterable[Home]) -> list[str] | None:
+def _packages(of: Iterable[Placement]) -> list[str] | None:
     """Return the packages of every server that says which it has; None where none does.
 
     One of several versions is without a version.
@@ -137,7 +137,7 @@ def _packages(of: Iterable[Home]) -> list[str] | None:
     ]
 
 
-def _in_memory(home: Home, manifest: Manifest, peak: int) -> list[Finding]:
+def _in_memory(home: Placement, manifest: Manifest, peak: int) -> list[Finding]:
     room = home.pool.capacity_bytes or home.pool.memory_bytes
     if room is None:
         return []
@@ -162,7 +162,7 @@ def _in_memory(home: Home, manifest: Manifest, peak: int) -> list[Finding]:
     return [warning(f"{may} ({how} for each){others}, {has}", "", why, do)]
 
 
-def _pool(home: Home) -> str:
+def _pool(home: Placement) -> str:
     return f"{home.plane.name}/{home.server.name}/{home.pool.name}"
 
 

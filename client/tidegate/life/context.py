@@ -14,7 +14,7 @@ from ..publishing import Repository, open_repository
 from ..registry import Registry
 from ..registry.version import Record, Records
 from . import WAIT_SECONDS, Progress, silent
-from .target import Home
+from .target import Placement
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Context:
             self._proxies[plane.proxy_url] = ProxyClient(plane.proxy_url)
         return self._proxies[plane.proxy_url]
 
-    def repository(self, home: Home) -> Repository:
+    def repository(self, home: Placement) -> Repository:
         """Return the repository of a server. Raises UsageError where its dataset is not mounted here."""
         location = home.server.location
         if not isinstance(location, DatasetLocation):
@@ -77,7 +77,7 @@ class Context:
             return record.model_copy(update={"environment": of.name, "plane": next(planes, record.plane)})
         return record
 
-    def who(self, home: Home) -> WhoAmI:
+    def who(self, home: Placement) -> WhoAmI:
         """Return by which name the proxy there knows the caller. Raises RefusedError, UnreachableError."""
         who = self.proxy(home.plane).whoami()
         if who.environment != home.environment.name:

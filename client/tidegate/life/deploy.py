@@ -12,8 +12,8 @@ from ..registry import Record, RegisteredVersion
 from ..registry.version import LATEST
 from . import rules
 from .context import Context
-from .plan import called
-from .publish import Outcome, bring
+from .plan import version_called
+from .publish import Outcome, publish_version
 from .rules import Operation, before, current, of_environment
 from .target import command_into, homes, targets
 
@@ -95,7 +95,7 @@ def _bring(
     who = may(context, of, model)
     if what != "rollback":
         _check_rules(context, of, version, who)
-    return bring(context, what, version, of, who.principal, replace=replace)
+    return publish_version(context, what, version, of, who.principal, replace=replace)
 
 
 def _check_rules(context: Context, of: Environment, version: RegisteredVersion, who: WhoAmI) -> None:
@@ -152,4 +152,4 @@ def _serves(context: Context, of: Environment, model: str) -> int | None:
     published = repository.configs.read_published(text)
     if target.newest:
         return max(published.served, default=None)
-    return called(target, published, None)
+    return version_called(target, published, None)

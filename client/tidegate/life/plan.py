@@ -92,7 +92,7 @@ def make_plan(
         do = "register it; then, when nobody needs it for a minute, move its folder away and run the command again"
         raise UsageError(what, where=repository.where, why=why, do=do)
     aliases = published.aliases if published is not None else {}
-    old = called(target, published, had.current)
+    old = version_called(target, published, had.current)
     named = set(target.named & there)
     served = set(published.served) if published is not None and not alone else set()
     # A version that is called already stays as it is, with what a rollback goes back to. A run that was killed after
@@ -122,7 +122,7 @@ def make_plan(
     return Plan(target, repository, number, old, text, before, first, last, fresh, back, is_cut_over)
 
 
-def called(target: Target, published: Published | None, recorded: int | None) -> int | None:
+def version_called(target: Target, published: Published | None, recorded: int | None) -> int | None:
     """Return the version that is called: its alias says it, else the records if it is served, else it is the newest."""
     if published is None:
         return None

@@ -20,9 +20,18 @@ from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
 from .context import Context
 from .plan import History, Plan, make_plan, published_entry_config, registered_config
-from .ready import PRELOAD, answers, kept, lets_go, unseen, until_called, until_gone, until_served
+from .ready import (
+    PRELOAD,
+    answers,
+    still_serving_note,
+    unloads_on_withdrawal,
+    unobservable_note,
+    until_called,
+    until_served,
+    wait_until_withdrawn,
+)
 from .rules import BRINGS, Operation, before, current
-from .target import Home, targets
+from .target import Placement, targets
 
 _UNTIL_THEN: Final = "until its servers have looked at the repository again"
 
@@ -42,7 +51,7 @@ class Outcome(Message):
     unverified: tuple[str, ...] = ()  # of `undeploy`: where calls may be answered all the same, and why
 
 
-def bring(
+def publish_version(
     context: Context, what: Operation, version: RegisteredVersion, of: Environment, who: str, *, replace: bool = False
 ) -> Outcome:
     """Bring a version, which the rules allow, into an environment; it serves everywhere when this returns.
@@ -122,7 +131,7 @@ class _Run:
     still: dict[str, str] = field(default_factory=dict)  # Of data planes where it may answer though it was taken back.
 
     @property
-    def homes(self) -> list[tuple[Plan, Home]]:
+    def homes(self) -> list[tuple[Plan, Placement]]:
         """Every data plane that it comes to, with the plan for the repository that it reads."""
         return [(plan, home) for plan in self.plans for home in plan.target.homes]
 
@@ -266,9 +275,13 @@ class _Run:
         gone = any(home.pool.loading == PRELOAD for home in plan.target.homes)
         for home in plan.target.homes:
             try:
-                why = unseen(self.context, home) if lets_go(home) else kept(self.context, home)
-                if lets_go(home) and not why:
-                    gone = until_gone(self.context, home, {self.version.number}) and gone
+                why = (
+                    unobservable_note(self.context, home)
+                    if unloads_on_withdrawal(home)
+                    else still_serving_note(self.context, home)
+                )
+                if unloads_on_withdrawal(home) and not why:
+                    gone = wait_until_withdrawn(self.context, home, {self.version.number}) and gone
             except TidegateError as error:
                 why = error.why or error.what
             if why:

@@ -14,7 +14,7 @@ from tidegate_contracts.whereabouts import Place
 from .. import errors
 from ..registry import Golden
 from .context import Context
-from .target import Home
+from .target import Placement
 
 LOOK_SECONDS = 0.25
 ANSWER_SECONDS = 10.0
@@ -27,7 +27,7 @@ _NOT_TOLD = (errors.BusyError, errors.NotFoundError, errors.UnreachableError)
 """What a proxy answers that cannot tell at the moment, as while it is rolled out."""
 
 
-def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> str | None:
+def until_served(context: Context, home: Placement, number: int, *, fresh: bool) -> str | None:
     """Wait until a version serves; a fresh one everywhere. Raises UnfinishedError when it does not within the bound.
 
     Returns a note where that cannot be seen from outside.
@@ -79,7 +79,7 @@ def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> s
     return None
 
 
-def _loaded(context: Context, home: Home, number: int) -> bool:
+def _loaded(context: Context, home: Placement, number: int) -> bool:
     """Tell that an engine serves a version at every replica of a pool that is up; else raises NotFoundError."""
     found = context.proxy(home.plane).whereabouts(home.model.name, server=home.server.name, deadline=ANSWER_SECONDS)
     places = [place for each in found.models for place in each.places if place.state != "unreachable"]
@@ -90,7 +90,7 @@ def _loaded(context: Context, home: Home, number: int) -> bool:
     return all(number in place.versions for place in here)
 
 
-def _unnamed(home: Home, number: int) -> errors.UnfinishedError:
+def _unnamed(home: Placement, number: int) -> errors.UnfinishedError:
     model, server = home.model, home.server.name
     why = f"its files are in the repository, and {server} serves what the definition names when an engine starts"
     line = f"{{version: {number}, weight: 0, pool: <a pool of {server}>}}"
@@ -101,7 +101,7 @@ def _unnamed(home: Home, number: int) -> errors.UnfinishedError:
     return errors.UnfinishedError(f"no engine serves version {number} yet", where=_where(home), why=why, do=do)
 
 
-def until_called(context: Context, home: Home, number: int) -> None:
+def until_called(context: Context, home: Placement, number: int) -> None:
     """Wait until calls that name no version go to this one. Raises UnfinishedError."""
     model, server, proxy = home.model.name, home.server.name, context.proxy(home.plane)
 
@@ -117,7 +117,7 @@ def until_called(context: Context, home: Home, number: int) -> None:
         _until(context, home, is_called, f"calls do not go to version {number} yet", 0)
 
 
-def answers(context: Context, home: Home, number: int, golden: Golden) -> None:
+def answers(context: Context, home: Placement, number: int, golden: Golden) -> None:
     """Send the golden request to a version. Raises UnfinishedError when it fails, or answers something else."""
     try:
         about = {"server": home.server.name, "version": number, "deadline": context.wait_seconds}
@@ -132,12 +132,12 @@ def answers(context: Context, home: Home, number: int, golden: Golden) -> None:
         raise errors.UnfinishedError(what, where=_where(home), why="; ".join(wrong[:5]), do=do)
 
 
-def lets_go(home: Home) -> bool:
+def unloads_on_withdrawal(home: Placement) -> bool:
     """Whether its servers let go of a model that was withdrawn, however much it is used."""
     return home.pool.loading == PRELOAD or isinstance(home.server.location, DatasetLocation)
 
 
-def kept(context: Context, home: Home) -> str:
+def still_serving_note(context: Context, home: Placement) -> str:
     """Return what may serve a model that was withdrawn, and how long, where servers do not let go; or nothing."""
     try:
         there = ", ".join(_in_memory(places_of(context, home)))
@@ -146,7 +146,7 @@ def kept(context: Context, home: Home) -> str:
     return f"{there} may serve what is in memory until nobody uses it for a while" if there else ""
 
 
-def unseen(context: Context, home: Home) -> str:
+def unobservable_note(context: Context, home: Placement) -> str:
     """Return where a model may be served, and no waiting would tell: as an older proxy knows no places; or nothing."""
     try:
         places = places_of(context, home)
@@ -157,7 +157,7 @@ def unseen(context: Context, home: Home) -> str:
     return ", ".join(_in_memory(places)) if any(each.state == "unseen" for each in places) else ""
 
 
-def until_gone(context: Context, home: Home, versions: Collection[int]) -> bool:
+def wait_until_withdrawn(context: Context, home: Placement, versions: Collection[int]) -> bool:
     """Wait until nothing serves a model that was withdrawn. Raises UnfinishedError when something still does.
 
     A look at which that could not be told counts as one at which it did. Returns whether all replicas could be asked:
@@ -187,7 +187,7 @@ def until_gone(context: Context, home: Home, versions: Collection[int]) -> bool:
         time.sleep(LOOK_SECONDS)
 
 
-def places_of(context: Context, home: Home) -> list[Place]:
+def places_of(context: Context, home: Placement) -> list[Place]:
     """Return how the model is at each replica of its pool. Raises TidegateError."""
     found = context.proxy(home.plane).whereabouts(home.model.name, server=home.server.name)
     return [place for each in found.models if each.pool == home.model.pool for place in each.places]
@@ -197,7 +197,7 @@ def _in_memory(places: Iterable[Place]) -> list[str]:
     return [f"{each.replica} ({each.state})" for each in places if each.state not in _GONE]
 
 
-def _serving(context: Context, home: Home, places: Collection[Place], versions: Iterable[int]) -> list[str]:
+def _serving(context: Context, home: Placement, places: Collection[Place], versions: Iterable[int]) -> list[str]:
     """Return who may answer calls: what a replica says of itself, or that one is ready for calls of these versions."""
     proxy, server, model = context.proxy(home.plane), home.server.name, home.model.name
     if all(each.state == "unreachable" for each in places):
@@ -209,7 +209,7 @@ def _serving(context: Context, home: Home, places: Collection[Place], versions: 
     ]
 
 
-def _why_failed(context: Context, home: Home, number: int, since: float = -inf) -> str:
+def _why_failed(context: Context, home: Placement, number: int, since: float = -inf) -> str:
     """Return why a replica could not load a version, or nothing; older proxies do not tell.
 
     What a proxy is known to have seen before `since` (monotonic) is passed over.
@@ -225,13 +225,13 @@ def _why_failed(context: Context, home: Home, number: int, since: float = -inf) 
     return next((each.why for each in failures if each.version in (number, None)), "")
 
 
-def _not_loaded(home: Home, what: str, why: str) -> errors.UnfinishedError:
+def _not_loaded(home: Placement, what: str, why: str) -> errors.UnfinishedError:
     do = "mend the model, register it again and deploy that; where the server is what is wrong, run the same "
     do += "command again once it is mended"
     return errors.UnfinishedError(f"{what}: it cannot be loaded", where=_where(home), why=why, do=do)
 
 
-def _until(context: Context, home: Home, check: Callable[[], bool], what: str, steady_seconds: float) -> None:
+def _until(context: Context, home: Placement, check: Callable[[], bool], what: str, steady_seconds: float) -> None:
     """Wait until a check holds, and has held for so long.
 
     That the load failed is believed when nothing else was said until the loader has surely seen what is there now:
@@ -261,10 +261,10 @@ def _until(context: Context, home: Home, check: Callable[[], bool], what: str, s
         time.sleep(LOOK_SECONDS)
 
 
-def look_seconds(home: Home) -> float:
+def look_seconds(home: Placement) -> float:
     """Return the seconds within which its servers, or their policies, have looked at the repository."""
     return (home.pool.poll_seconds or POLL_SECONDS) if home.kind.follows_repository else 0.0
 
 
-def _where(home: Home) -> str:
+def _where(home: Placement) -> str:
     return f"{home.server.name} on {home.plane.name} ({home.plane.proxy_url})"

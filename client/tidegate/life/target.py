@@ -14,7 +14,7 @@ Key = tuple[str, ...]  # volume and path, or the URL: the same for the same repo
 
 
 @dataclass(frozen=True)
-class Home:
+class Placement:
     """Where a model is served: one server of an environment, on one data plane."""
 
     environment: contract.Environment
@@ -52,7 +52,7 @@ class Target:
     """A repository that the model is published to, with the homes that read it, on however many data planes."""
 
     key: Key
-    homes: tuple[Home, ...]  # in the order of the roll-out
+    homes: tuple[Placement, ...]  # in the order of the roll-out
 
     @property
     def kind(self) -> ServerKind:
@@ -90,10 +90,10 @@ def command_into(of: contract.Environment, model: str) -> str:
     return f"tidegate {'deploy' if of.promotion.source is None else 'promote'} {model} --to {of.name}"
 
 
-def homes(of: contract.Environment, model: str | None = None) -> list[Home]:
+def homes(of: contract.Environment, model: str | None = None) -> list[Placement]:
     """Return where the environment serves the model, or all, lower waves first; NotFoundError where it does not."""
     everywhere = [
-        Home(of, plane, server, facts)
+        Placement(of, plane, server, facts)
         for plane in sorted(of.planes, key=lambda plane: plane.wave)
         for facts in plane.models
         for server in plane.servers
@@ -110,9 +110,9 @@ def homes(of: contract.Environment, model: str | None = None) -> list[Home]:
     return found
 
 
-def repositories(of: contract.Environment, model: str | None = None) -> dict[Key, list[Home]]:
+def repositories(of: contract.Environment, model: str | None = None) -> dict[Key, list[Placement]]:
     """Return every repository that the environment reads the model from, or any model, with its homes."""
-    found: dict[Key, list[Home]] = defaultdict(list)
+    found: dict[Key, list[Placement]] = defaultdict(list)
     for home in homes(of, model):
         found[_key(home.server.location)].append(home)
     return found

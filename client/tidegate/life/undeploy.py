@@ -19,7 +19,7 @@ from ..registry import Record
 from .context import Context
 from .deploy import may
 from .publish import Outcome, attempted
-from .ready import PRELOAD, kept, lets_go, places_of, until_gone
+from .ready import PRELOAD, places_of, still_serving_note, unloads_on_withdrawal, wait_until_withdrawn
 from .rules import current, of_environment
 from .target import Target, homes, targets
 
@@ -73,7 +73,7 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
         unused: list[Repository] = []
         for _, home in reading:
             unseen = [place.replica for place in places_of(context, home) if place.state == "unseen"]
-            if unseen and lets_go(home):
+            if unseen and unloads_on_withdrawal(home):
                 what = f"whether {model} is still served could not be told, and nothing was done"
                 do = f"tidegate why {model} --environment {of.name} says why not"
                 raise UnreachableError(what, where=home.plane.name, why=f"unseen: {', '.join(unseen)}", do=do)
@@ -84,9 +84,9 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
             for each in leaving:
                 gone = True
                 for home in each.target.homes:
-                    if lets_go(home):
-                        gone = until_gone(context, home, {number, *each.served}) and gone
-                    elif why := kept(context, home):
+                    if unloads_on_withdrawal(home):
+                        gone = wait_until_withdrawn(context, home, {number, *each.served}) and gone
+                    elif why := still_serving_note(context, home):
                         unverified.append(f"{home.plane.name}, {home.server.name}/{home.pool.name}: {why}")
                 polls = any(home.pool.loading == PRELOAD for home in each.target.homes)
                 if gone and polls:

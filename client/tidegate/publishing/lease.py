@@ -27,7 +27,7 @@ _NAME: Final = re.compile(r"(lease|free)-([1-9][0-9]{0,17})")
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockHolder:
     """The process that holds a lease, and its user."""
 
     who: str
@@ -44,7 +44,7 @@ class Lease:
 
     def __init__(self, store: Store, folder: str, model: str, who: str) -> None:
         self._store, self._folder, self._model = store, folder, model
-        self._text = json.dumps(asdict(Holder(who))).encode()
+        self._text = json.dumps(asdict(LockHolder(who))).encode()
         self._number, self._renewed, self._lost = 0, 0.0, False
 
     @contextmanager
@@ -120,7 +120,7 @@ class Lease:
         """Return the error that names the holder, as far as a lease's text does."""
         who = "another publisher is at it"
         with suppress(ValueError, TypeError, RecursionError):
-            holder = Holder(**json.loads(text))
+            holder = LockHolder(**json.loads(text))
             if all(str(each).isprintable() for each in asdict(holder).values()):
                 who = f"{holder.who} is at it since {holder.since} (process {holder.process} on {holder.host})"
         do = "wait until that is done, then run the same command again; a killed process holds it for a minute"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidegate_eviction.simulate.report import about
 from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
-from tidegate_eviction.simulate.zoo import Zoo, generate
+from tidegate_eviction.simulate.zoo import Workload, generate
 
 from lab.bench import report
 from lab.bench.report import Figures, say
@@ -22,7 +22,7 @@ from . import answers
 from .goals import FULL, GOALS, QUICK, Effort
 from .offline import days, decisions, simulated
 
-ZOO = Zoo(models=20, requests=20_000)
+ZOO = Workload(models=20, requests=20_000)
 Part = Callable[[Trace, Effort], Figures]
 PARTS: Mapping[str, Part] = {
     "simulated": lambda trace, _: simulated(trace),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidegate_eviction.simulate.trace import Trace, TracedModel
-from tidegate_eviction.simulate.zoo import Zoo, generate
+from tidegate_eviction.simulate.zoo import Workload, generate
 
 _HOUR = 3600.0
 _MEGABYTE = 1_000_000
@@ -48,13 +48,13 @@ def _skewed(seed: int) -> Trace:
 
 def _bursts(seed: int) -> Trace:
     """Nearly all models are called in bursts of some minutes."""
-    zoo = Zoo(models=14, requests=2500, hours=12, bursty=0.9, nightly=0, footprint_mb=200, load_mb_per_second=15)
+    zoo = Workload(models=14, requests=2500, hours=12, bursty=0.9, nightly=0, footprint_mb=200, load_mb_per_second=15)
     return generate(replace(zoo, seed=seed))
 
 
 def _nightly(seed: int) -> Trace:
     """Half of the models are called one after the other by night."""
-    zoo = Zoo(models=14, requests=2500, hours=12, bursty=0.1, nightly=0.5, footprint_mb=200, load_mb_per_second=15)
+    zoo = Workload(models=14, requests=2500, hours=12, bursty=0.1, nightly=0.5, footprint_mb=200, load_mb_per_second=15)
     return generate(replace(zoo, seed=seed))
 
 

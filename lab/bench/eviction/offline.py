@@ -21,7 +21,7 @@ from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.engine import SimulationSetting, simulate
 from tidegate_eviction.simulate.trace import Outcome, Trace
-from tidegate_eviction.simulate.zoo import Zoo, generate
+from tidegate_eviction.simulate.zoo import Workload, generate
 
 from lab.bench.report import Figures, say
 from stacks.definition.pools import OnDemand
@@ -29,13 +29,15 @@ from stacks.definition.pools import OnDemand
 LOST_SHARES = 25, 40, 60
 IDLE_SECONDS = 300.0  # The reference's limit.
 DAYS = {
-    "steady": Zoo(
+    "steady": Workload(
         models=50, zipf=0.7, bursty=0.1, nightly=0.05, periodic=0.4, footprint_mb=200, load_mb_per_second=100, seed=1
     ),
-    "dear loads": Zoo(models=20, zipf=1.6, bursty=0.2, periodic=0.3, footprint_mb=200, load_mb_per_second=20, seed=1),
-    "dear loads, in bursts": Zoo(models=20, bursty=0.8, footprint_mb=200, load_mb_per_second=20, seed=1),
-    "at random": Zoo(models=40, load_mb_per_second=100, seed=1),
-    "sparse": Zoo(models=30, requests=3_000, zipf=1.0, bursty=0.2, periodic=0.4, load_mb_per_second=50, seed=1),
+    "dear loads": Workload(
+        models=20, zipf=1.6, bursty=0.2, periodic=0.3, footprint_mb=200, load_mb_per_second=20, seed=1
+    ),
+    "dear loads, in bursts": Workload(models=20, bursty=0.8, footprint_mb=200, load_mb_per_second=20, seed=1),
+    "at random": Workload(models=40, load_mb_per_second=100, seed=1),
+    "sparse": Workload(models=30, requests=3_000, zipf=1.0, bursty=0.2, periodic=0.4, load_mb_per_second=50, seed=1),
 }
 """Days that no factor of the default was chosen by."""
 

@@ -24,7 +24,7 @@ from .serving.settings import SettingsError
 from .simulate.engine import SimulationSetting
 from .simulate.engine import simulate as simulate_trace
 from .simulate.trace import SimulationError, Trace, read_trace, write_trace
-from .simulate.zoo import Zoo
+from .simulate.zoo import Workload
 from .simulate.zoo import generate as make_trace
 
 WRONG_INPUT, DEFECT = 2, 1
@@ -150,23 +150,25 @@ def simulate(
 @app.command()
 def generate(
     out: Annotated[Path, typer.Option(help="Where to; gzipped if its name ends in .gz.")],
-    models: Annotated[int, typer.Option(help="How many.")] = Zoo.models,
-    requests: Annotated[int, typer.Option(help="About how many.")] = Zoo.requests,
-    hours: Annotated[float, typer.Option(help="How long the trace is.")] = Zoo.hours,
-    zipf: Annotated[float, typer.Option(help="The model of rank r is used in proportion to 1/r^zipf.")] = Zoo.zipf,
-    diurnal: Annotated[float, typer.Option(help="How much more at the busiest time of day: 0 to 1.")] = Zoo.diurnal,
-    bursty: Annotated[float, typer.Option(help="Share of models that come in bursts.")] = Zoo.bursty,
-    nightly: Annotated[float, typer.Option(help="Share of models that only a nightly batch uses.")] = Zoo.nightly,
-    periodic: Annotated[float, typer.Option(help="Share of models that timers call.")] = Zoo.periodic,
-    footprint_mb: Annotated[float, typer.Option(help="The median footprint.")] = Zoo.footprint_mb,
-    spread: Annotated[float, typer.Option(help="Standard deviation of the footprints' logarithms.")] = Zoo.spread,
-    load_mb_per_second: Annotated[float, typer.Option(help="How fast models load.")] = Zoo.load_mb_per_second,
-    warm_ms: Annotated[float, typer.Option(help="What the median model's requests take.")] = Zoo.warm_ms,
-    seed: Annotated[int, typer.Option(help="Another one is another zoo.")] = Zoo.seed,
+    models: Annotated[int, typer.Option(help="How many.")] = Workload.models,
+    requests: Annotated[int, typer.Option(help="About how many.")] = Workload.requests,
+    hours: Annotated[float, typer.Option(help="How long the trace is.")] = Workload.hours,
+    zipf: Annotated[float, typer.Option(help="The model of rank r is used in proportion to 1/r^zipf.")] = Workload.zipf,
+    diurnal: Annotated[
+        float, typer.Option(help="How much more at the busiest time of day: 0 to 1.")
+    ] = Workload.diurnal,
+    bursty: Annotated[float, typer.Option(help="Share of models that come in bursts.")] = Workload.bursty,
+    nightly: Annotated[float, typer.Option(help="Share of models that only a nightly batch uses.")] = Workload.nightly,
+    periodic: Annotated[float, typer.Option(help="Share of models that timers call.")] = Workload.periodic,
+    footprint_mb: Annotated[float, typer.Option(help="The median footprint.")] = Workload.footprint_mb,
+    spread: Annotated[float, typer.Option(help="Standard deviation of the footprints' logarithms.")] = Workload.spread,
+    load_mb_per_second: Annotated[float, typer.Option(help="How fast models load.")] = Workload.load_mb_per_second,
+    warm_ms: Annotated[float, typer.Option(help="What the median model's requests take.")] = Workload.warm_ms,
+    seed: Annotated[int, typer.Option(help="Another one is another zoo.")] = Workload.seed,
 ) -> None:
     """Write the trace of a synthetic zoo: Zipf, by day and night, in bursts, with a nightly batch, and timers."""
     with _refusing(SimulationError):
-        zoo = Zoo(models, requests, hours, zipf, diurnal, bursty, nightly, periodic, footprint_mb, spread,
+        zoo = Workload(models, requests, hours, zipf, diurnal, bursty, nightly, periodic, footprint_mb, spread,
                   load_mb_per_second, warm_ms, seed)  # fmt: skip
         made = make_trace(zoo)
         write_trace(made, out, f"A synthetic zoo: {zoo}")

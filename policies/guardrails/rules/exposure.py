@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate_contracts import eviction_process, proxy_process, triton
 
-from ..dynamo import lets_in_its_own
+from ..dynamo import admits_own_namespace
 from ..objects import Environment, Pod, at, items, mapping, mappings, matches, name_of, namespace_of, text, texts
 from ..rule import Breach, guardrail
 from .network import is_wide
@@ -120,7 +120,7 @@ def _network(environment: Environment) -> Iterator[Breach]:
         for policy in ours:
             for rule in mappings(at(policy, "spec", "ingress")):
                 if _opens_inference(rule) and not (
-                    _lets_in_proxies_only(environment, rule) or lets_in_its_own(environment, pod, rule)
+                    _lets_in_proxies_only(environment, rule) or admits_own_namespace(environment, pod, rule)
                 ):
                     what = f"it lets others than the proxy come to {pod.maker.get('kind')}/{name_of(pod.maker)}"
                     yield Breach(policy, what)

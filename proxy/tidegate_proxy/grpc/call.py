@@ -9,7 +9,7 @@ from typing import Any
 
 from ..access.identity import Grant
 from ..forwarding import Forwarding
-from ..http2.frames import literal
+from ..http2.frames import encode_header
 from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
 from ..servers import UNAVAILABLE_HEADER
 from ..targets import Asked
@@ -101,7 +101,7 @@ class Call(CallerStream):
             self.start(self._identify)
 
     async def _identify(self) -> None:
-        self.known_as(await self.shared.authorizer.identify(self.headers.credential))
+        self.set_principal(await self.shared.authorizer.identify(self.headers.credential))
         early, self._early, self._waiting = self._early, None, False
         if early:
             self._reader.feed(bytes(early))
@@ -243,7 +243,7 @@ class Call(CallerStream):
 
     async def _all_statistics(self, server: str | None) -> None:
         answer, missing = await self.context.statistics(self.headers.credential, server, self.time)
-        self.reply(answer, literal(UNAVAILABLE_HEADER.encode(), missing.encode()) if missing else b"")
+        self.reply(answer, encode_header(UNAVAILABLE_HEADER.encode(), missing.encode()) if missing else b"")
 
     def _granted(self, grant: Grant, requested: RequestedModel) -> None:
         # One sequence has one version, and so has one stream.

@@ -10,7 +10,7 @@ from tidegate_contracts import triton
 from tidegate_contracts.routing import Action
 
 from ..headers import is_request_id
-from ..http2.frames import Fields, MalformedHeadersError, literal
+from ..http2.frames import Fields, MalformedHeadersError, encode_header
 from ..problems import Problem, ProblemType
 from ..targets import is_name
 from ..telemetry.traces import Span
@@ -96,7 +96,7 @@ class RequestHeaders:
             elif not _NAME.fullmatch(name) or _UNFIT.search(value) or name in _CONNECTION:
                 raise MalformedHeadersError
             elif not self._own(name, value):
-                passed.append(literal(name, value))
+                passed.append(encode_header(name, value))
         self.are_trailers = not any(name[:1] == b":" for name, _ in fields)
         if not (self.are_trailers or (self.method and self.path and self._scheme)):
             raise MalformedHeadersError
@@ -113,8 +113,8 @@ class RequestHeaders:
         """Return the headers that go on to the replica, as they are sent; of a sampled `span` they say the parent."""
         if span is None or not span.sampled:
             return self._passed + self._context
-        states = [literal(b"tracestate", state) for state in self.trace_states] if span.parent else []
-        return b"".join((self._passed, *states, literal(b"traceparent", span.header)))
+        states = [encode_header(b"tracestate", state) for state in self.trace_states] if span.parent else []
+        return b"".join((self._passed, *states, encode_header(b"traceparent", span.header)))
 
     def _pseudo(self, name: bytes, value: bytes) -> bool:
         """Take a pseudo-header; return whether it is wrong."""
@@ -156,7 +156,7 @@ class RequestHeaders:
             self.content_length = int(value)
         elif name in (b"traceparent", b"tracestate"):
             (self.trace_parents if name == b"traceparent" else self.trace_states).append(value)
-            self._context += literal(name, value)
+            self._context += encode_header(name, value)
         else:
             return name in _OWN or name.startswith(_RESTRICTED)
         return True
@@ -169,7 +169,7 @@ class RequestHeaders:
         elif name == b"grpc-encoding":
             self.encoding = value
         elif name == b"grpc-accept-encoding":
-            self.accepts = literal(name, value)
+            self.accepts = encode_header(name, value)
 
 
 class ResponseHeaders:
@@ -193,7 +193,7 @@ class ResponseHeaders:
             if name == b"grpc-message":
                 value = _shortened(value)
                 self.message = unquote_to_bytes(value).decode("utf-8", "replace")
-            passed.append(literal(name, value))
+            passed.append(encode_header(name, value))
         self.block = b"".join(passed)  # The headers for the caller, as they are sent, without HTTP's status.
 
 
@@ -208,19 +208,23 @@ DOMAIN = b"tidegate.dev"
 _TYPES = b"type.googleapis.com/google.rpc."
 _ENCODED = re.compile(rb"[^ -$&-~]")
 STATUS_200 = b"\x88"  # `:status 200`, which every answer of gRPC begins with (RFC 7541, appendix A).
-OK_HEADERS = STATUS_200 + literal(b"content-type", b"application/grpc")  # The headers of an answer of the proxy's own.
+OK_HEADERS = STATUS_200 + encode_header(
+    b"content-type", b"application/grpc"
+)  # The headers of an answer of the proxy's own.
 
 
 def problem_trailers(problem: Problem) -> bytes:
     """Return the trailers that end a call with a problem."""
     details = base64.b64encode(_status(problem)).rstrip(b"=")
-    return status_trailers(problem.type.grpc_status, problem.detail) + literal(b"grpc-status-details-bin", details)
+    return status_trailers(problem.type.grpc_status, problem.detail) + encode_header(
+        b"grpc-status-details-bin", details
+    )
 
 
 def status_trailers(code: int, message: str = "") -> bytes:
     """Return the trailers that end a call with a status, and perhaps a message."""
-    block = literal(b"grpc-status", b"%d" % code)
-    return block + literal(b"grpc-message", _encoded(message)) if message else block
+    block = encode_header(b"grpc-status", b"%d" % code)
+    return block + encode_header(b"grpc-message", _encoded(message)) if message else block
 
 
 def _encoded(message: str) -> bytes:

@@ -9,11 +9,11 @@ from time import monotonic
 from ..access.identity import Identity
 from ..access.web_client import SENDER
 from ..forwarding import Forwarding, count_problem
-from ..guests import Guest
+from ..guests import AccountedConnection
 from ..headers import new_request_id
-from ..http2.frames import CANCEL, ENHANCE_YOUR_CALM, literal
+from ..http2.frames import CANCEL, ENHANCE_YOUR_CALM, encode_header
 from ..http2.sending import Stream
-from ..memory import Booking
+from ..memory import Reservation
 from ..problems import TWO_CREDENTIALS, Problem, ProblemType
 from ..shared_state import SharedState
 from ..upstream.replica import Replica
@@ -75,7 +75,7 @@ class CallerStream(Stream):
     """A caller's gRPC stream: headers, messages and status sent back, with a deadline. Open from `begin` on."""
 
     # What most calls never change costs them nothing here.
-    booking: Booking  # What it makes the proxy hold.
+    booking: Reservation  # What it makes the proxy hold.
     forwarding: Forwarding | None = None
     """The call's way to a replica, once its first message was granted: the caller is told which version answers."""
     began = False
@@ -101,7 +101,7 @@ class CallerStream(Stream):
         return None if self.forwarding is None else self.forwarding.replica
 
     # --- from the caller
-    def begin(self, end: bool, guest: Guest) -> None:
+    def begin(self, end: bool, guest: AccountedConnection) -> None:
         """Wait for the first message over a connection; `end`: there is none."""
         self.shared.open_calls.add(self)
         self._guest = guest
@@ -109,7 +109,7 @@ class CallerStream(Stream):
         identity = self.shared.authorizer.remembered(self.headers.credential)
         try:
             if identity is not None:
-                self.known_as(identity)
+                self.set_principal(identity)
             self.hold()
             if self.headers.credentials > 1:
                 raise Problem(ProblemType.MALFORMED, TWO_CREDENTIALS)
@@ -123,11 +123,11 @@ class CallerStream(Stream):
     def begun(self, _is_known: bool) -> None:
         """Go on from the headers; it is known who sends them, or not yet."""
 
-    def known_as(self, identity: Identity) -> None:
+    def set_principal(self, identity: Identity) -> None:
         """Hold what it holds for its caller; raises Problem."""
         self.booking.move(self.shared.memory.callers, identity.in_flight)
         if self._guest.is_unknown:
-            self._guest.known_as(identity.in_flight)
+            self._guest.set_principal(identity.in_flight)
         else:
             self._guest.settle()
 
@@ -269,9 +269,9 @@ class CallerStream(Stream):
             self.booking.end()
 
     def _own_headers(self) -> bytes:
-        own = literal(b"x-request-id", self.request_id)
+        own = encode_header(b"x-request-id", self.request_id)
         if self.forwarding is not None and self.forwarding.version is not None:
-            own += literal(b"tidegate-model-version", self.forwarding.version.encode())
+            own += encode_header(b"tidegate-model-version", self.forwarding.version.encode())
         if self.headers.encoding != b"identity":
-            own += literal(b"grpc-accept-encoding", b"identity")  # what the server takes (gRPC, compression.md)
+            own += encode_header(b"grpc-accept-encoding", b"identity")  # what the server takes (gRPC, compression.md)
         return own

@@ -5,10 +5,10 @@ from pathlib import Path
 from time import monotonic
 
 from ..concurrency import ConcurrencyLimiter
-from ..guests import MOST_UNSENT, Guest
+from ..guests import MOST_UNSENT, AccountedConnection
 from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
-from ..http2.frames import Http2Error, literal
+from ..http2.frames import Http2Error, encode_header
 from ..http2.sending import Stream
 from ..servers import ServerQueries
 from ..shared_state import SharedState
@@ -29,12 +29,12 @@ STUCK_SECONDS = 60.0  # Seconds after which a connection is ended whose caller t
 MOST_SILENT_SECONDS = 60
 MOST_WORK = 256  # Frames of a caller that are read at once: what is more waits for its turn.
 _NO_METHOD = OK_HEADERS + status_trailers(12, "There is no such method here.")  # UNIMPLEMENTED.
-_PLAIN_HTTP = literal(b"content-length", b"0")
-_STATUS_415 = literal(b":status", b"415") + _PLAIN_HTTP
-_STATUS_405 = literal(b":status", b"405") + literal(b"allow", b"POST") + _PLAIN_HTTP
+_PLAIN_HTTP = encode_header(b"content-length", b"0")
+_STATUS_415 = encode_header(b":status", b"415") + _PLAIN_HTTP
+_STATUS_405 = encode_header(b":status", b"405") + encode_header(b"allow", b"POST") + _PLAIN_HTTP
 
 
-class CallerConnection(Guest, Http2Connection[RequestHeaders]):
+class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
     """A caller's connection; calls are streams that the caller opens."""
 
     most_work = MOST_WORK
@@ -56,7 +56,7 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
         super().connection_made(transport)
         self._server.connections.add(self)
         if not self.arrive(self._server.context.shared.memory):
-            self.make_room()
+            self.evict_oldest()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what the caller waited for."""
@@ -71,9 +71,9 @@ class CallerConnection(Guest, Http2Connection[RequestHeaders]):
             self.memory.count_cut("chatter")
             raise
 
-    def make_room(self) -> None:
+    def evict_oldest(self) -> None:
         """End it: there is no room for it any more."""
-        super().make_room()
+        super().evict_oldest()
         self.end_streams()
         self.end(h2.ENHANCE_YOUR_CALM, "the proxy can hold no more connections of callers that it does not know")
         self._flush()

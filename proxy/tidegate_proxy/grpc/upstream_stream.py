@@ -7,9 +7,9 @@ from time import monotonic
 
 from ..concurrency import CUT_SECONDS
 from ..forwarding import Forwarding, call_record, no_whole_answer
-from ..http2.frames import CANCEL, literal
+from ..http2.frames import CANCEL, encode_header
 from ..http2.sending import Stream
-from ..memory import Booking
+from ..memory import Reservation
 from ..pools import Pool
 from ..problems import Problem
 from ..residency.leases import Lease
@@ -57,8 +57,8 @@ class UpstreamRequest:
             block.append(self._headers.accepts)
         if seconds < float("inf"):
             left = min(_LONGEST_TIMEOUT, max(1, int(seconds * 1000)))
-            block.append(literal(b"grpc-timeout", b"%dm" % left))
-        block += (self._headers.for_replica(self.span()), literal(b"x-request-id", self._request_id))
+            block.append(encode_header(b"grpc-timeout", b"%dm" % left))
+        block += (self._headers.for_replica(self.span()), encode_header(b"x-request-id", self._request_id))
         return b"".join(block)
 
     def ended(self, call: CallerStream, code: int, seconds: float, model: str | None, bytes_in: int) -> None:
@@ -150,7 +150,7 @@ class UpstreamStream(Stream):
     _drained: Callable[[], None]
     _refused: Callable[[Sequence[bytes]], bool]
     deadline = inf  # When an abandoned call is reset, in monotonic seconds.
-    _booking: Booking | None = None  # What an abandoned call holds.
+    _booking: Reservation | None = None  # What an abandoned call holds.
     _kept_bytes = 0
     _uncredited = 0  # Bytes of the answer that wait for the caller to take what came before them.
 
@@ -204,7 +204,7 @@ class UpstreamStream(Stream):
         return False
 
     def _book(self) -> bool:
-        booking = Booking(self._caller.shared.memory.callers, self._forwarding.identity.in_flight)
+        booking = Reservation(self._caller.shared.memory.callers, self._forwarding.identity.in_flight)
         try:
             booking.set(CALL_BYTES + self._caller.headers.size)
         except Problem:
@@ -277,7 +277,7 @@ class UpstreamStream(Stream):
         elif code is not None and not caller.began and self._is_lost(code, headers):
             caller.fail(self._forwarding.lost())
         elif code is None:
-            caller.end(UNKNOWN, headers.block + literal(b"grpc-status", b"2"), STATUS_200)
+            caller.end(UNKNOWN, headers.block + encode_header(b"grpc-status", b"2"), STATUS_200)
         else:
             caller.end(code, headers.block, STATUS_200)  # the trailers are all there is where no message came
 

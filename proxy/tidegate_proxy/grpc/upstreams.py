@@ -11,7 +11,7 @@ from tidegate_contracts import proxy_process
 
 from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
-from ..http2.frames import literal
+from ..http2.frames import encode_header
 from ..http2.sending import Stream
 from ..pools import Pool, answer_of
 from ..shared_tasks import SharedTasks
@@ -171,9 +171,9 @@ def first_headers(pool: Pool, path: bytes) -> bytes:
 @lru_cache(maxsize=4096)
 def _first_headers(host: str, port: int, tls: bool, path: bytes) -> bytes:
     # POST, and https or http, have numbers in every table (RFC 7541, appendix A).
-    block = (b"\x83\x87" if tls else b"\x83\x86") + literal(b":path", path)
-    block += literal(b":authority", f"{host}:{port}".encode())
-    return block + literal(b"te", b"trailers") + literal(b"content-type", b"application/grpc")
+    block = (b"\x83\x87" if tls else b"\x83\x86") + encode_header(b":path", path)
+    block += encode_header(b":authority", f"{host}:{port}".encode())
+    return block + encode_header(b"te", b"trailers") + encode_header(b"content-type", b"application/grpc")
 
 
 MOST_BYTES = 64 * 1024 * 1024  # Bytes of an answer.

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from ..access.web_client import Sender
 from ..bodies import Bytes, OfVersion
 from ..malloc import give_freed_memory_back
-from ..memory import UNPACKER_BYTES, Booking, Holder
+from ..memory import UNPACKER_BYTES, MemoryOwner, Reservation
 from ..problems import Problem, ProblemType
 from ..shared_state import SharedState
 
@@ -28,13 +28,13 @@ class Caller(Sender, Protocol):
     transport: asyncio.Transport
     is_unknown: bool
 
-    def known_as(self, holder: Holder) -> None:
+    def set_principal(self, holder: MemoryOwner) -> None:
         """Learn whose connection it is; raises Problem."""
 
     def write_out(self, data: bytes) -> None:
         """Write."""
 
-    def books(self) -> Booking:
+    def books(self) -> Reservation:
         """Return what counts for a call over it of which it is not known who makes it."""
 
     def is_active(self, request: Any) -> bool:
@@ -66,8 +66,8 @@ class RequestBody:
         self.of_version: OfVersion | None = None  # Returns what is sent, where the body said what is asked.
         self._unpacked = _NOTHING
         self._head = 0  # Bytes that are held with it: of a long head.
-        self.booking: Booking | None = None  # What it makes the proxy hold, once that is anything.
-        self.holder: Holder | None = None  # Its caller, once that is known.
+        self.booking: Reservation | None = None  # What it makes the proxy hold, once that is anything.
+        self.holder: MemoryOwner | None = None  # Its caller, once that is known.
         self._shared = shared
         self._caller = caller
         if chunked:
@@ -117,7 +117,7 @@ class RequestBody:
         """Hold so many bytes, beside those of the head; raises Problem."""
         if self.booking is None:
             known = self.holder
-            self.booking = self._caller.books() if known is None else Booking(self._shared.memory.callers, known)
+            self.booking = self._caller.books() if known is None else Reservation(self._shared.memory.callers, known)
         self.booking.set(self._head + size)
 
     def book_head(self, size: int) -> None:
@@ -125,7 +125,7 @@ class RequestBody:
         self._head = size
         self.book(0)
 
-    def known_as(self, holder: Holder) -> None:
+    def set_principal(self, holder: MemoryOwner) -> None:
         """Hold it for its caller; raises Problem."""
         self.holder = holder
         if self.booking is not None:

@@ -11,7 +11,7 @@ import httptools
 from starlette.types import ASGIApp
 
 from ..concurrency import FIRST_BYTES
-from ..guests import MOST_UNSENT, Guest
+from ..guests import MOST_UNSENT, AccountedConnection
 from ..headers import new_request_id
 from ..kinds import KnownTargets
 from ..memory import full
@@ -53,15 +53,15 @@ class HttpServer:
         return ClientConnection(self)
 
 
-class ClientConnection(Guest):
+class ClientConnection(AccountedConnection):
     """Calls of models are `HttpRequest`s; everything else goes to the application."""
 
     # Those of a guest, too: Python reads a slot much faster than an attribute for which the class has a value.
     __slots__ = (
         "_active", "_awaits_turn", "_began", "_between", "_body_bytes", "_chunk_at", "_chunk_line", "_chunks",
-        "_deaf", "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_look", "_parser",
-        "_put_off", "_queue", "_reading_paused", "_rest", "_server", "_url", "_writing_paused", "base_bytes", "booking",
-        "came", "is_bulk", "is_unknown", "last_heard", "memory", "room", "transport", "wire",
+        "_discards_input", "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_look",
+        "_parser", "_put_off", "_queue", "_reading_paused", "_rest", "_server", "_url", "_writing_paused", "base_bytes",
+        "booking", "came", "is_bulk", "is_unknown", "last_heard", "memory", "room", "transport", "wire",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:
@@ -92,7 +92,7 @@ class ClientConnection(Guest):
         self._chunk_line = b""  # The beginning of the last line, which may hold a chunk's size and go on.
         self._reading_paused = False
         self._writing_paused = False
-        self._deaf = False  # Whether what the caller sends is dropped: the connection ends.
+        self._discards_input = False  # Whether what the caller sends is dropped: the connection ends.
         self._look: asyncio.TimerHandle | None = None
 
     # --- asyncio
@@ -101,14 +101,14 @@ class ClientConnection(Guest):
         self.transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)
         if not self.arrive(self._server.shared.memory):
-            self.make_room()
+            self.evict_oldest()
 
-    def make_room(self) -> None:
+    def evict_oldest(self) -> None:
         """End it: there is no room for it any more."""
-        super().make_room()
-        if self._in_head and not self._deaf:
+        super().evict_oldest()
+        if self._in_head and not self._discards_input:
             self._answer(full())
-        self._deaf = True
+        self._discards_input = True
         self.close()
         if self._active is not None:
             self._active.abandon()
@@ -116,7 +116,7 @@ class ClientConnection(Guest):
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, and send on what can be."""
-        if self._deaf:
+        if self._discards_input:
             return
         self.last_heard = monotonic()
         if len(data) >= FIRST_BYTES or self._rest or self._awaits_turn:
@@ -140,7 +140,9 @@ class ClientConnection(Guest):
     def _read_on(self) -> None:
         """Read of what has come as much as can be answered now; of requests that are many, some in each turn."""
         begun = 0
-        while self._rest and not (self._queue or self._awaits_turn or self._deaf or self.transport.is_closing()):
+        while self._rest and not (
+            self._queue or self._awaits_turn or self._discards_input or self.transport.is_closing()
+        ):
             size = MOST_AT_ONCE
             if not self._between and not self._in_head and self._last is not None:
                 size = self._last.body.left or MOST_CHUNKS_AT_ONCE
@@ -166,7 +168,7 @@ class ClientConnection(Guest):
         """Book what waits here, and refuse what is too much."""
         head = self._head_bytes + HEADER_BYTES * len(self._headers) // 2 if self._in_head or self._queue else 0
         if not self.holds(head + len(self._rest) + QUEUED_BYTES * len(self._queue) + self.unsent):
-            if not self._deaf:
+            if not self._discards_input:
                 self.memory.count_cut("held")
             self._refuse(full())
             self.abort_if_slow()
@@ -291,12 +293,12 @@ class ClientConnection(Guest):
         self._in_head = False
         self._body_bytes = 0
         headers, self._headers = self._headers, []  # trailers come next
-        if self._deaf:
+        if self._discards_input:
             return
         if len(headers) > MOST_NAMES_AND_VALUES:
             raise too_long_a_head()
         targets = self._server.targets
-        target = targets.get(self._url) or targets.understand(self._url, not self.is_unknown)
+        target = targets.get(self._url) or targets.parse_path(self._url, not self.is_unknown)
         request: _Request
         if target is None:
             server, pairs = self._server, list(zip(headers[::2], headers[1::2], strict=True))
@@ -422,7 +424,7 @@ class ClientConnection(Guest):
 
     def end(self, *, linger: bool) -> None:
         """End the connection; a little later while its caller still sends, or the answer is lost (RFC 9112, 9.6)."""
-        self._deaf = True
+        self._discards_input = True
         self._rest, self._headers = b"", []
         if linger:
             self.listen()
@@ -436,19 +438,21 @@ class ClientConnection(Guest):
         """Hear the caller, unless there is more of it or for it here than is moved on."""
         last = self._last
         held = last is not None and last.body.is_held and not last.response_complete
-        pause = bool(held or self._queue or self._rest or self._writing_paused or self.is_bulk) and not self._deaf
+        pause = (
+            bool(held or self._queue or self._rest or self._writing_paused or self.is_bulk) and not self._discards_input
+        )
         if pause != self._reading_paused:
             self._reading_paused = pause
             (self.wire.pause_reading if pause else self.wire.resume_reading)()
 
     def _refuse(self, problem: Problem) -> None:
         """Answer what is no request, and hear no more of this connection."""
-        if self._deaf or self.transport.is_closing():
+        if self._discards_input or self.transport.is_closing():
             return
         last = self._last
         if last is not None and not last.response_complete:
             # The requests before it are answered; then the connection ends.
-            self._deaf = True
+            self._discards_input = True
             last.keep_alive = False
             if not last.body.complete:
                 last.refuse(problem)

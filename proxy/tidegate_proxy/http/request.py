@@ -180,7 +180,7 @@ class HttpRequest(HeadedRequest):
             body.opened(found)
             self._decide(self.shared.authorizer.granted(identity, self.target.asked))
             return
-        body.known_as(identity.in_flight)
+        body.set_principal(identity.in_flight)
         body.gathers = True
         if body.is_held:
             body.hold(False)
@@ -218,9 +218,9 @@ class HttpRequest(HeadedRequest):
         if body.booking is None:
             body.holder = caller
         else:
-            body.known_as(caller)
+            body.set_principal(caller)
         if self.caller.is_unknown:
-            self.caller.known_as(caller)
+            self.caller.set_principal(caller)
         if grant.tokens is not None and target.asks_for_usage is None:
             why = "Where tokens are limited, `stream` is true or false, and `stream_options` one short object."
             raise Problem(ProblemType.MALFORMED, why)
@@ -606,7 +606,7 @@ class HttpRequest(HeadedRequest):
             left = (body.length or 0) - body.received
             if not body.complete and (body.chunked or left > MOST_DRAINED or self.expects_continue):
                 self.keep_alive = False
-            told = KINDS[self.target.kind].tell_problem(problem, self.request_id.decode())
+            told = KINDS[self.target.kind].problem_body(problem, self.request_id.decode())
             self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive, told=told))
         self.finish(problem.type.status, monotonic())
 

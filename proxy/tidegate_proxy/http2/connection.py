@@ -24,7 +24,7 @@ _OF_CONNECTION = frozenset({h2.SETTINGS, h2.PING, h2.GOAWAY})
 class Http2Connection(Sender, Generic[Understood]):
     """The server's end is `grpc.server.CallerConnection`, the client's `grpc.upstreams.UpstreamConnection`.
 
-    `understand` makes of headers what streams are given, or raises MalformedHeadersError. `own` are this end's
+    `parse_fields` makes of headers what streams are given, or raises MalformedHeadersError. `own` are this end's
     settings, `preface` is what it sends before them.
     """
 
@@ -34,14 +34,14 @@ class Http2Connection(Sender, Generic[Understood]):
     opens_streams = False  # Whether this end opens them: the peer may then reset each, which is no chatter.
     silent_seconds: int  # Seconds after which the system ends the connection, if the peer's machine has been silent.
 
-    def __init__(self, understand: Callable[[Fields], Understood], own: dict[int, int], preface: bytes) -> None:
+    def __init__(self, parse_fields: Callable[[Fields], Understood], own: dict[int, int], preface: bytes) -> None:
         super().__init__()
         self.heard_at = self.last_used
         self.heard_settings = False
         self.most_streams = h2.LARGEST_WINDOW  # How many streams the peer allows at once.
         self._own = {h2.INITIAL_WINDOW_SIZE: self.stream_window, h2.MAX_FRAME_SIZE: h2.OWN_FRAME, **own}
         self._preface = preface
-        self._headers = h2.HeaderReader(understand, self.most_head_bytes)
+        self._headers = h2.HeaderReader(parse_fields, self.most_head_bytes)
         self._rest = b""
         self._data_stream = 0
         self._data_left = 0

@@ -82,7 +82,7 @@ def too_long_headers(most: int) -> Http2Error:
     return Http2Error(ENHANCE_YOUR_CALM, f"the headers are too long: they may have {most} bytes unpacked")
 
 
-def literal(name: bytes, value: bytes) -> bytes:
+def encode_header(name: bytes, value: bytes) -> bytes:
     """Return a header as it is sent, in the one form that needs no table (RFC 7541, 6.2.2)."""
     return b"\x00" + _string(name) + _string(value)
 
@@ -114,7 +114,7 @@ def _resizes(block: bytes) -> int:
 
 
 class HeaderReader(Generic[Understood]):
-    """Decompresses the header blocks of one peer; `understand` makes of their fields what is returned.
+    """Decompresses the header blocks of one peer; `parse_fields` makes of their fields what is returned.
 
     The fields of a block may have `most_bytes`: names and values, each with 32 bytes more (RFC 9113, 6.5.2).
 
@@ -122,10 +122,10 @@ class HeaderReader(Generic[Understood]):
     that it refers to stays as it is.
     """
 
-    def __init__(self, understand: Callable[[Fields], Understood], most_bytes: int) -> None:
+    def __init__(self, parse_fields: Callable[[Fields], Understood], most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._decoder = Decoder(max_header_list_size=most_bytes)
-        self._understand = understand
+        self._parse_fields = parse_fields
         self._kept: dict[bytes, Understood] = {}
         self._kept_bytes = 0
         self.bytes_read = 0  # Of all blocks that were not kept.
@@ -148,7 +148,7 @@ class HeaderReader(Generic[Understood]):
         if not is_same:
             self._forget()
         fields = [(bytes(name), bytes(value)) for name, value in said]
-        found = self._understand(fields)
+        found = self._parse_fields(fields)
         if is_same and (size := len(block) + sum(map(len, chain(*fields)))) <= _LONGEST_KEPT:
             self._kept_bytes += size + _KEPT_BYTES
             if self._kept_bytes > _MOST_KEPT:

@@ -64,7 +64,7 @@ class OpenAIKind:
     answers_v2 = speaks_grpc = False
     usage_of = Usage
 
-    def understand(self, path: str) -> Target | None:
+    def parse_path(self, path: str) -> Target | None:
         """Return what a path asks, of which model its body tells; None for a path that is none of the API's."""
         if (match := _PATH.fullmatch(path)) is None:
             return None
@@ -137,7 +137,7 @@ class OpenAIKind:
         """Tell that it does not: there is no gRPC."""
         return False
 
-    def tell_problem(self, problem: Problem, _request_id: str) -> tuple[str, bytes]:
+    def problem_body(self, problem: Problem, _request_id: str) -> tuple[str, bytes]:
         """Return it in the shape of OpenAI's own errors."""
         type_, word = "invalid_request_error" if problem.type.status < 500 else "server_error", problem.type.word
         if problem.type is ProblemType.RATE_LIMITED:  # which says of what there was too much

@@ -166,10 +166,10 @@ class LeaseManager:
         if (here := self.table.replicas.get(replica)) is not None:
             here.doubt()
 
-    def fell_silent(self, replica: Replica) -> None:
+    def mark_unresponsive(self, replica: Replica) -> None:
         """Wait for no lease at a replica, and doubt those that there are: its server does not answer."""
         if (here := self.table.replicas.get(replica)) is not None:
-            here.fell_silent()
+            here.mark_unresponsive()
 
     def doubt_one(self, lease: Lease) -> None:
         """Use one lease no more before its policy confirms it: the server answered that it does not know the model."""

@@ -251,7 +251,7 @@ class ReplicaLeases:
             lease.until = 0.0
         self._hurry.set()
 
-    def fell_silent(self) -> None:
+    def mark_unresponsive(self) -> None:
         """Have those who wait for a lease here look elsewhere, and use no lease: the server answers no more."""
         self.doubt()
         self._acquiring.fail(PolicyError(_NOT_USED))

@@ -136,7 +136,7 @@ class TritonKind:
     answers_v2 = speaks_grpc = True
     usage_of = None
 
-    def understand(self, path: str) -> Target | None:
+    def parse_path(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is not of Triton's protocol."""
         if path == "/predict":
             return _PREDICT
@@ -235,7 +235,7 @@ class TritonKind:
         """Tell whether a gRPC status and its headers say that the replica does not have the model."""
         return code in LOST_CODES and LOST.search(headers) is not None
 
-    def tell_problem(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
+    def problem_body(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
         """Return the problem's JSON, in which clients of Triton find its text, too."""
         return CONTENT_TYPE, problem.body(request_id)
 

@@ -84,7 +84,7 @@ class Breaker:
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
 
     # --- health checks
-    def is_silent(self) -> bool:
+    def is_unresponsive(self) -> bool:
         """Tell whether health checks have no answer."""
         return self._until == inf
 
@@ -95,7 +95,7 @@ class Breaker:
         it closes on probation, and the next call that fails opens it again.
         """
         silent, self._silent = self._silent, 0
-        if self.is_silent():
+        if self.is_unresponsive():
             self._close()
         elif self.failures < FAILURES:
             self.failures = max(0, self.failures - silent)
@@ -108,7 +108,7 @@ class Breaker:
         if self._silent < SILENT:
             self.failed(now)
             return
-        if not self.is_silent():
+        if not self.is_unresponsive():
             self._opened, self._until, self._trial, self.failures = now, inf, None, FAILURES
         self.why = why
 
@@ -127,7 +127,7 @@ class Breaker:
         """Return the seconds until a request may be tried."""
         if self.failures < FAILURES:
             return 0.0
-        if self.is_silent():
+        if self.is_unresponsive():
             return again_seconds(now - self._opened)
         return max(0.0, self._until - now)
 

@@ -6,7 +6,7 @@ from math import inf
 from time import monotonic
 
 from .breaker import FAILURES
-from .question import Question
+from .question import PeriodicProbe
 from .replica import Replica
 from .request import NoAnswerError
 
@@ -19,7 +19,7 @@ NO_ANSWER = "there is no answer"
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # HTTP/2's, RFC 9113, 3.4.
 
 
-class HealthCheck(Question):
+class HealthCheck(PeriodicProbe):
     """Tells the breaker of a replica whether that is alive, and `changed` when the breaker has opened or closed."""
 
     def __init__(
@@ -45,15 +45,15 @@ class HealthCheck(Question):
         breaker = self._replica.breaker
         if why := await self._why_silent():
             breaker.unanswered(monotonic(), why)
-            if not breaker.is_silent():
-                why, greets = await asyncio.gather(self._why_silent(), self._greets())
+            if not breaker.is_unresponsive():
+                why, greets = await asyncio.gather(self._why_silent(), self._grpc_port_answers())
                 if why == NO_ANSWER and greets and monotonic() - self._answered_at < EXCUSED_SECONDS:
                     why = ""
                 elif why:
                     breaker.unanswered(monotonic(), why)
         if not why:
             breaker.answered(monotonic())
-        if (now := (breaker.failures < FAILURES, breaker.is_silent())) != self._told:
+        if (now := (breaker.failures < FAILURES, breaker.is_unresponsive())) != self._told:
             self._told = now
             self._changed(self._replica)
 
@@ -70,7 +70,7 @@ class HealthCheck(Question):
         self._answered_at = monotonic()
         return "" if status == 200 else f"asked whether it is alive, it answers {status}"
 
-    async def _greets(self) -> bool:
+    async def _grpc_port_answers(self) -> bool:
         """Tell whether it says anything at its port for gRPC."""
         if self._grpc_port is None:
             return False

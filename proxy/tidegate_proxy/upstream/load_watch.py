@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from time import monotonic, time
 from typing import Final
 
-from .question import Question
+from .question import PeriodicProbe
 from .replica import Replica
 from .request import NoAnswerError
 
@@ -54,7 +54,7 @@ class LoadFailure:
     since: float
 
 
-class LoadWatch(Question):
+class LoadWatch(PeriodicProbe):
     """Asks one replica for its index, again and again, and tells what is new in the log."""
 
     def __init__(
@@ -112,7 +112,7 @@ class LoadWatch(Question):
             return  # whoever asks
         began, breaker = monotonic(), self._replica.breaker
         try:
-            if breaker.is_silent():
+            if breaker.is_unresponsive():
                 raise NoAnswerError(breaker.why)
             answer = await self._answer(ANSWER_SECONDS)
             if answer.status != 200:
@@ -123,14 +123,14 @@ class LoadWatch(Question):
             is_late, why = isinstance(error, TimeoutError), str(error) or type(error).__name__
             if is_late:
                 why = f"there was no answer in {ANSWER_SECONDS:.0f} s"
-            if not is_late or breaker.is_silent():
+            if not is_late or breaker.is_unresponsive():
                 self.seen_at = None
             if self.seen:
                 log.info("what %s has loaded cannot be seen: %s", self._replica.name, why, extra={"said": self._said})
             self.why = why
         finally:
             self._looked_at = monotonic()
-            self._rest = 0.0 if breaker.is_silent() else RESTS * (self._looked_at - began)
+            self._rest = 0.0 if breaker.is_unresponsive() else RESTS * (self._looked_at - began)
 
     def _take(self, index: LoadIndex, now: float) -> None:
         before, failed, untold = self.failed, dict[Key, LoadFailure](), dict[Key, float]()

@@ -14,7 +14,7 @@ TURNS = 9  # Pieces of the time that an answer may take.
 log = logging.getLogger(__name__)
 
 
-class Question(ABC):
+class PeriodicProbe(ABC):
     """Asked until the replica is closed, on connections that no caller's request waits for."""
 
     def __init__(self, replica: Replica, request: bytes) -> None:

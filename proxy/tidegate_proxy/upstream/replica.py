@@ -91,7 +91,7 @@ class Replica:
             finally:
                 self._questions.discard(bound)
 
-    def fell_silent(self) -> None:
+    def mark_unresponsive(self) -> None:
         """Let the proxy's own questions wait no longer, nor requests begin on connections of before."""
         for bound in [bound for bound in self._questions if not bound.expired()]:
             bound.reschedule(0.0)

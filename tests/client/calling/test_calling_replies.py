@@ -51,7 +51,7 @@ def test_a_problem_is_an_error_with_its_detail_and_its_request(kind: ProblemType
 @pytest.mark.parametrize("kind", list(ProblemType), ids=lambda kind: kind.word)
 def test_a_problem_that_is_told_as_openais_api_has_it_is_the_same_error(kind: ProblemType) -> None:
     for reason in ("", "unknown-url") if kind is ProblemType.UNKNOWN else ("",):
-        media_type, body = SERVERS["openai"].tell_problem(Problem(kind, "the why", reason=reason), "order-7")
+        media_type, body = SERVERS["openai"].problem_body(Problem(kind, "the why", reason=reason), "order-7")
         error = error_of(Reply(kind.status, {"content-type": media_type}, body), "here")
         assert (type(error), error.why) == (EXPECTED[kind], "the why")
         assert error.what == error_of(told(Problem(kind, "the why")), "here").what

@@ -84,7 +84,7 @@ def test_wrong_input_is_told_in_one_message(words: tuple[str, ...], code: ExitCo
     ids=lambda given: type(given).__name__ if isinstance(given, BaseException) else None,
 )  # fmt: skip
 def test_each_failure_has_its_exit_code(error: BaseException, code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as ended, output.answering():
+    with pytest.raises(typer.Exit) as ended, output.exit_codes():
         raise error
     assert ended.value.exit_code == code
     said = capsys.readouterr().err
@@ -127,7 +127,7 @@ def test_nothing_that_somebody_wrote_gives_orders_to_the_terminal(capsys: pytest
     order = "\x1b]0;owned\x07"
     output.print_table(("A",), [(f"cell{order}",)], f"title{order}")
     output.note(f"note{order}")
-    with pytest.raises(typer.Exit), output.answering():
+    with pytest.raises(typer.Exit), output.exit_codes():
         raise UsageError(f"error{order}", do="line by\nline")
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err

@@ -9,7 +9,7 @@ from tidegate.calling.proxy import Statistics
 from tidegate.environments import Mounts
 from tidegate.errors import NotFoundError, TidegateError, UnfinishedError
 from tidegate.life.context import Context
-from tidegate.life.publish import Outcome, bring
+from tidegate.life.publish import Outcome, publish_version
 from tidegate.life.rules import Operation
 from tidegate.registry import Golden, Record, RegisteredVersion
 from tidegate.registry.manifest import checked_name, manifest_of
@@ -186,7 +186,7 @@ class Life:
     def bring(self, number: int, what: Operation = "deploy") -> Outcome:
         registered = [each.number for each in self.papers.versions(MODEL)]
         version = self.papers.version(MODEL, str(number)) if number in registered else self.papers.register(number)
-        return bring(self.here, what, version, self.of, "anna")
+        return publish_version(self.here, what, version, self.of, "anna")
 
     def fails(self, number: int, match: str | None = None) -> UnfinishedError:
         with pytest.raises(UnfinishedError, match=match) as told:

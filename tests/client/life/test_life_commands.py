@@ -63,7 +63,9 @@ def test_undeploy_says_where_calls_may_still_be_answered_and_ends_with_one_then(
     taken = f"prod has no version of {MODEL} any more (before: version 1)"
     assert commands.run("undeploy", MODEL, "--from", "prod", "--yes") == f"{taken}\n"
     commands.run("deploy", f"{MODEL}@1", "--to", "prod")
-    monkeypatch.setattr("tidegate.life.undeploy.lets_go", lambda _home: False)  # as a bucket's servers on demand
+    monkeypatch.setattr(
+        "tidegate.life.undeploy.unloads_on_withdrawal", lambda _home: False
+    )  # as a bucket's servers on demand
     commands.life.answers.places = (Place(replica="10.0.0.1:8000", state="resident"),)
     said = commands.run("undeploy", MODEL, "--from", "prod", "--yes", code=ExitCode.FOUND)
     why = "10.0.0.1:8000 (resident) may serve what is in memory until nobody uses it for a while"

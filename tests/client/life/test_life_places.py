@@ -12,7 +12,7 @@ from tidegate.errors import IntegrityError, UnfinishedError, UnreachableError
 from tidegate.life.context import Context
 from tidegate.life.deploy import rollback
 from tidegate.life.plan import Plan
-from tidegate.life.publish import bring
+from tidegate.life.publish import publish_version
 from tidegate.life.rules import history
 from tidegate.life.undeploy import undeploy
 from tidegate.publishing import steps
@@ -54,7 +54,7 @@ def test_a_version_comes_to_both_data_planes_or_to_none(tmp_path: Path) -> None:
     planes = (plane(name, dataset("v", name), wave, alias="champion") for wave, name in enumerate(("east", "west")))
     both, everywhere = known(*planes)
     here = context(everywhere, papers, Both([east, west]), tmp_path / "dataset")
-    one = bring(here, "deploy", papers.register(1), both, "ci")
+    one = publish_version(here, "deploy", papers.register(1), both, "ci")
     assert (one.planes, of(east, MODEL), of(west, MODEL)) == (("east", "west"), *[((1,), {"champion": 1})] * 2)
     seen = 0
 
@@ -69,11 +69,11 @@ def test_a_version_comes_to_both_data_planes_or_to_none(tmp_path: Path) -> None:
     steps.watch(fail)
     try:
         with pytest.raises(UnfinishedError, match="version 1 serves on"):
-            bring(here, "deploy", two, both, "ci")
+            publish_version(here, "deploy", two, both, "ci")
     finally:
         steps.watch()
     assert of(east, MODEL)[1] == of(west, MODEL)[1] == {"champion": 1}
-    outcome = bring(here, "deploy", two, both, "ci")
+    outcome = publish_version(here, "deploy", two, both, "ci")
     assert (outcome.version, outcome.previous, outcome.changed) == (2, 1, True)
     assert of(east, MODEL)[1] == of(west, MODEL)[1] == {"champion": 2}
     told = [(each.version, each.plane, each.previous) for each in history(here, MODEL, "prod") if each.ended == "done"]
@@ -91,7 +91,7 @@ def test_who_stops_the_wait_after_a_failure_is_told_of_the_failure_and_of_every_
     of, everywhere = known(*(plane(each.name, dataset("v", each.name)) for each in folders))
     here = context(everywhere, papers, both, tmp_path / "dataset")
     with pytest.raises(UnfinishedError, match="answers its golden request otherwise") as told:
-        bring(here, "deploy", papers.register(1), of, "ci")
+        publish_version(here, "deploy", papers.register(1), of, "ci")
     until = "it may still answer: until its servers have looked at the repository again"
     assert told.value.what == f"version 1 of {MODEL} did not come into prod; {until}"
     assert papers.begun[-1].ended == "failed"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tidegate.errors import BusyError, NotFoundError, RefusedError, UnfinishedError, UnreachableError, UsageError
 from tidegate.life.deploy import rollback
-from tidegate.life.publish import bring
+from tidegate.life.publish import publish_version
 from tidegate.life.rules import current, history
-from tidegate.life.target import Home, targets
+from tidegate.life.target import Placement, targets
 from tidegate.life.undeploy import undeploy
 from tidegate.publishing import Repository
 from tidegate_contracts.environments import Environments, Promotion
@@ -25,7 +25,7 @@ from .test_life_target import MODEL, dataset, known, plane
 STAYING = Place(replica="10.0.0.1:8000", state="resident")
 
 
-def home(life: Life) -> Home:
+def home(life: Life) -> Placement:
     [target] = targets(life.of, MODEL)
     return target.homes[0]
 
@@ -64,7 +64,7 @@ def test_a_folder_that_two_data_planes_read_is_taken_away_when_neither_is_loadin
     west = Loading(life.models)
     proxies: Any = {"http://east": life.answers, "http://west": west}
     here = replace(life.here, known=both, _proxies=proxies)
-    bring(here, "deploy", life.papers.register(1), both.environments[0], "anna")
+    publish_version(here, "deploy", life.papers.register(1), both.environments[0], "anna")
     west.places = (STAYING.model_copy(update={"state": "loading"}),)
     assert undeploy(here, MODEL, "prod").planes == ("east", "west")
     assert not (life.models / MODEL).exists()

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 from tidegate_eviction.simulate.trace import write_trace
-from tidegate_eviction.simulate.zoo import Zoo, generate
+from tidegate_eviction.simulate.zoo import Workload, generate
 
 from lab.bench import definition, iac, report
 from lab.bench.definition import STEPS
@@ -30,7 +30,7 @@ from stacks.validate import read_definition
 
 ROOT = Path(__file__).resolve().parents[3]
 GOALS = {"eviction": EVICTION, "iac": iac.GOALS, "proxy": PROXY}
-SMALL = generate(Zoo(models=10, requests=600, spread=0.5, load_mb_per_second=20))
+SMALL = generate(Workload(models=10, requests=600, spread=0.5, load_mb_per_second=20))
 FOUND = {"simulated": Figures({"lost_vs_simple_40": 0.70349, "decide_us_10k": 2614.4}, [("this", "so much")])}
 
 

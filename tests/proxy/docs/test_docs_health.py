@@ -150,7 +150,7 @@ async def nothing(_: Stage) -> None:
 
 async def one(stage: Stage) -> None:
     os.killpg(stage.tritons[0].pid, stage.signal)
-    await until(lambda: any(each.breaker.is_silent() for each in stage.here.pool.replicas), TO_AGREE_SECONDS)
+    await until(lambda: any(each.breaker.is_unresponsive() for each in stage.here.pool.replicas), TO_AGREE_SECONDS)
 
 
 async def all_of_them(stage: Stage) -> None:

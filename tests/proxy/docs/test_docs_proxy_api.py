@@ -24,7 +24,7 @@ from tidegate_proxy.headers import is_request_id
 from tidegate_proxy.http import body as body_of_http
 from tidegate_proxy.http import head
 from tidegate_proxy.http2.frames import MOST_ANSWER_HEAD_BYTES, MOST_HEAD_BYTES
-from tidegate_proxy.kinds import understand
+from tidegate_proxy.kinds import parse_path
 from tidegate_proxy.memory import OF_CALLERS_WITH_LITTLE, OF_STRANGERS, SHARE, TIMES_FREE
 from tidegate_proxy.problems import TYPE_ROOT, ProblemType
 from tidegate_proxy.targets import is_name
@@ -173,6 +173,6 @@ def test_the_limits_are_those_of_the_code() -> None:
 
 def test_every_address_of_a_model_is_one_that_the_proxy_knows() -> None:
     found = re.findall(r"`(?:GET|POST) (/v2/models/\{model\}\S*)`", PAGE)
-    assert {understand(path.format(model="m")).verb for path in found} == {  # type: ignore[union-attr]
+    assert {parse_path(path.format(model="m")).verb for path in found} == {  # type: ignore[union-attr]
         "infer", "generate", "generate_stream", "ready", "metadata", "config", "stats",
     }  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from tidegate_proxy.grpc.metadata import MOST_MESSAGE_BYTES, ResponseHeaders
 from tidegate_proxy.grpc.upstreams import UpstreamConnection
 from tidegate_proxy.http2 import frames as h2
-from tidegate_proxy.http2.frames import literal
+from tidegate_proxy.http2.frames import encode_header
 from tidegate_proxy.http2.sending import Stream
 
 from .harness import Rig, infer_request, method, refused, rig, until
@@ -112,7 +112,7 @@ def test_a_long_error_ends_after_a_whole_character(start: str, character: str) -
     assert kept != headers.message
     assert message.startswith(kept)
     assert MOST_MESSAGE_BYTES - 24 <= len(quote(kept, safe=" ")) <= MOST_MESSAGE_BYTES
-    assert headers.block == literal(b"grpc-message", quote(headers.message, safe=" ").encode())
+    assert headers.block == encode_header(b"grpc-message", quote(headers.message, safe=" ").encode())
 
 
 @pytest.mark.usefixtures("waiting")

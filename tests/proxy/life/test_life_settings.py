@@ -16,7 +16,7 @@ from tidegate_contracts.proxy_settings import ProxySettings, variable
 from tidegate_proxy import config
 from tidegate_proxy.__main__ import app
 from tidegate_proxy.access.api_keys import read_api_keys
-from tidegate_proxy.pace import Pace
+from tidegate_proxy.pace import Yielder
 from tidegate_proxy.problems import TableError
 from tidegate_proxy.routes import Route, Routes
 from tidegate_proxy.tables import read_routing
@@ -218,7 +218,7 @@ TAKEN = [
 
 def table_of(told: dict[str, Any]) -> routing.RoutingTable:
     nothing = Routes(routing.RoutingTable(environment="test", servers=(), models=()), {})
-    new = read_routing(json.dumps(told).encode(), nothing, Pace(rests=False))
+    new = read_routing(json.dumps(told).encode(), nothing, Yielder(rests=False))
     models = [model for _, parts in new.models if not isinstance(parts, Route) for model in parts]
     return new.table.model_copy(update={"models": tuple(models)})
 

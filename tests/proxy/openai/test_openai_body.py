@@ -13,7 +13,7 @@ from tidegate_proxy.openai.kind import OpenAIKind
 from tidegate_proxy.problems import Problem, ProblemType
 
 KIND = OpenAIKind()
-CHAT = KIND.understand("/v1/chat/completions")
+CHAT = KIND.parse_path("/v1/chat/completions")
 KEYS = st.sampled_from(["model", "Model", "!~?", 'a"model":"b', "messages", "stream", "\\"]) | st.text(max_size=5)
 TEXTS = st.sampled_from(["m", '"model":"m"', '\\"model":"m"', "\\", "é\u2028"]) | st.text(max_size=20)
 LEAVES = st.none() | st.booleans() | st.integers(-9, 10**6) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
@@ -228,7 +228,7 @@ def test_what_may_be_taken_for_a_wish_for_a_stream_is_one(stream: str, streams: 
 
 
 def test_paths_are_those_of_the_api_alone() -> None:
-    found = {path: KIND.understand(path) for path in ("/v1/completions", "/servers/llm/v1/responses", "/v1/embeddings")}
+    found = {path: KIND.parse_path(path) for path in ("/v1/completions", "/servers/llm/v1/responses", "/v1/embeddings")}
     assert {path: (each.server, each.verb) for path, each in found.items() if each is not None} == {
         "/v1/completions": (None, "completions"),
         "/servers/llm/v1/responses": ("llm", "responses"),
@@ -242,7 +242,7 @@ def test_paths_are_those_of_the_api_alone() -> None:
         "/busy_threshold",
         "/v1/chat/completions/x",
     ):
-        assert KIND.understand(path) is None
+        assert KIND.parse_path(path) is None
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ async def test_what_says_nothing_of_a_model_is_handed_on(tmp_path: Path, status:
 async def test_a_long_body_is_not_held_for_a_second_try(tmp_path: Path) -> None:
     async with two(tmp_path, says(404, NOT_FOUND)) as (here, one, other):
         other.is_alive = False
-        await until(lambda: sum(replica.breaker.is_silent() for replica in here.pool.replicas) == 1, 5)
+        await until(lambda: sum(replica.breaker.is_unresponsive() for replica in here.pool.replicas) == 1, 5)
         other.is_alive = True
         reply = await here.ask(chat(size=900_000))
         assert reply.status == 503

@@ -88,7 +88,7 @@ async def test_loads_long_bodies_on_all_its_threads_and_looks_at_its_index_open_
         [replica] = here.pool.replicas
         polling.process.popen.send_signal(signal.SIGSTOP)
         try:
-            await until(replica.breaker.is_silent, KNOWN_SECONDS)
+            await until(replica.breaker.is_unresponsive, KNOWN_SECONDS)
         finally:
             polling.process.popen.send_signal(signal.SIGCONT)
-        await until(lambda: not replica.breaker.is_silent(), KNOWN_SECONDS)
+        await until(lambda: not replica.breaker.is_unresponsive(), KNOWN_SECONDS)

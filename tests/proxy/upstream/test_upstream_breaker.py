@@ -43,9 +43,9 @@ def test_two_health_checks_without_an_answer_open_it_unless_a_call_was_answered_
     breaker.unanswered(0.0, "there is no answer")
     breaker.succeeded()
     breaker.unanswered(1.0, "there is no answer")
-    assert (breaker.state(1.0), breaker.is_silent()) == ("closed", False)
+    assert (breaker.state(1.0), breaker.is_unresponsive()) == ("closed", False)
     breaker.unanswered(1.9, "there is no answer")
-    assert (breaker.state(1.9), breaker.is_silent(), breaker.why) == ("open", True, "there is no answer")
+    assert (breaker.state(1.9), breaker.is_unresponsive(), breaker.why) == ("open", True, "there is no answer")
 
 
 def test_a_silent_replica_is_tried_by_no_call_and_is_back_with_the_first_health_check_that_is_answered() -> None:
@@ -142,7 +142,7 @@ class Requests(RuleBasedStateMachine):
     def a_health_check_ends(self, answered: bool) -> None:
         if answered:
             self.breaker.answered(self.now)
-            assert not self.breaker.is_silent()
+            assert not self.breaker.is_unresponsive()
         else:
             self.breaker.unanswered(self.now, "there is no answer")
 
@@ -165,7 +165,7 @@ class Requests(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_kept_away_for_ever(self) -> None:
-        if all(trial is None for trial in self.under_way) and not self.breaker.is_silent():
+        if all(trial is None for trial in self.under_way) and not self.breaker.is_unresponsive():
             assert self.breaker.allows(self.now + LONGEST_PAUSE)
 
 

@@ -41,8 +41,8 @@ pytestmark = pytest.mark.anyio
 KNOWN_SECONDS = 3.0
 
 
-def is_silent(here: RunningProxy, which: int = 0) -> bool:
-    return bool(here.pool.replicas[which].breaker.is_silent())
+def is_unresponsive(here: RunningProxy, which: int = 0) -> bool:
+    return bool(here.pool.replicas[which].breaker.is_unresponsive())
 
 
 async def admin(here: RunningProxy, path: str) -> tuple[int, list[str]]:
@@ -107,12 +107,12 @@ async def test_a_proxy_that_starts_knows_which_replicas_are_there(tmp_path: Path
 async def test_a_replica_that_hangs_is_passed_over_and_one_that_wakes_up_is_used(tmp_path: Path) -> None:
     async with upstream() as good, upstream() as bad, running_proxy(tmp_path, bad, good) as here:
         bad.is_alive, bad.act = False, hang
-        await until(lambda: is_silent(here), KNOWN_SECONDS)
+        await until(lambda: is_unresponsive(here), KNOWN_SECONDS)
         assert {(await here.ask()).status for _ in range(20)} == {200}
         assert not bad.asked
         assert await readiness(here) == (200, "ready")
         bad.is_alive, bad.act = True, None
-        await until(lambda: not is_silent(here), KNOWN_SECONDS)
+        await until(lambda: not is_unresponsive(here), KNOWN_SECONDS)
         for _ in range(20):
             await here.ask()
         assert bad.asked
@@ -124,7 +124,7 @@ async def test_a_call_under_way_at_a_replica_that_falls_silent_is_not_given_up(h
     calling = asyncio.ensure_future(here.ask())
     await until(lambda: here.replica.asked)
     here.replica.is_alive = False
-    await until(lambda: is_silent(here), KNOWN_SECONDS)
+    await until(lambda: is_unresponsive(here), KNOWN_SECONDS)
     assert (await here.ask(METADATA)).status == 503
     go_on.set()
     assert (await calling).status == 200
@@ -323,7 +323,7 @@ async def test_a_replica_whose_threads_for_http_are_all_busy_is_told_from_one_th
     async with before_grpc(tmp_path, greets) as here:
         replica = here.replica
         if not greets:
-            await until(lambda: is_silent(here), KNOWN_SECONDS)
+            await until(lambda: is_unresponsive(here), KNOWN_SECONDS)
             return
         before = len(replica.checked)
         await until(lambda: len(replica.checked) > before + 4, 10)
@@ -331,7 +331,7 @@ async def test_a_replica_whose_threads_for_http_are_all_busy_is_told_from_one_th
         breaker = here.pool.replicas[0].breaker
         assert (breaker.state(monotonic()), breaker.failures < FAILURES) == ("closed", True)
         await replica.close()  # Its connections are refused: that it greets is of no use.
-        await until(lambda: is_silent(here), KNOWN_SECONDS)
+        await until(lambda: is_unresponsive(here), KNOWN_SECONDS)
 
 
 async def test_a_replica_of_which_http_alone_hangs_is_found_out_and_used_again_when_that_answers(
@@ -339,12 +339,12 @@ async def test_a_replica_of_which_http_alone_hangs_is_found_out_and_used_again_w
 ) -> None:
     monkeypatch.setattr(health_check, "EXCUSED_SECONDS", 2.0)
     async with before_grpc(tmp_path) as here:
-        await until(lambda: is_silent(here), 2.0 + KNOWN_SECONDS)
+        await until(lambda: is_unresponsive(here), 2.0 + KNOWN_SECONDS)
         checked = len(here.replica.checked)
         await until(lambda: len(here.replica.checked) > checked + 1, 5)
-        assert is_silent(here), "that it greets is no answer"
+        assert is_unresponsive(here), "that it greets is no answer"
         here.replica.is_alive = True
-        await until(lambda: not is_silent(here), KNOWN_SECONDS)
+        await until(lambda: not is_unresponsive(here), KNOWN_SECONDS)
 
 
 @pytest.mark.parametrize("greets", [True, False])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from ...cli.output import File, Json, Texts, answering, note, print_json
+from ...cli.output import File, Json, Texts, exit_codes, note, print_json
 from ...errors import UsageError, hints_once
 from ...names import nearest_of
 
@@ -48,7 +48,7 @@ def new(
     The framework, and the names, types and shapes of tensors, are read from the model's files, which are never run.
     A language model's folder for an engine is an entry as it is.
     """
-    with answering():
+    with exit_codes():
         from tritonclient.grpc.model_config_pb2 import ModelConfig
 
         from ..entries.configure import Options, overlaid

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from ...cli.output import Json, Text, answering, counted, note, print_json, print_table
+from ...cli.output import Json, Text, counted, exit_codes, note, print_json, print_table
 
 
 def export(
@@ -26,7 +26,7 @@ def export(
 
     The golden request lies in it.
     """
-    with answering():
+    with exit_codes():
         from ...calling.files import read_inputs
         from ...life.checks import against_environments
         from ..export.entry import Export

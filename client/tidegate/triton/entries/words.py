@@ -54,7 +54,7 @@ def nearest(word: str, known: Collection[str]) -> str | None:
     return folded[found[0]] if found else None
 
 
-def meant(word: str, known: Collection[str], otherwise: str = "") -> str:
+def closest(word: str, known: Collection[str], otherwise: str = "") -> str:
     """Return what to do about a word that is not known; of very many, the nearest is not looked for."""
     near = nearest(word, known) if len(known) <= _COMPARED else None
     return f"did you mean '{near}'?" if near else otherwise

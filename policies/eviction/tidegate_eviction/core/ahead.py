@@ -62,7 +62,7 @@ def begin(pool: Pool, models: Iterable[Model], victims: VictimSelector) -> None:
     come back before the call, come first. The rest are tried again as long as the call has not come."""
     queued = pool.by_state[State.QUEUED]
     is_held = pool.now < transitions.held_until(pool)
-    back_at = min((each.back_at for each in pool.told_busy()), default=math.inf)
+    back_at = min((each.back_at for each in pool.refused_busy()), default=math.inf)
     for model in models:
         later = is_held or back_at < _next_call(model)
         later = later or len(pool.loads) + len(queued) >= pool.settings.loads_at_once

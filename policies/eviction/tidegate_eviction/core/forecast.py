@@ -57,7 +57,7 @@ def _begins_at(pool: Pool, leaves: Model) -> float:
     heapq.heapify(places)
     room, room_at, coming = pool.free + sum(pool.ledger.margins.values()), now, _room_to_come(pool)
     to_come, begun = _wanted(pool, leaves), set()
-    comes = {each.name: each.back_at - 2 * _JUST_AFTER for each in pool.told_busy()}
+    comes = {each.name: each.back_at - 2 * _JUST_AFTER for each in pool.refused_busy()}
     there: list[tuple[tuple[float | str, ...], float, float, str]] = []
     while True:
         at = max(at, places[0]) if there else max(at, places[0], to_come[0][0])
@@ -102,7 +102,7 @@ def _wanted(pool: Pool, leaves: Model) -> list[tuple[float, float, str]]:
         if since < math.inf:
             found.append((since, math.inf if pool.demanded(model) else until, model.name))
     # Their room is kept from a moment before they come.
-    found += [(model.back_at - LOOK_SECONDS - 2 * _JUST_AFTER, math.inf, model.name) for model in pool.told_busy()]
+    found += [(model.back_at - LOOK_SECONDS - 2 * _JUST_AFTER, math.inf, model.name) for model in pool.refused_busy()]
     # Once they are overdue, they have another turn.
     found += [(max(since, overdue_at(pool, pool.models[name])), until, name) for since, until, name in found]
     heapq.heapify(found)

@@ -116,7 +116,7 @@ class _QueuePass:
         if not queue:
             return
         self._keep(queue)
-        about = [model for model in pool.told_busy() if model.back_at - LOOK_SECONDS <= pool.now < model.back_at]
+        about = [model for model in pool.refused_busy() if model.back_at - LOOK_SECONDS <= pool.now < model.back_at]
         for model in sorted({*queue, *about}, key=partial(turn, pool, at=pool.now)):
             if model.state is State.COLD:
                 self._expect(model)

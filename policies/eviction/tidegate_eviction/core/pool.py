@@ -319,7 +319,7 @@ class Pool:
         """Return how many seconds it takes from the order of an unload until memory is back, by those so far."""
         return statistics.median(self.unload_times) if self.unload_times else 0.0
 
-    def told_busy(self) -> list[Model]:
+    def refused_busy(self) -> list[Model]:
         """Return the models that nobody waits for, whose callers were told when to come back, and may still do so."""
         for name in list(self.told):
             if name not in self.models or self.models[name].asked_until < self.now:

@@ -20,7 +20,7 @@ _TIMERS = 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0
 
 
 @dataclass(frozen=True)
-class Zoo:
+class Workload:
     """What a synthetic zoo is like; `generate --help` says what each of these is."""
 
     models: int = 40
@@ -44,7 +44,7 @@ MOST: dict[str, float] = {
 }  # fmt: skip
 
 
-def generate(zoo: Zoo) -> Trace:
+def generate(zoo: Workload) -> Trace:
     """Return the trace; the same zoo is the same trace. SimulationError for a zoo that cannot be."""
     for each in fields(zoo):
         value = getattr(zoo, each.name)
@@ -78,7 +78,7 @@ def generate(zoo: Zoo) -> Trace:
     return Trace(models, array("d", (time for time, _ in requests)), array("l", (which for _, which in requests)))
 
 
-def _model(zoo: Zoo, number: int, chance: random.Random) -> TracedModel:
+def _model(zoo: Workload, number: int, chance: random.Random) -> TracedModel:
     megabytes = zoo.footprint_mb * math.exp(chance.gauss(0, zoo.spread))
     load = 0.5 + megabytes / zoo.load_mb_per_second * math.exp(chance.gauss(0, 0.7))
     warm = zoo.warm_ms * math.exp(chance.gauss(0, 1))
@@ -87,7 +87,7 @@ def _model(zoo: Zoo, number: int, chance: random.Random) -> TracedModel:
     return TracedModel(name, round(footprint), round(load, 3), round(warm / 1e3, 3))
 
 
-def _days(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
+def _days(zoo: Workload, count: float, chance: random.Random) -> Iterator[float]:
     """Return times at random, more of them by day than by night (thinning; Lewis and Shedler 1979)."""
     most, time = 1 + zoo.diurnal, 0.0
     end = zoo.hours * 3600
@@ -97,7 +97,7 @@ def _days(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
             yield time
 
 
-def _bursts(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
+def _bursts(zoo: Workload, count: float, chance: random.Random) -> Iterator[float]:
     """Return times in a few bursts of some minutes each, which begin by day more than by night."""
     end = zoo.hours * 3600
     many = max(1.0, min(count / 5, zoo.hours / 3))
@@ -108,7 +108,7 @@ def _bursts(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
                 yield time
 
 
-def _timer(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
+def _timer(zoo: Workload, count: float, chance: random.Random) -> Iterator[float]:
     """Return times as far apart as one of the periods that people set timers to, each up to two seconds late, and one
     to three calls each time."""
     end, calls = zoo.hours * 3600, chance.randint(1, 3)
@@ -120,7 +120,7 @@ def _timer(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
         time += period
 
 
-def _nights(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
+def _nights(zoo: Workload, count: float, chance: random.Random) -> Iterator[float]:
     """Return times in one pass each night, evenly one after the other."""
     nights = max(1, math.ceil(zoo.hours / 24))
     begins, ends = NIGHT_SECONDS

@@ -95,7 +95,7 @@ class TritonRepository:
         config, strange = self.config(source)
         wanted = tuple(sorted(wanted))
         there = _versions(source)
-        by_config = chosen(config, there)
+        by_config = versions_to_serve(config, there)
         versions = tuple(each for each in there if each in wanted) if wanted else by_config
         override, problem = None, ""
         if wanted and versions != by_config:
@@ -112,7 +112,7 @@ class TritonRepository:
         inside = []
         for part in parts:
             if (whole := self._source(part)) is not None:
-                inside.append(_listing(whole, chosen(self.config(whole)[0], _versions(whole))).stamp())
+                inside.append(_listing(whole, versions_to_serve(self.config(whole)[0], _versions(whole))).stamp())
         listing = _listing(source, versions)
         stamp = listing.stamp("\0".join([override or "", *inside]))
         sizes = {file.path: file.size for file in listing.files}
@@ -168,7 +168,7 @@ class TritonRepository:
         return found
 
 
-def chosen(config: Any, there: tuple[int, ...]) -> tuple[int, ...]:
+def versions_to_serve(config: Any, there: tuple[int, ...]) -> tuple[int, ...]:
     """Return which of the versions that are there a configuration's version policy has Triton load."""
     kind = config.version_policy.WhichOneof("policy_choice")
     if kind == "all":

@@ -2,7 +2,7 @@
 
 import pytest
 from tidegate_eviction.simulate.trace import Trace
-from tidegate_eviction.simulate.zoo import Zoo, generate
+from tidegate_eviction.simulate.zoo import Workload, generate
 
 from lab.bench.eviction.hard import KINDS
 from lab.bench.eviction.offline import lost_seconds
@@ -12,9 +12,9 @@ from .plain import trace_of
 HOUR = 3600
 
 
-TIMERS = Zoo(models=30, requests=3_000, zipf=1.0, periodic=0.4, load_mb_per_second=50, seed=3)
-BURSTS = Zoo(models=20, requests=5_000, load_mb_per_second=20, bursty=0.8, seed=3)
-AT_RANDOM = Zoo(models=40, requests=5_000, seed=3)
+TIMERS = Workload(models=30, requests=3_000, zipf=1.0, periodic=0.4, load_mb_per_second=50, seed=3)
+BURSTS = Workload(models=20, requests=5_000, load_mb_per_second=20, bursty=0.8, seed=3)
+AT_RANDOM = Workload(models=40, requests=5_000, seed=3)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,9 @@ AT_RANDOM = Zoo(models=40, requests=5_000, seed=3)
         pytest.param(AT_RANDOM, 60, 1.1, id="at random"),
     ],
 )
-def test_it_is_near_the_better_of_the_two_and_below_it_where_timers_call(zoo: Zoo, share: int, most: float) -> None:
+def test_it_is_near_the_better_of_the_two_and_below_it_where_timers_call(
+    zoo: Workload, share: int, most: float
+) -> None:
     ours, *simple = lost_seconds(generate(zoo), share).values()
     assert ours <= most * min(simple)
 

@@ -7,7 +7,7 @@ import pytest
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.engine import SimulationSetting, simulate
 from tidegate_eviction.simulate.trace import quantile
-from tidegate_eviction.simulate.zoo import Zoo, generate
+from tidegate_eviction.simulate.zoo import Workload, generate
 
 from .plain import trace_of
 
@@ -17,7 +17,13 @@ LRU = SimulationSetting(find("lru"), 10)
 def test_cost_aware_loads_less_than_lru_in_zoos_of_many_kinds() -> None:
     """No single one is what the policy was made for: over all of them it must be the better one."""
     ratios = []
-    for zoo in (Zoo(), Zoo(zipf=0.6, models=30), Zoo(zipf=1.6), Zoo(spread=0), Zoo(bursty=0.9, nightly=0)):
+    for zoo in (
+        Workload(),
+        Workload(zipf=0.6, models=30),
+        Workload(zipf=1.6),
+        Workload(spread=0),
+        Workload(bursty=0.9, nightly=0),
+    ):
         trace = generate(replace(zoo, requests=3000, seed=5))
         setting = replace(LRU, capacity_bytes=round(0.4 * trace.total_bytes))
         ours = simulate(trace, replace(setting, policy=find("cost-aware")))
@@ -61,7 +67,7 @@ def test_several_replicas_hold_more_models_and_each_model_has_its_place() -> Non
 
 
 def test_every_request_is_answered_or_refused_once_whatever_is_simulated() -> None:
-    trace = generate(Zoo(models=15, requests=1500, load_mb_per_second=20, seed=2))
+    trace = generate(Workload(models=15, requests=1500, load_mb_per_second=20, seed=2))
     for many in (
         {},
         {"wait_seconds": 5.0},

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.engine import SimulationSetting, simulate
-from tidegate_eviction.simulate.zoo import Zoo, generate
+from tidegate_eviction.simulate.zoo import Workload, generate
 
 from .plain import trace_of
 
@@ -46,7 +46,7 @@ def test_a_copy_that_a_load_reads_stays_and_the_other_load_reads_the_source() ->
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_tier_that_is_no_faster_changes_nothing(replicas: int) -> None:
-    trace = generate(Zoo(models=15, requests=1500, load_mb_per_second=50, seed=3))
+    trace = generate(Workload(models=15, requests=1500, load_mb_per_second=50, seed=3))
     setting = SimulationSetting(
         find("cost-aware"), round(0.4 * trace.total_bytes / replicas), idle_seconds=15, wait_seconds=20,
         lease_seconds=15, replicas=replicas,

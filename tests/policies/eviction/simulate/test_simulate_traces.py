@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace, write_trace
-from tidegate_eviction.simulate.zoo import Zoo, generate
+from tidegate_eviction.simulate.zoo import Workload, generate
 
 from .plain import trace_of
 
@@ -108,12 +108,12 @@ def test_what_is_written_is_read_the_same(
     assert (folder / name).read_bytes() == before
 
 
-STEADY = Zoo(bursty=0, nightly=0, diurnal=0)
+STEADY = Workload(bursty=0, nightly=0, diurnal=0)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_requests_come_in_time_order_and_about_as_many_as_wanted(seed: int) -> None:
-    trace = generate(Zoo(seed=seed))
+    trace = generate(Workload(seed=seed))
     assert list(trace.seconds) == sorted(trace.seconds)
     assert 0 <= trace.seconds[0] <= trace.seconds[-1] < 24 * 3600
     assert 0.5 * 20_000 < len(trace) < 2 * 20_000
@@ -140,4 +140,4 @@ def test_timers_call_at_regular_times_a_moment_late_and_sometimes_more_than_once
 )  # fmt: skip
 def test_a_zoo_that_cannot_be_is_refused(wrong: dict[str, float], words: str) -> None:
     with pytest.raises(SimulationError, match=words):
-        generate(replace(Zoo(), **wrong))  # type: ignore[arg-type]
+        generate(replace(Workload(), **wrong))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.eviction import DISK_FACTOR
 from tidegate_contracts.triton import LEAST_MODEL_BYTES
-from tidegate_eviction.triton.repository import UNSEEN, ModelFiles, RepositoryError, TritonRepository, chosen
+from tidegate_eviction.triton.repository import UNSEEN, ModelFiles, RepositoryError, TritonRepository, versions_to_serve
 from tritonclient.grpc import model_config_pb2
 
 ENSEMBLE = """\
@@ -164,10 +164,10 @@ def config(policy: dict[str, Any]) -> Any:
 
 @given(st.sets(st.integers(1, 50)).map(sorted).map(tuple), st.integers(0, 5), st.sets(st.integers(1, 50)))
 def test_versions_are_chosen_as_triton_chooses(there: tuple[int, ...], newest: int, wanted: set[int]) -> None:
-    assert chosen(config({"all": {}}), there) == there
-    assert chosen(config({"latest": {"num_versions": newest}}), there) == there[-max(1, newest) :]
-    assert chosen(config({"specific": {"versions": wanted}}), there) == tuple(sorted(wanted & {*there}))
-    assert chosen(model_config_pb2.ModelConfig(), there) == there[-1:]
+    assert versions_to_serve(config({"all": {}}), there) == there
+    assert versions_to_serve(config({"latest": {"num_versions": newest}}), there) == there[-max(1, newest) :]
+    assert versions_to_serve(config({"specific": {"versions": wanted}}), there) == tuple(sorted(wanted & {*there}))
+    assert versions_to_serve(model_config_pb2.ModelConfig(), there) == there[-1:]
 
 
 @pytest.mark.parametrize("config", ["backend: [", "a {" * 20_000, "a {" * 1000 + "}" * 1000])

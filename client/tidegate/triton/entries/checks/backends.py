@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
-from ..words import meant, nearest
+from ..words import closest, nearest
 from .layout import served
 
 PLATFORMS = {
@@ -106,16 +106,16 @@ def check_server(entry: Entry, config: Any, backends: Collection[str] | None) ->
         return
     where = "backend" if config.backend else "platform"
     if backends is None:
-        if name not in KNOWN and (do := meant(name, KNOWN)):
+        if name not in KNOWN and (do := closest(name, KNOWN)):
             yield warning(f"'{name}' is no common backend", where, do=do)
     elif name not in backends:
-        do = meant(name, backends, "choose a server that has it")
+        do = closest(name, backends, "choose a server that has it")
         yield error(f"the server has no backend '{name}'", where, f"it has {', '.join(sorted(backends)) or 'none'}", do)
 
 
 def _unknown(platform: str) -> Iterator[Finding]:
     if platform:
-        do = meant(platform, [*PLATFORMS, ENSEMBLE], f"platforms are {', '.join(sorted(PLATFORMS))}")
+        do = closest(platform, [*PLATFORMS, ENSEMBLE], f"platforms are {', '.join(sorted(PLATFORMS))}")
         if platform in KNOWN:
             do = f'write backend: "{platform}" in its place'
         yield error(f"'{platform}' is no platform", "platform", do=do)

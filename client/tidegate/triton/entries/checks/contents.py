@@ -17,7 +17,7 @@ from ....findings import Finding, error, warning
 from ..entry import Entry
 from ..frameworks import fil, onnx, openvino, torch
 from ..frameworks.reading import ANY, Reading, Tensor, UnreadableError
-from ..words import meant, value_name
+from ..words import closest, value_name
 from .backends import resolved
 from .layout import served
 from .rules import check_torch_inputs
@@ -219,7 +219,7 @@ class _Comparison:
     def _stranger(self, place: str, name: str, known: dict[str, Tensor]) -> Finding:
         side = "output" if place.startswith("output") else "input"
         where = f"{place}.name" if place.startswith(f"{side}[") else place
-        do = meant(name, known, f"write {side}s as the model has them")
+        do = closest(name, known, f"write {side}s as the model has them")
         return error(f"the model has no {side} '{name}'", where, f"{self.path} has {', '.join(known) or 'none'}", do)
 
     def _told(self, own: Tensor) -> str:

@@ -9,7 +9,7 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 from ....findings import Finding, error, warning
 from ..ensemble import NEWEST, Graph, Step, graph
 from ..entry import Entry
-from ..words import meant, value_name
+from ..words import closest, value_name
 from .backends import ENSEMBLE, is_ensemble
 
 
@@ -85,7 +85,7 @@ def _tensors(seen: Graph) -> Iterator[Finding]:
     made: dict[str, int] = {}
     for number, name in enumerate(seen.inputs):
         if name and name not in used:
-            do = meant(name, lacking, "name it in an input_map, or take it out")
+            do = closest(name, lacking, "name it in an input_map, or take it out")
             yield error(f"the input '{name}' is not used", f"input[{number}]", do=do)
     for step in seen.steps:
         for key, tensor in step.outputs:
@@ -94,7 +94,7 @@ def _tensors(seen: Graph) -> Iterator[Finding]:
                 what = f"the tensor '{tensor}' is made by steps {made[tensor]} and {step.index}"
                 yield error(what, where, do="give each its name")
             elif tensor not in used and tensor not in outputs:
-                do = meant(tensor, wanted, "take it out of the output_map")
+                do = closest(tensor, wanted, "take it out of the output_map")
                 yield error(f"the tensor '{tensor}' is not used", where, "no step takes it, and it is no output", do)
             elif tensor in inputs:
                 what = f"the input '{tensor}' is made by step {step.index} as well"
@@ -104,10 +104,10 @@ def _tensors(seen: Graph) -> Iterator[Finding]:
             if tensor not in ready:
                 where = f'{step.place}.input_map["{key}"]'
                 why = "the steps wait for each other" if tensor in seen.producers else ""
-                yield error(f"nothing makes the tensor '{tensor}'", where, why, meant(tensor, ready))
+                yield error(f"nothing makes the tensor '{tensor}'", where, why, closest(tensor, ready))
     for number, name in enumerate(seen.outputs):
         if name and name not in ready and name not in used and name not in made:
-            do = meant(name, spare, "name it in an output_map")
+            do = closest(name, spare, "name it in an output_map")
             yield error(f"no step makes the output '{name}'", f"output[{number}]", do=do)
 
 
@@ -160,7 +160,7 @@ def _mapped(step: Step, model: Any, tensors: dict[str, _Tensor]) -> Iterator[Fin
             where = f'{step.place}.{side}_map["{name}"]'
             if name not in declared:
                 why = f"it has {', '.join(declared)}"
-                yield error(f"'{step.model}' has no {side} '{name}'", where, why, meant(name, declared))
+                yield error(f"'{step.model}' has no {side} '{name}'", where, why, closest(name, declared))
                 continue
             own = declared[name]
             there = _Tensor(step.model, own.data_type, tuple(own.dims), model.max_batch_size > 0)

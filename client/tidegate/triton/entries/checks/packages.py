@@ -9,7 +9,7 @@ from typing import Final
 from ....findings import Finding, error, warning
 from ..entry import Entry
 from ..frameworks.python import LIMIT, imports
-from ..words import meant
+from ..words import closest
 
 REQUIREMENTS: Final = "requirements.txt"
 _BACKENDS_OWN: Final = {"triton_python_backend_utils", "c_python_backend_utils"}
@@ -84,7 +84,7 @@ def _imports(
             do += "; where it comes from elsewhere, take its line out of requirements.txt"
             yield error(f"{what}which requirements.txt names and the server's image does not have", path, do=do)
         else:
-            do = meant(module, _named(has), f"unless another package has it, {do}")
+            do = closest(module, _named(has), f"unless another package has it, {do}")
             yield warning(f"{what}which the server's image does not seem to have", path, do=do)
 
 

@@ -15,7 +15,7 @@ from tidegate_contracts.triton import REPOSITORY_ROOT
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
-from ..words import meant
+from ..words import closest
 from .backends import resolved
 from .layout import served
 
@@ -113,7 +113,7 @@ def _needed(
         yield error(f"{subject}: {path} is a folder", where, "Triton ends over it", "name a file")
     elif path not in paths and not _is_folder(paths, path):
         near = {posixpath.relpath(each, folder or "."): each for each in paths if posixpath.dirname(each) == folder}
-        yield error(f"{subject}: there is no file {path}", where, do=meant(name, near, "put it there"))
+        yield error(f"{subject}: there is no file {path}", where, do=closest(name, near, "put it there"))
     elif missing := next((each for each in _climbed(folder, name) if not _is_folder(paths, each)), None):
         yield error(
             f"{subject}: there is no folder {missing}, from which {name} climbs",

@@ -14,7 +14,7 @@ from tritonclient.grpc.model_config_pb2 import DataType
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
-from ..words import meant, value_name
+from ..words import closest, value_name
 from .backends import FIL_TYPES, resolved
 
 _BOOL: Final = re.compile(r"true|false|on|off|[01]", re.IGNORECASE), "true or false"
@@ -87,7 +87,7 @@ def _fil(config: Any) -> Iterator[Finding]:
             where, subject = f"{side}[{number}]", f"{side} '{tensor.name}'"
             if tensor.name not in names:
                 why = f"FIL calls it {names[0]}"
-                do = meant(tensor.name, names, f"write {names[0]}")
+                do = closest(tensor.name, names, f"write {names[0]}")
                 yield error(f"FIL has no {subject}", f"{where}.name", why, do)
             if tensor.data_type not in (0, DataType.TYPE_FP32):
                 what = f"{subject} is {value_name(DataType, tensor.data_type)}"

@@ -8,7 +8,7 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelInstanceGroup, Mod
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
-from ..words import meant, value_name
+from ..words import closest, value_name
 from .backends import is_ensemble, resolved
 
 _ACCELERATORS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -268,4 +268,4 @@ def _accelerators(backend: str, chosen: Any) -> Iterator[Finding]:
             elif one.name not in known[backend]:
                 what = f"the {backend} backend has no accelerator '{one.name}'"
                 why = f"it knows {', '.join(known[backend])}, and ignores or refuses others"
-                yield warning(what, where, why, meant(one.name, known[backend]))
+                yield warning(what, where, why, closest(one.name, known[backend]))

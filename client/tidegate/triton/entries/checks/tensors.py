@@ -10,7 +10,7 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelInput, ModelInstan
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
-from ..words import meant, value_name
+from ..words import closest, value_name
 from .backends import is_ensemble
 from .paths import check_data
 
@@ -139,7 +139,7 @@ def _inputs(entry: Entry, config: Any, place: str, subject: str, inputs: Any) ->
     for name, data in inputs.items():
         where = f'{place}.inputs["{name}"]'
         if name not in declared and name not in controls and declared:
-            yield error(f"{subject}: the model has no input '{name}'", where, do=meant(name, declared))
+            yield error(f"{subject}: the model has no input '{name}'", where, do=closest(name, declared))
         elif name in declared:
             yield from _fits(f"{subject}: the input '{name}'", declared[name], data, where)
         yield from _data(entry, subject, name, data, where)

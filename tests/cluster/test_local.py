@@ -4,6 +4,8 @@ import os
 import shlex
 import signal
 import subprocess
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,8 +77,10 @@ def test_a_definition_that_an_editor_saves_by_renaming_is_followed(
 ) -> None:
     definition = tmp_path / "inference.yaml"
     definition.write_text("before")
-    saved = iter([definition.unlink, lambda: None, lambda: definition.write_text("after")])
-    monkeypatch.setattr(command.time, "sleep", lambda _: next(saved)())
+    saved: Iterator[Callable[[], object]] = iter(
+        [definition.unlink, lambda: None, lambda: definition.write_text("after")]
+    )
+    monkeypatch.setattr(time, "sleep", lambda _: next(saved)())
     monkeypatch.setattr(command, "follow", Mock(side_effect=KeyboardInterrupt))
     nothing: Any = SimpleNamespace(processes={})
     with pytest.raises(KeyboardInterrupt):

@@ -59,7 +59,9 @@ def trees(draw: st.DrawFn) -> Tree:
         if len(pools) == 2:
             models[-1]["pool"] = draw(st.sampled_from(pools))["name"]
         models[-1]["pinned"] = name == draw(st.sampled_from(["m0", "m1", "other"]))
-    tree = tree_of(pools, models, [])
+    tree = tree_of(pools, models, [{one.profile: GPU.most(one)} if one.profile else {} for one in GPU.slices])
+    for group in tree["dataPlanes"][0]["gpus"]:
+        group["nodes"] = 9  # so that whatever is drawn fits
     datasets = [{"name": "models", "path": "/export/trial"}]
     tree["environments"].append({"name": "trial", "proxy": {"replicas": 1}, "datasets": datasets})
     tree["dataPlanes"][0]["environments"].append("trial")

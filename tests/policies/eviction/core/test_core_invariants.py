@@ -71,7 +71,8 @@ class Walk:
         if model == "nobody":
             assert isinstance(answer, lease.Unknown) or (world.leaving and isinstance(answer, lease.Busy))
         if isinstance(answer, lease.Busy):
-            assert 0 <= answer.retry_after <= world.rules.retry_most_seconds
+            assert answer.retry_after >= 0
+            assert answer.reason == "loading" or answer.retry_after <= world.rules.retry_most_seconds
             assert answer.reason is not None, answer.why
             if answer.why.startswith(f"{model} is queued") and self.calm():
                 self.comes_back(model, answer)

@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,7 +58,10 @@ def stay(cluster: LocalCluster, definition: Path) -> None:
         time.sleep(LOOK_SECONDS)
         for process in cluster.processes.values():
             process.check()
-        if (now := definition.stat().st_mtime_ns) == seen:
+        now = seen
+        with suppress(FileNotFoundError):  # an editor may save by renaming
+            now = definition.stat().st_mtime_ns
+        if now == seen:
             continue
         seen = now
         try:

@@ -48,10 +48,13 @@ class LocalCluster(ControlPlane):
 
         `name` is the context in its kubeconfig. The cluster ends with the thread that started it, even if this process
         is killed. One that `aggregates` passes calls on to APIs that other programs serve (`scaling`), which takes the
-        package cryptography. Raises ProcessError.
+        package cryptography. Raises ClusterError if the folder is a link or has anything in it, and ProcessError.
         """
         if not sys.platform.startswith("linux"):
             raise ClusterError("A local cluster needs Linux: run this in a Linux container or virtual machine.")
+        if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+            # `stop` removes everything in it.
+            raise ClusterError(f"{folder} is not an empty folder. Start the cluster in a folder of its own.")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         for program in PROGRAMS:

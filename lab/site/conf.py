@@ -10,6 +10,7 @@ include_patterns = [
     "client/README.md", "charts/tidegate/README.md",
 ]  # fmt: skip
 root_doc = "docs/index"
+html_extra_path = ["root"]  # an index.html that leads to docs/index.html, for those who serve the site's root
 html_theme = "furo"
 html_title = "Tidegate"
 html_copy_source = html_show_sourcelink = html_show_sphinx = False

@@ -5,13 +5,18 @@ import shlex
 import signal
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
 
 from cli.app import app as tidegate
 from lab import tools
+from lab.local_cluster import LocalCluster
 from lab.local_cluster import __main__ as command
+from lab.local_cluster.control_plane import ClusterError
 from tests.processes import programs, until
 
 from .world import REFERENCE, read
@@ -53,6 +58,29 @@ def test_a_definition_comes_up_in_a_local_cluster_which_follows_its_edits_until_
         os.killpg(running.pid, signal.SIGINT)
         assert running.wait(60) == 0
         assert not kubeconfig.parent.exists()
+
+
+def test_it_starts_in_no_link_and_in_no_folder_that_has_files(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    for folder in (tmp_path, tmp_path / "mine", tmp_path / "link"):
+        with pytest.raises(ClusterError, match="is not an empty folder"):
+            LocalCluster.start(folder)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_a_definition_that_an_editor_saves_by_renaming_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = tmp_path / "inference.yaml"
+    definition.write_text("before")
+    saved = iter([definition.unlink, lambda: None, lambda: definition.write_text("after")])
+    monkeypatch.setattr(command.time, "sleep", lambda _: next(saved)())
+    monkeypatch.setattr(command, "follow", Mock(side_effect=KeyboardInterrupt))
+    nothing: Any = SimpleNamespace(processes={})
+    with pytest.raises(KeyboardInterrupt):
+        command.stay(nothing, definition)
 
 
 def test_of_very_many_nodes_some_are_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,7 +85,7 @@ def test_the_first_that_does_not_hold_is_the_last(play: Callable[[Stage], Outcom
     here = stage(out)
     played = walk.play(here, [scene("one", good), scene("two", play), scene("three", good)])
     assert re.search(f"This did not hold: .*{why}", out.getvalue())
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match=r"^1$"):
         playing.report(played, 12.5, here.show, "")
     assert [(each.title, each.ok) for each in played] == [("title of one", True), ("title of two", False)]
 

@@ -1,4 +1,4 @@
-"""The site has every page, leads nowhere that is not there, asks no other host, and is searched without a network."""
+"""The site has every page, asks no other host, and is searched without a network; test_docs_links checks its links."""
 
 import os
 import re
@@ -56,7 +56,7 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site: Path) ->
 async def test_it_is_read_and_searched_without_a_server(site: Path, tmp_path: Path) -> None:
     with not_run("A BROWSER"), chromium(tmp_path / "chromium") as browser:
         async with Tab(browser) as tab:
-            await tab.look(f"file://{site}/docs/index.html", 1280, 900)
+            await tab.look(f"file://{site}/index.html", 1280, 900)  # which leads to docs/index.html
             await tab.until("document.querySelector('h1')?.textContent.includes('Start here')")
             assert await tab.read("document.querySelectorAll('article h2').length") == 5, (
                 "one way for each of five users"

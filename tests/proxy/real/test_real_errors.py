@@ -19,7 +19,7 @@ from lab.local_plane.repository import Model
 from lab.local_plane.triton import Triton, triton
 
 from ..docs.test_docs_health import ASKED, CELLS, COULD_NOT_LOAD, Plane
-from ..http.running_proxy import RunningProxy, request, routing_table, running_proxy, until
+from ..http.running_proxy import KEY, RunningProxy, request, routing_table, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import SOURCES, write
 from ..upstream.test_upstream_health_check import admin
@@ -27,17 +27,19 @@ from ..upstream.test_upstream_health_check import admin
 pytestmark = pytest.mark.anyio
 TENSORS = [("INPUT", "TYPE_INT32", "1")], [("OUTPUT", "TYPE_INT32", "1")]
 ECHO = Model("echo", SOURCES / "echo.py", *TENSORS, "version_policy { all { } }\n")
+RAISES = Model("raises", SOURCES / "raises.py", *TENSORS)
+DECOUPLED = Model("decoupled", SOURCES / "raises.py", *TENSORS, "model_transaction_policy { decoupled: true }\n")
 BODY = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()
 POLLING = (
     "--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false",
     "--strict-readiness=false",  # `triton` waits until it is ready, whatever it cannot load
 )  # fmt: skip
-NAMES = ("echo", "raises", "no_backend", "no_module")
+NAMES = ("echo", "raises", "decoupled", "no_backend", "no_module")
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write(tmp_path_factory.mktemp("volume") / "models", [ECHO])
+    folder = write(tmp_path_factory.mktemp("volume") / "models", [ECHO, RAISES, DECOUPLED])
     for name, backend in (("no_backend", "onnxruntime"), ("no_module", "python")):
         (folder / name / "1").mkdir(parents=True)
         (folder / name / "1" / "model.py").write_text("import no_such_module\n")
@@ -167,3 +169,39 @@ async def test_what_was_taken_out_or_is_no_model_of_the_table_is_no_failure_when
             await asyncio.sleep(2 * load_watch.UNTOLD_SECONDS)
             assert {key: each.why for key, each in watch.failed.items()} == {("no_module", ""): load_watch.UNTOLD}
             assert ([*watch.loaded], (await told(here, "raises")).state) == (["echo"], "unknown")
+
+
+async def test_what_a_model_raises_comes_as_triton_tells_it_over_http_predict_streams_and_grpc(
+    polling: Triton, tmp_path: Path
+) -> None:
+    import grpc
+    from tritonclient.grpc import service_pb2 as pb
+    from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
+
+    ports = {"http_port": polling.http_port, "grpc_port": polling.grpc_port}
+    pool = routing.Pool.model_validate({"name": "main", "host": "pool.test", "loading": "preload", **ports})
+    server = routing.Server(name="vision", kind="triton", pools=(pool,))
+    table = routing.RoutingTable(environment="test", servers=(server,), models=tuple(models()))
+    message = pb.ModelInferRequest(model_name="raises")
+    message.inputs.add(name="INPUT", datatype="INT32").shape.append(1)
+    message.raw_input_contents.append((7).to_bytes(4, "little"))
+
+    async def failed(port: int) -> tuple[object, str | None]:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await GRPCInferenceServiceStub(channel).ModelInfer(message, metadata=(("x-api-key", KEY),), timeout=20)
+        return error.value.code(), error.value.details()
+
+    async with running_proxy(tmp_path, polling.http_port, table=table) as here:
+        envelope = {"inference_server_name": "vision", "model_name": "raises", "payload": json.loads(BODY)}
+        for data in (request("/v2/models/raises/infer", BODY), request("/predict", json.dumps(envelope).encode())):
+            reply = await here.ask(data)
+            assert reply.status >= 400
+            assert "model.py is wrong" in reply.json()["error"]
+        reply = await here.ask(request("/v2/models/decoupled/generate_stream", b'{"INPUT": 7}'))
+        events = [json.loads(line[5:]) for line in reply.body.decode().splitlines() if line.startswith("data:")]
+        assert events[0]["OUTPUT"] == 7
+        assert "model.py is wrong" in events[1]["error"]
+        code, text = await failed(here.proxy.ports["grpc"])
+        assert (code, text) == await failed(polling.grpc_port)
+        assert "model.py is wrong" in (text or "")

@@ -87,7 +87,7 @@ class _Logs:
     def _event(self, record: Record) -> None:
         if record.get("event") == "loaded":
             model, size = record["model"], int(record["footprintBytes"])
-            self.loads[model].append(float(record["seconds"]))
+            self.loads[model].append(float(record["seconds"]) - float(record.get("copiedSeconds", 0.0)))
             self.sizes[model] = size
 
 

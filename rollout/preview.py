@@ -183,7 +183,9 @@ def compared(wanted: PreviewRequest, definition: Definition) -> tuple[list[Rende
     texts: Texts = {}
     commit = ""
     if wanted.base is None:
-        texts, against = _last_rendering(definition, wanted.out), f"the rendering in {escaped(str(wanted.out))}"
+        texts, told = _last_rendering(definition, wanted.out)
+        against = f"the rendering in {escaped(str(wanted.out))}"
+        notes += told
     else:
         against = escaped(wanted.base)
         try:
@@ -253,12 +255,17 @@ def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
     )
 
 
-def _last_rendering(definition: Definition, out: Path) -> Texts:
+def _last_rendering(definition: Definition, out: Path) -> tuple[Texts, list[str]]:
+    """Return the files of the last rendering, and what people must know of them."""
     index = output.read_index(out)
     if index is None:
         ways = [tidegate("render", definition.file, out=out), tidegate("preview", definition.file, base="main")]
         none = f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:"
         raise CommandError("\n  ".join([none, *ways]))
+    notes = []
     if not output.same_definition(index, definition.file):
-        note(f"{escaped(str(out))} holds a rendering of another definition, {escaped(index.definition)}.")
-    return output.texts_of(out, index)
+        notes.append(f"{escaped(str(out))} holds a rendering of another definition, {escaped(index.definition)}.")
+    texts = output.texts_of(out, index)
+    if lost := [f"{name}/{file}" for name, files in index.stacks.items() for file in files if file not in texts[name]]:
+        notes.append(f"Counted as new, because {escaped(str(out))} has lost them: {escaped(listed(lost, most=5))}")
+    return texts, notes

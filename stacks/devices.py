@@ -54,16 +54,6 @@ def most_replicas(pool: Pool) -> int:
     return 1 if pool.replicas is None else pool.replicas
 
 
-def asked(pools: Iterable[Pool]) -> Counter[tuple[Device, str | None]]:
-    """Count the devices that pools take, autoscalers at their most, by kind and product; None: of any product."""
-    found: Counter[tuple[Device, str | None]] = Counter()
-    for pool in pools:
-        if (kind := device(pool.placement)) is not None:
-            product = getattr(pool.placement, "product", None)
-            found[kind, product] += most_replicas(pool) * devices_per_replica(pool.placement)
-    return found
-
-
 def inventory(groups: Iterable[GpuNodes]) -> Counter[tuple[Device, str]]:
     """Count the devices of a data plane by kind and product."""
     found: Counter[tuple[Device, str]] = Counter()

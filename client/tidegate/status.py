@@ -1,7 +1,7 @@
 """What is served where, and how much it is used: asked of the proxies, which ask their servers. Nothing is loaded."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -180,23 +180,24 @@ class AskedPlane(Message):
 
 
 Found = TypeVar("Found", bound=AskedPlane)
-Question = Callable[[KnownProxy, ProxyClient], dict[str, Any]]
+Question = Callable[[KnownProxy, ProxyClient], Iterator[dict[str, Any]]]
 
 
 def ask_each(asked: Sequence[KnownProxy], seconds: float, kind: type[Found], question: Question) -> list[Found]:
     """Ask all proxies at the same time; one that gives no answer in so many seconds says why, and hides no other.
 
-    `question` returns the fields of `kind`, with the environment that the proxy says.
+    `question` yields fields of `kind` as soon as it knows them; a failure later on keeps them.
     """
 
     def one(proxy: KnownProxy) -> Found:
-        about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
+        about: dict[str, Any] = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
         try:
             with proxy.client(seconds, waits=False) as client:
-                found = question(proxy, client)
-            return kind(**{**about, **found, "environment": proxy.environment or found["environment"]})
+                for fields in question(proxy, client):
+                    about |= fields
         except TidegateError as error:
-            return kind(**about, error=str(error), exit_code=error.exit_code)
+            about |= {"error": str(error), "exit_code": error.exit_code}
+        return kind(**about)
 
     return in_parallel(one, asked)
 
@@ -222,17 +223,19 @@ def collect(asked: Sequence[KnownProxy], model: str | None = None) -> list[Plane
     return found
 
 
-def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> dict[str, Any]:
+def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> Iterator[dict[str, Any]]:
     caller = client.whoami()
     environment = proxy.environment or caller.environment
+    yield {"environment": environment, "caller": caller.principal}
     collector = _Collector(client, proxy, model and proxy.own_name(model))
     counts = collector.count()
     found = in_parallel(lambda key: collector.model(key, counts[key]), sorted(counts, key=str))
     models = [ModelStatus(environment=environment, plane=proxy.plane, **each) for each in found]
-    return {
-        "environment": environment, "caller": caller.principal, "unavailable": tuple(sorted(collector.unavailable)),
-        "away": collector.away(), "models": tuple(sorted(models, key=lambda each: (-each.requests, each.model))),
-    }  # fmt: skip
+    yield {
+        "unavailable": tuple(sorted(collector.unavailable)),
+        "away": collector.away(),
+        "models": tuple(sorted(models, key=lambda each: (-each.requests, each.model))),
+    }
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Where models are, since when, and why not: asked of every proxy, which asks its replicas. Nothing is loaded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -52,9 +52,10 @@ def overview(proxies: Sequence[KnownProxy], seconds: float) -> list[PlaneOvervie
     """Return what sits where, of each proxy, with one question to each; one that gives no answer in so many seconds, or
     cannot be asked, says why."""
 
-    def question(_proxy: KnownProxy, client: ProxyClient) -> dict[str, Any]:
+    def question(proxy: KnownProxy, client: ProxyClient) -> Iterator[dict[str, Any]]:
         found = client.whereabouts()
-        return {"environment": found.environment, "models": found.models, "slices": found.slices}
+        environment = proxy.environment or found.environment
+        yield {"environment": environment, "models": found.models, "slices": found.slices}
 
     return ask_each(proxies, seconds, PlaneOverview, question)
 
@@ -67,16 +68,17 @@ def ask(proxies: Sequence[KnownProxy], model: str | None = None) -> list[PlaneWh
     if model is not None:
         served_name(model)  # once for all of them
 
-    def question(proxy: KnownProxy, client: ProxyClient) -> dict[str, Any]:
+    def question(proxy: KnownProxy, client: ProxyClient) -> Iterator[dict[str, Any]]:
         try:
             found = client.whereabouts(model)
         except NotFoundError:
             if model is None:
                 raise
-            return {"environment": ""}
+            return
         environment = proxy.environment or found.environment
+        yield {"environment": environment}
         models = in_parallel(lambda each: _found(client, proxy, environment, each), found.models)
-        return {"environment": environment, "models": tuple(models)}
+        yield {"models": tuple(models)}
 
     found = ask_each(proxies, ANSWER_SECONDS, PlaneWhereabouts, question)
     if model is None:

@@ -41,6 +41,7 @@ FIELDS: Final = {
     "seconds": "how long it took",
     "waitedSeconds": "how long it waited for its model to be loaded",
     "queuedSeconds": "how long a load waited for room and its turn",
+    "copiedSeconds": "how long files were copied before the load",
     "idleSeconds": "how long a model had not been used",
     "retrySeconds": "after how long it is tried again",
     "waiters": "callers that waited",

@@ -167,7 +167,7 @@ EVICTION: Final = _families(
     ("load_seconds", "histogram", "", "Seconds that loads took, of those that went well."),
     ("load_failures", "counter", "", "Loads that failed."),
     ("unload_failures", "counter", "", "Unloads that the server did not do."),
-    ("evictions", "counter", "reason=9", "Unloads begun, by reason."),
+    ("evictions", "counter", "reason=8", "Unloads begun, by reason."),
     ("freeing_seconds", "histogram", "", "Seconds until memory came back after an unload."),
     ("overruns", "counter", "", "Times that more was loaded than there is room for."),
     (
@@ -192,7 +192,7 @@ EVICTION: Final = _families(
         "model_load_seconds", "gauge", "model",
         "Seconds that the last load of a model took, also before a restart of the policy.",
     ),
-    ("model_evictions", "counter", "model reason=9", "Unloads begun, by reason."),
+    ("model_evictions", "counter", "model reason=8", "Unloads begun, by reason."),
     ("model_evicted_others", "counter", "model", "Models that were unloaded to make room for this one."),
     ("model_quarantined_timestamp_seconds", "gauge", "model", "Unix time since when a model is not tried any more."),
     ("settings_generation", "gauge", "", "Times the settings were taken over."),

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import date
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
@@ -18,7 +18,6 @@ ANNOTATION = "tidegate.dev/guardrails"
 Kind = Literal["production", "shared", "local"]
 """production; a trial on one machine (local); all others, which people share."""
 Severity = Literal["advisory", "mandatory"]
-SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 _STRICT = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel, validate_by_name=True)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import ssl
+import threading
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,7 +20,7 @@ from .access.authorizer import Authorizer
 from .access.rules import Rules, build_rules
 from .concurrency import WAITING_FOR_EACH
 from .kinds import KINDS
-from .pace import Yielder
+from .pace import StoppedError, Yielder
 from .pools import Lookup, Pool
 from .problems import TableError
 from .residency.client import LeaseToken
@@ -82,6 +83,8 @@ class WatchedFile:
             self.failures += 1
             self.last_error = str(error)
             log.error("%s was refused: %s; the last good one stays", self.path, error)
+        except StoppedError:
+            return
         except Exception:  # a defect: the others are followed all the same
             self.failures += 1
             self.last_error = "the proxy has a defect; it is in the log"
@@ -136,6 +139,7 @@ class LiveConfig:
         self._find = find
         self._meter = meter
         self.silenced: Callable[[Replica], None] = lambda _: None  # Told of each replica that answers nothing any more.
+        self._stop = threading.Event()  # Ends the reading of a table.
         self._leaving: set[asyncio.Task[None]] = set()
         self._lease_token = LeaseToken(layout.leases / proxy_process.LEASE_TOKEN_FILE)
         tables = layout.routing
@@ -173,6 +177,7 @@ class LiveConfig:
 
     async def close(self) -> None:
         """Follow nothing more, and give leases back: nothing is in flight any more."""
+        self._stop.set()
         for pool in self.routes.pools.values():
             pool.stop()
             self._leave(pool)
@@ -181,7 +186,7 @@ class LiveConfig:
         await self.authorizer.close()
 
     async def _use_routing(self, data: bytes) -> None:
-        before, pace = self.routes.pools, Yielder(rests=bool(self.routes.pools))
+        old, before, pace = self.routes, self.routes.pools, Yielder(rests=bool(self.routes.pools), stop=self._stop)
         new = await asyncio.to_thread(read_routing, data, self.routes, pace)
         pools = {key: new.same.get(key) or self._pool(key[0], *each) for key, each in new.pools.items()}
         fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
@@ -198,6 +203,7 @@ class LiveConfig:
             if pools.get(key) is not pool:
                 pool.stop()
                 self._leave(pool)
+        await asyncio.to_thread(old.forget, pace)
 
     def _pool(self, server: str, kind: str, told: routing.Pool) -> Pool:
         leases = None

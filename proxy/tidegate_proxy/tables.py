@@ -1,5 +1,6 @@
 """Reads the routing and access tables: in a thread, for 10 000 models take long; what is wrong is told in a line."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -42,14 +43,15 @@ class NewTable:
     table: routing.RoutingTable
     pools: dict[PoolKey, tuple[str, routing.Pool]]  # The kind of each one's server, and what the table says of it.
     same: dict[PoolKey, Pool]  # Those of the table before that have not changed.
-    models: list[tuple[bytes, tuple[routing.Model, ...] | Route]]
+    models: deque[tuple[bytes, tuple[routing.Model, ...] | Route]]
     """The text of a model is of all its pools. Where nothing has changed, it has the route that it had before."""
 
     def routes(self, pools: Mapping[PoolKey, Pool], pace: Yielder) -> Routes:
-        """Return the whole table; raises TableError."""
+        """Return the whole table, and forget what was read piece by piece; raises TableError."""
         made = Routes(self.table, pools)
-        for text, entry in self.models:
+        while self.models:
             pace.step()
+            text, entry = self.models.popleft()
             if isinstance(entry, Route):
                 made.keep(entry, text)
             else:
@@ -69,7 +71,7 @@ def read_routing(data: bytes, before: Routes, pace: Yielder) -> NewTable:
     pools = {(server.name, pool.name): (server.kind, pool) for server in table.servers for pool in server.pools}
     kind_of = {name: server.kind for name, server in before.servers.items()}
     same = {key: pool for key, pool in before.pools.items() if pools.get(key) == (kind_of[key[0]], pool.config)}
-    found: list[tuple[bytes, tuple[routing.Model, ...] | Route]] = []
+    found = deque[tuple[bytes, tuple[routing.Model, ...] | Route]]()
     places, parts, stays = routing.Places(table.servers), dict[Any, list[tuple[int, bytes]]](), set(same.values())
     for number, raw in enumerate(outline.models):
         pace.step()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tidegate_contracts.proxy_process import CHECKSUM
 
 from components.apply_order import apply_key
+from stacks.definition.proxy import PROXY
 from stacks.resolve import settings
 
 from .secrets import Hidden, hidden, hidden_tree
@@ -89,8 +90,8 @@ def compare(old: Iterable[KubernetesObject], new: Iterable[KubernetesObject]) ->
 
 
 def _each_exposure_once(changes: Sequence[ObjectChange]) -> Iterator[ObjectChange]:
-    """Leave the exposure of the proxy out of the definition on the Namespace, if its own object shows it."""
-    is_shown = any(change.kind in ("Service", "Ingress", "HTTPRoute") for change in changes)
+    """Leave the exposure of the proxy out of the definition on the Namespace, if the proxy's own object shows it."""
+    is_shown = any(change.kind in ("Service", "Ingress", "HTTPRoute") and change.name == PROXY for change in changes)
     for change in changes:
         fields = change.fields
         if is_shown and change.kind == "Namespace" and change.verb == "changed":

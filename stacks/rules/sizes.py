@@ -106,7 +106,10 @@ def pods_fit_into_a_node(stack: Stack) -> Iterator[Problem]:
                 )
                 do = f"Set a smaller resources.{key}"
                 do += ", unless there are larger nodes without a GPU." if on_cpu else f", or correct {key} under gpus."
-                why = "The eviction policy's policyResources and what is staged in memory count too."
+                on_demand = isinstance(pool.loading, OnDemand)
+                why = (
+                    "The eviction policy's policyResources and what is staged in memory count too." if on_demand else ""
+                )
                 severity: Severity = "advisory" if on_cpu else "error"
                 yield stack.source.problem(where, f"{what}, and {largest}", why, do, severity=severity)
             elif asked > (_MOST[key] if on_cpu else _MOST_BESIDE_GPUS[key]):

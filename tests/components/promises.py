@@ -10,6 +10,7 @@ from tidegate_contracts import eviction, eviction_process, proxy_process, proxy_
 from components.apply_order import APPLY_ORDER
 from components.evaluate import KubernetesObject
 from stacks.definition.base import quantity_value
+from stacks.definition.pods import Pods
 from tests import schemas
 
 from .objects import WORKLOADS, containers, is_engine, name_of, named, of_kind, ports, selected, template
@@ -237,10 +238,21 @@ def helm_argo_cd_and_flux_keep_what_holds_data_and_nothing_else(objects: Objects
         assert found == (retained if holds_data else {}), name_of(item)
 
 
+def every_pod_has_the_annotations_and_every_container_the_variables(objects: Objects, pods: Pods) -> None:
+    """And no container has a variable twice."""
+    for workload in of_kind(objects, *WORKLOADS):
+        assert pods.annotations.items() <= template(workload)["metadata"].get("annotations", {}).items()
+        for one in containers(workload):
+            found = {each["name"]: each.get("value") for each in one.get("env", [])}
+            assert pods.environment.items() <= found.items(), (name_of(workload), one["name"])
+            assert len(found) == len(one.get("env", [])), (name_of(workload), one["name"])
+
+
 ALL: tuple[Callable[[Objects], None], ...] = tuple(
     promise
     for promise in list(globals().values())
     if getattr(promise, "__module__", "") == __name__
     and getattr(promise, "__code__", None) is not None
     and promise is not volumes_name_config_maps_and_claims_that_exist
+    and promise is not every_pod_has_the_annotations_and_every_container_the_variables
 )

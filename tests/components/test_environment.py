@@ -66,6 +66,7 @@ def assert_promises(definition: Definition) -> None:
         objects = declared(definition, stack)
         for promise in promises.ALL:
             promise(objects)
+        promises.every_pod_has_the_annotations_and_every_container_the_variables(objects, stack.platform.pods)
         claims = (item.claim_name for item in stack.platform.datasets if isinstance(item, ClaimDataset))
         promises.volumes_name_config_maps_and_claims_that_exist(objects, frozenset(claims))
 

@@ -104,7 +104,8 @@ def test_make_has_the_goal_and_the_settings(page: str, line: str) -> None:
     words = [word for word in shlex.split(line.partition(" > ")[0])[1:] if not word.startswith("-")]
     for word in words:
         name, setting, _ = word.partition("=")
-        assert re.search(rf"\b{name}\b", makefile) if setting else name in " ".join(goals).split(), word
+        is_read = re.search(rf"\$\({name}\b|^export {name} \?=", makefile, re.MULTILINE)
+        assert is_read if setting else name in " ".join(goals).split(), word
 
 
 @pytest.mark.parametrize(("page", "line"), TIDEGATE)

@@ -87,6 +87,15 @@ def test_a_preview_has_what_changes_what_restarts_and_what_is_weaker(preview: Ca
     assert "WEAKER" in found["verdict"]
 
 
+@pytest.mark.usefixtures("rendered")
+def test_a_secret_is_no_more_in_a_document_than_on_the_screen(preview: Call, edit: Edit) -> None:
+    edit("servers:\n", "pods: {annotations: {web: 'https://me:hunter2-hunter2@web.test'}}\nservers:\n")
+    ended = preview("--json")
+    fields = [field for stack in document(ended)["stacks"] for one in stack["objects"] for field in one["fields"]]
+    assert [field for field in fields if "web" in field]
+    assert "hunter2" not in ended.text
+
+
 def test_the_plan_of_a_rollout_is_for_dry_runs_alone(call: Call, definition: Path, tmp_path: Path) -> None:
     rollout = ("rollout", definition, "--environment", "prod", "--json", "--journals", tmp_path / "journals")
     found = document(call(*rollout, code=2))

@@ -130,19 +130,26 @@ def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(monkeypatch: Pa
     assert (ended.code, ended.err) == (130, "stopped; nothing was changed\n")
 
 
-def test_a_replacement_that_fails_is_undone(
-    rendered: Path, edit: Edit, tree: Tree, monkeypatch: Patch, up: Call
+@pytest.mark.parametrize(
+    ("owner", "step", "error"),
+    [
+        (os, "replace", OSError(16, "Device or resource busy")),
+        (Path, "write_bytes", OSError(27, "File too large")),  # as of a full disk
+    ],
+)
+def test_a_rendering_that_cannot_be_written_is_undone(
+    owner: Any, step: str, error: OSError, rendered: Path, edit: Edit, tree: Tree, monkeypatch: Patch, up: Call
 ) -> None:
     before = tree(rendered.parent)
-    real = os.replace
+    real = getattr(owner, step)
 
-    def fail(source: Path, target: Path) -> None:
-        if source.name == "new":
-            raise OSError(16, "Device or resource busy")
-        real(source, target)
+    def fail(source: Path, rest: Any) -> None:
+        if "new" in source.parts[-3:]:
+            raise error
+        real(source, rest)
 
-    monkeypatch.setattr(os, "replace", fail)
+    monkeypatch.setattr(owner, step, fail)
     edit('proxy, tag: "1"', 'proxy, tag: "2"')
     ended = up()
-    assert (ended.code, "is as it was: Device or resource busy" in ended.err) == (1, True)
+    assert (ended.code, f"is as it was: {error.strerror}" in ended.err) == (1, True)
     assert tree(rendered.parent) == before

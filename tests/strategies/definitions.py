@@ -7,13 +7,13 @@ and every data plane has the GPUs that its environments ask for.
 import json
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 from tidegate_contracts.environments import is_alias
 
 from policies.guardrails import BY_NAME
-from policies.guardrails.settings import SEVERITIES
+from policies.guardrails.settings import Severity
 from stacks.images_lock import ImagesLock, PinnedImage
 from stacks.load import parse
 from stacks.stack import Definition
@@ -121,7 +121,7 @@ def guardrails() -> st.SearchStrategy[Tree]:
         optional={"object": names().map("StatefulSet/{}".format)},
     )
     optional: dict[str, st.SearchStrategy[Any]] = {
-        "severities": st.dictionaries(rule, st.sampled_from(SEVERITIES), max_size=3),
+        "severities": st.dictionaries(rule, st.sampled_from(get_args(Severity)), max_size=3),
         "waivers": st.lists(waiver, max_size=2, unique_by=lambda each: str(each["name"])),
         "gpuSlices": st.integers(0, 100),
         "monthlyBudget": st.integers(0, 10_000),

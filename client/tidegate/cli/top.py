@@ -13,6 +13,7 @@ from .output import Json, console, exit_codes, print_json, printable, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
     from tidegate_contracts.whereabouts import Place, SliceRoom, VisibleModel
 
     from ..whereabouts import PlaneOverview
@@ -69,7 +70,8 @@ def top(
                     began = time.monotonic()
                     found = overview(asked, _ANSWER_SECONDS)
                     clock = Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
-                    live.update(Group(clock, *_shown(found, to.width, rows or to.height, live=True)), refresh=True)
+                    fit = rows or _that_fit(found, to.width, to.height)
+                    live.update(Group(clock, *_shown(found, to.width, fit, live=True)), refresh=True)
                     # Most of a proxy's time is for calls; one that gives no answer spends none.
                     took = 0.0 if any(each.error for each in found) else time.monotonic() - began
                     time.sleep(max(every, min(5 * took, _LONGEST_PAUSE)))
@@ -77,33 +79,50 @@ def top(
             return
 
 
+def _that_fit(planes: "Sequence[PlaneOverview]", width: int, height: int) -> int:
+    """Return how many models of each environment fit into so many lines of a live display; one at least."""
+    above = sum(len(list(_above(each, width, live=True))) for each in planes)
+    below = sum(3 if each.models else 1 for each in planes)  # the table's head, "and N more", and an empty line
+    clock_and_hints = 2 + any(each.slices for each in planes)
+    return max(1, (height - above - below - clock_and_hints) // max(1, sum(bool(each.models) for each in planes)))
+
+
 def _shown(
     planes: "Sequence[PlaneOverview]", width: int, rows: int, *, live: bool = False
 ) -> "Iterator[RenderableType]":
     """Yield what is seen, those that cannot be asked first; `live`: every line is one, and errors are among them."""
-    from rich.text import Text
-
-    def line(text: str, style: str = "") -> Text:
-        return Text(printable(text), style=style, no_wrap=live, overflow="ellipsis")
-
     for each in sorted(planes, key=lambda each: not each.error):
-        at = f"{each.environment} on {each.plane}" if each.plane else each.environment or each.proxy
-        yield line(f"{at}   {_sums(each)}", "bold")
-        if each.error and live:
-            yield line(each.error, "red")
-        for room in each.slices:
-            yield line(_title(room))
-            yield _bar(room, each.models, width)
-        yield from (line(f"{where}  {states}") for where, states in _preloaded(each).items())
-        yield from (line(f"{where}  {why}", "red") for where, why in _unknown(each).items())
+        yield from _above(each, width, live=live)
         if each.models:
             yield _table(each.models, rows, width, wraps=not live)
         if (more := len(each.models) - rows) > 0:
-            yield line(f"and {more} more: `tidegate models`, or --rows", "dim")
-        yield line("")
+            yield _line(f"and {more} more: `tidegate models`, or --rows", "dim", live=live)
+        yield _line("", live=live)
     if any(each.slices for each in planes):
-        yield line(_LEGEND, "dim")
-    yield line("`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it.", "dim")
+        yield _line(_LEGEND, "dim", live=live)
+    hint = "`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it."
+    yield _line(hint, "dim", live=live)
+
+
+def _above(plane: "PlaneOverview", width: int, *, live: bool) -> "Iterator[RenderableType]":
+    """Yield the lines above the table of an environment: its sums, and what sits in its slices."""
+    at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment or plane.proxy
+    yield _line(f"{at}   {_sums(plane)}", "bold", live=live)
+    for error in plane.error.splitlines() if live else ():
+        yield _line(error, "red", live=live)
+    for room in plane.slices:
+        yield _line(_title(room), live=live)
+        yield _bar(room, plane.models, width)
+    for where, states in _preloaded(plane).items():
+        yield _line(f"{where}  {states}", live=live)
+    for where, why in _unknown(plane).items():
+        yield _line(f"{where}  {why}", "red", live=live)
+
+
+def _line(text: str, style: str = "", *, live: bool) -> "Text":
+    from rich.text import Text
+
+    return Text(printable(text), style=style, no_wrap=live, overflow="ellipsis")
 
 
 def _sums(plane: "PlaneOverview") -> str:

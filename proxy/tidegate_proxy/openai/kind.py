@@ -100,7 +100,7 @@ class OpenAIKind:
         return f"/v1/{target.verb}".encode()
 
     async def answer_without_lease(self, _target: Target, _pool: Pool, _seconds: float, _own_bound: bool) -> Answer:
-        """Raise NotImplementedError: no target only looks, since the proxy itself lists models."""
+        """Raise NotImplementedError: no target has `needs_no_lease`, since the proxy itself lists models."""
         raise NotImplementedError
 
     def config_path(self, _model: str) -> bytes:

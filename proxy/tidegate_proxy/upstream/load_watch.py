@@ -16,7 +16,8 @@ FRESH_SECONDS = 0.5  # ... so many.
 RESTS = 10.0
 """Times what a look took, for which nobody looks again: a server lists its repository for it, which may be an object
 store, and works on nothing else meanwhile in one of its few threads."""
-ANSWER_SECONDS = 30.0  # A listing goes on there when nobody waits for it any more.
+LONGEST_REST = 1800.0
+ANSWER_SECONDS = 30.0  # A listing goes on there when nobody waits for it any more. Each time-out doubles the rest.
 WAIT_SECONDS = 5.0  # For which whoever asks waits for a look; then what was seen before holds.
 UNTOLD_SECONDS = 120.0
 """Seconds after which what is neither loaded nor loading, without a reason, has failed: the server polls until then."""
@@ -84,6 +85,7 @@ class LoadWatch(PeriodicProbe):
         self._untold: dict[Key, float] = {}
         self._is_called, self._expected = is_called, expected
         self._looked_at = 0.0
+        self._missed = 0  # Time-outs in a row.
         self._rest = 0.0  # Seconds after a look in which there is no other.
 
     @property
@@ -110,7 +112,7 @@ class LoadWatch(PeriodicProbe):
     async def _ask(self) -> None:
         if monotonic() - self._looked_at < self._rest:
             return  # whoever asks
-        began, breaker = monotonic(), self._replica.breaker
+        began, breaker, missed = monotonic(), self._replica.breaker, 0
         try:
             if breaker.is_unresponsive():
                 raise NoAnswerError(breaker.why)
@@ -123,14 +125,15 @@ class LoadWatch(PeriodicProbe):
             is_late, why = isinstance(error, TimeoutError), str(error) or type(error).__name__
             if is_late:
                 why = f"there was no answer in {ANSWER_SECONDS:.0f} s"
-            if not is_late or breaker.is_unresponsive():
-                self.seen_at = None
+            missed = self._missed + 1 if is_late and not breaker.is_unresponsive() else 0
+            self.seen_at = self.seen_at if missed else None
             if self.seen:
                 log.info("what %s has loaded cannot be seen: %s", self._replica.name, why, extra={"said": self._said})
             self.why = why
         finally:
-            self._looked_at = monotonic()
-            self._rest = 0.0 if breaker.is_unresponsive() else RESTS * (self._looked_at - began)
+            self._looked_at, self._missed = monotonic(), missed
+            took = 0.0 if breaker.is_unresponsive() else self._looked_at - began
+            self._rest = min(LONGEST_REST, RESTS * took * 2.0 ** max(0, missed - 1))
 
     def _take(self, index: LoadIndex, now: float) -> None:
         before, failed, untold = self.failed, dict[Key, LoadFailure](), dict[Key, float]()

@@ -162,6 +162,20 @@ def without_gpu(caller: Caller) -> None:
         proxy(caller)
 
 
+def silent_after_whoami(caller: Caller) -> None:
+    """Answer as a proxy that is gone after the first question."""
+    if caller.request.path == "/whoami":
+        proxy(caller)
+    else:
+        caller.answer(b"", 500)
+
+
+def test_a_proxy_that_fails_half_way_keeps_the_environment_that_it_named() -> None:
+    with upstream(silent_after_whoami) as here:
+        [found] = json.loads(CliRunner().invoke(app, ["status", "--proxy", f"http://{here.http}", "--json"]).stdout)
+    assert (found["environment"], found["caller"], bool(found["error"])) == ("dev", "me", True)
+
+
 def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(tmp_path: Path) -> None:
     with upstream(without_gpu) as here:
         made = plane("lab", 1, "lost", "lost-too")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 from tidegate.cli.app import app
-from tidegate.cli.top import _shown
+from tidegate.cli.top import _shown, _that_fit
 from tidegate.whereabouts import PlaneOverview
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from typer.testing import CliRunner, Result
@@ -139,12 +139,31 @@ WORDS: dict[str, Any] = {
 }
 
 
+def overview(plane: str, *models: dict[str, Any], **more: Any) -> PlaneOverview:
+    said = {"environment": "prod", "plane": plane, "proxy": "x", "models": models, "slices": [ROOM]}
+    return PlaneOverview.model_validate(said | more)
+
+
 def drawn(width: int, *models: dict[str, Any], live: bool) -> list[str]:
-    said = {"environment": "prod", "plane": "east", "proxy": "x", "models": models, "slices": [ROOM]}
+    return lines_of([overview("east", *models)], width, 15, live=live)
+
+
+def lines_of(planes: list[PlaneOverview], width: int, rows: int, *, live: bool) -> list[str]:
     to = Console(file=io.StringIO(), width=width, height=40, force_terminal=True, color_system=None)
-    for part in _shown([PlaneOverview.model_validate(said)], width, 15, live=live):
-        to.print(part)
+    to.print(Group(*_shown(planes, width, rows, live=live)))
     return to.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize("height", [24, 40])
+def test_every_environment_and_the_legend_fit_into_the_terminal(height: int) -> None:
+    models = [model(f"m-{number}", why=FULL, **WORDS) for number in range(30)]
+    away = overview("away", slices=[], error="no answer in 3 s\n  do: wait")
+    planes = [away, overview("east", *models), overview("west", *models)]
+    lines = lines_of(planes, 80, _that_fit(planes, 80, height), live=True)
+    assert height - 3 < len(lines) < height, "the clock is a line, too"
+    assert [line.split()[2] for line in lines if line.startswith("prod on ")] == ["away", "east", "west"]
+    assert sum(line.startswith("and ") for line in lines) == 2
+    assert any(line.startswith("█ ▓ ▒") for line in lines)
 
 
 @pytest.mark.parametrize("live", [False, True])

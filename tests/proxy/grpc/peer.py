@@ -81,6 +81,17 @@ class Peer:
         payload = self.next(GOAWAY)[3]
         return int(struct.unpack_from(">LL", payload)[1])
 
+    def headers_before_ping(self) -> dict[str, str]:
+        """Return the headers that come before a ping is answered: all that was sent is read by then."""
+        self.send(frame(PING, 0, 0, b"12345678"))
+        said: dict[str, str] = {}
+        for kind, _, _, payload in self.frames():
+            if kind == PING:
+                break
+            if kind == HEADERS:
+                said |= {str(name): str(value) for name, value in self.decoder.decode(payload)}
+        return said
+
     def headers(self) -> dict[str, str]:
         _, _, _, block = self.next(HEADERS)
         return {str(name): str(value) for name, value in self.decoder.decode(block)}

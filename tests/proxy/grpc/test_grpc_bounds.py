@@ -57,6 +57,25 @@ def test_headers_may_be_as_long_unpacked_as_is_documented(running: Rig) -> None:
             assert [peer.headers()["grpc-status"] for _ in range(2)] == ["16", "16"]
 
 
+def test_streams_of_strangers_are_held_until_one_has_its_share_and_given_back_with_them(small: Rig) -> None:
+    peer, encoder = Peer(small), hpack.Encoder()
+    check = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Check", encoder=encoder)
+    again = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Check", encoder=encoder)
+    # One after the other: what has come and waits to be read counts, too, and would end the connection.
+    for number in range(1, 41, 2):
+        peer.send(frame(HEADERS, 4, number, again if number > 1 else check))
+        said = peer.headers_before_ping()
+        if "grpc-status" in said:
+            break
+    assert (said["grpc-status"], "send less at once" in said["grpc-message"]) == ("8", True)
+    assert held(small) <= small.proxy.shared.memory.strangers.most
+    assert method(small.channel(), "ModelInfer")(infer_request(), metadata=small.metadata(), timeout=5)
+    peer.sock.close()
+    small.close()
+    small.until(lambda: not small.proxy.grpc.connections)
+    assert held(small) == 0
+
+
 def test_a_caller_who_makes_the_proxy_hold_too_much_is_told_and_others_go_on(small: Rig) -> None:
     infer = method(small.channel(), "ModelInfer")
     large = infer_request("hang", bytes(240_000))

@@ -12,6 +12,7 @@ from tidegate_contracts import routing
 from tidegate_proxy import kinds
 from tidegate_proxy.http import body, connection
 from tidegate_proxy.http.request import HttpRequest
+from tidegate_proxy.memory import SHARE
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.targets import LONGEST
 
@@ -105,6 +106,30 @@ async def test_large_predicts_of_those_who_are_known_arrive(tmp_path: Path) -> N
         replies = await asyncio.gather(*(here.ask(request("/predict", envelope)) for _ in range(4)))
         assert [reply.status for reply in replies] == [200] * 4
         assert {asked.body for asked in here.replica.asked} == {payload}
+        await until(lambda: held(here) == 0)
+
+
+async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -> None:
+    async with served(tmp_path, body_limit_bytes=2_000_000, memory_bytes=43_000_000) as here:
+        callers = []
+        try:
+            for _ in range(8):
+                reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
+                callers.append(Caller(reader, writer))
+                await callers[-1].send(head("/predict", 2_000_000, f"X-API-Key: {KEY}") + bytes(1_900_000))
+            refused = []
+            for caller in callers:
+                try:
+                    async with asyncio.timeout(0.5):
+                        refused.append((await caller.reply()).problem)
+                except TimeoutError:
+                    pass
+            assert refused
+            assert set(refused) == {"full"}
+            assert held(here) <= 43_000_000 / SHARE
+        finally:
+            for caller in callers:
+                caller.writer.transport.abort()
         await until(lambda: held(here) == 0)
 
 

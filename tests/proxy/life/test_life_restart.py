@@ -133,3 +133,20 @@ def test_sigterm_lets_streams_end_and_says_that_it_is_not_ready(
         rest = answer.read()
         assert [word for word in rest.split() if word.isdigit()] == [b"%d" % number for number in range(1, 10)]
         end(running, token)
+
+
+@pytest.mark.thorough
+def test_what_takes_longer_than_the_drain_is_seen_to_be_cut(
+    root: Path, behind: Upstream, identity_provider: Issuer
+) -> None:
+    behind.behave = events("first", *["more"] * 1000, seconds=0.5)
+    token = identity_provider.token("alice", [GROUP])
+    with proxy(root, settings={"drain_seconds": "1"}) as running:
+        asking = http.client.HTTPConnection(running.http, timeout=60)
+        asking.request("POST", "/v2/models/m/generate_stream", b"{}", {"Authorization": f"Bearer {token}"})
+        answer = asking.getresponse()
+        assert answer.readline() == b"data: first\n"
+        running.process.popen.send_signal(signal.SIGTERM)
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            answer.read()
+        end(running, token)

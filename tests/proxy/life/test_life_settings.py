@@ -6,6 +6,7 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +17,7 @@ from tidegate_contracts.proxy_settings import ProxySettings, variable
 from tidegate_proxy import config
 from tidegate_proxy.__main__ import app
 from tidegate_proxy.access.api_keys import read_api_keys
-from tidegate_proxy.pace import Yielder
+from tidegate_proxy.pace import StoppedError, Yielder
 from tidegate_proxy.problems import TableError
 from tidegate_proxy.routes import Route, Routes
 from tidegate_proxy.tables import read_routing
@@ -284,3 +285,19 @@ async def test_the_last_number_of_replicas_stays_while_their_name_leads_nowhere(
             assert following.authorizer._replicas == 5
             found.append(address_of(1))
             await until(lambda: following.authorizer._replicas == 1)
+
+
+def test_the_reading_of_a_table_ends_at_its_next_step_when_the_proxy_does() -> None:
+    stop = threading.Event()
+    pace = Yielder(rests=True, stop=stop)
+    pace.step()
+    stop.set()
+    with pytest.raises(StoppedError):
+        pace.step()
+
+
+async def test_closing_stops_the_reading_of_tables(tmp_path: Path) -> None:
+    async with running_proxy(tmp_path) as here:
+        assert not here.proxy.config._stop.is_set()
+        await here.proxy.stop()
+        assert here.proxy.config._stop.is_set()

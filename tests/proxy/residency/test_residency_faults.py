@@ -77,6 +77,20 @@ async def test_a_model_that_is_lost_is_understood_in_whatever_pieces_that_is_sai
         assert (reply.status, reply.problem, reply.json()["reason"]) == (503, "busy", "lost")
 
 
+async def test_a_policy_that_hangs_lets_leases_run_out_and_others_are_asked(tmp_path: Path) -> None:
+    async with sites(2, lease_seconds=0.5) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("a", here)
+        assert at(await front.call("a")) == first.host
+        first.how = "never"
+        since = began = monotonic()
+        while (where := at(await front.call("a"))) == first.host:
+            assert began - since < 0.5, "it began later than the lease has ended"
+            await asyncio.sleep(0.01)
+            began = monotonic()
+        assert where == second.host
+        assert not wrong(here)
+
+
 async def test_where_no_policy_answers_the_caller_is_told_to_come_back(tmp_path: Path) -> None:
     async with sites(2, lease_seconds=0.3) as here, estate(tmp_path, here) as front:
         await until(lambda: all(policy.asked_once.is_set() for policy in front.leases.table.replicas.values()))

@@ -138,11 +138,13 @@ def test_a_changed_exposure_shows_at_its_object_alone() -> None:
         namespace = made("Namespace", "prod")
         told = json.dumps({"proxy": {"exposure": {"kind": "ingress", "host": host}}})
         namespace["metadata"]["annotations"] = {"tidegate.dev/definition": told}
-        return [namespace, made("Ingress", spec={"rules": [{"host": host}]})]
+        ingress = made("Ingress", "inference-proxy", spec={"rules": [{"host": host}]})
+        return [namespace, made("Service", "small-main", spec={"a": host}), ingress]
 
     before, after = objects("a.test"), objects("b.test")
-    assert [change.kind for change in compare(before, after)] == ["Ingress"]
+    assert [change.kind for change in compare(before, after)] == ["Service", "Ingress"]
     assert [change.kind for change in compare(before[:1], after[:1])] == ["Namespace"]
+    assert [change.kind for change in compare(before[:2], after[:2])] == ["Namespace", "Service"], "an unrelated one"
 
 
 def test_stacks_that_change_alike_are_shown_once() -> None:

@@ -41,7 +41,7 @@ def loss(pool: Pool, victims: Sequence[Candidate]) -> float:
 def _lost(pool: Pool, wanted: Model) -> float:
     """Return what its callers lost since it was last resident, and what those who wait would lose without it now."""
     most = pool.settings.wait_seconds
-    return most * refused(pool, wanted) + max(0.0, most - pool.load_estimate(wanted)) * len(wanted.waiters)
+    return most * refused(pool, wanted) + max(0.0, most - pool.load_cost(wanted)) * len(wanted.waiters)
 
 
 def _loss_meanwhile(pool: Pool, wanted: Model, victims: Sequence[Candidate]) -> float:
@@ -51,13 +51,13 @@ def _loss_meanwhile(pool: Pool, wanted: Model, victims: Sequence[Candidate]) -> 
         for victim in victims
         if victim.gap_seconds > 0 and pool.now - victim.last_use < _STEADY_GAPS * victim.gap_seconds
     ]
-    return sum(pool.settings.wait_seconds * pool.load_estimate(wanted) / gap for gap in in_use)
+    return sum(pool.settings.wait_seconds * pool.load_cost(wanted) / gap for gap in in_use)
 
 
 def _cold_loss(pool: Pool, victim: Candidate) -> float:
     """Return what callers lose to one load: the first waits for all of it, those who come meanwhile for half of it;
-    nobody loses more than the bound on waits."""
-    load, most = victim.load_seconds, pool.settings.wait_seconds
+    nobody loses more than the bound on waits. Its files may have left the tier by then, so their copy counts too."""
+    load, most = victim.load_seconds + victim.copied_seconds, pool.settings.wait_seconds
     calls_per_second = 1 / victim.gap_seconds if victim.gap_seconds > 0 else 0.0
     if load <= most:
         return load * (1 + calls_per_second * load / 2)

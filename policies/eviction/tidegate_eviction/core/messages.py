@@ -155,7 +155,8 @@ class Loaded:
     footprint_bytes: int  # What is charged for it now, its parts included.
     measured: Mapping[str, int]  # Footprints that this load has shown, of the model and its parts: to be remembered.
     waiters: int
-    queued_seconds: float = 0.0  # Before its seconds: those that the first caller who waits for it waited for room.
+    copied_seconds: float = 0.0  # Of its seconds, those in which files were copied near the server.
+    queued_seconds: float = 0.0  # Before them: those that the first caller who waits for it waited for room.
 
 
 @dataclass(frozen=True, slots=True)

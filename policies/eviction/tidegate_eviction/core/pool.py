@@ -306,6 +306,10 @@ class Pool:
         """Return how many seconds its last load took, here or before the start; None if that is not known."""
         return model.load_seconds if model.load_seconds is not None or model.spec is None else model.spec.load_seconds
 
+    def load_cost(self, model: Model) -> float:
+        """Return what a load of it may take where its files have left the staging tier again."""
+        return self.load_estimate(model) + model.candidate.copied_seconds
+
     def load_estimate(self, model: Model) -> float:
         """Return how many seconds a load of it takes, as far as is known."""
         known = self.load_measured(model)
@@ -332,7 +336,7 @@ class Pool:
         if not self.settings.policy.idle_limits:
             return 0.0
         if self.breaks_even(model):
-            return min(self.settings.idle_seconds, _IDLE_LOADS * self.load_estimate(model))
+            return min(self.settings.idle_seconds, _IDLE_LOADS * self.load_cost(model))
         own = model.spec.idle_seconds if model.spec else 0.0
         return self.settings.idle_seconds if own is None else own
 

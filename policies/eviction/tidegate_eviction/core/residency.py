@@ -150,9 +150,11 @@ class Residency:
         error: str | None = None,
         measured_bytes: int | None = None,
         versions: tuple[int, ...] = (),
+        copied_seconds: float = 0.0,
     ) -> Step:
         """Report how a `Load` ended: with its error, or what memory grew by (which is used only if nothing else went on
-        meanwhile), and the versions that are loaded. A number that is not under way is ignored."""
+        meanwhile), the versions that are loaded, and how long files were copied before, which the next load finds. A
+        number that is not under way is ignored."""
         pool = self._pool
         with self._stepping.at(now) as step:
             model = pool.loads.pop(number, None)
@@ -162,7 +164,7 @@ class Residency:
                 transitions.failed(pool, model, error)
                 leases.answer_all(pool, model, leases.failed(pool, model))
                 return step
-            transitions.loaded(pool, model, measured_bytes, versions)
+            transitions.loaded(pool, model, measured_bytes, versions, copied_seconds)
             if (over := pool.over()) > 0:
                 pool.tell(Overrun(over, f"{model.name} is larger than was thought"))
             if model.spec is None:

@@ -69,8 +69,9 @@ def load(pool: Pool, model: Model, *, margin: int = 0, watch: bool = False) -> N
     pool.move(model, "begun")
 
 
-def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, ...]) -> None:
-    """Note that a load has succeeded; `measured` is the bytes by which memory grew, if that is known."""
+def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, ...], copied: float) -> None:
+    """Note that a load has succeeded; `measured` is the bytes by which memory grew, if that is known, and `copied` the
+    seconds that only this load took, since its files are near now."""
     operation, candidate = model.operation, model.candidate
     seconds = pool.now - operation.since
     learned: dict[str, int] = {}
@@ -83,7 +84,8 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
     sizes = learned or {piece: pool.ledger.charges[piece] for piece in operation.pieces}
     pool.memory.loaded(operation.number, sizes, measured=bool(learned))
     if not operation.watched:
-        model.load_seconds = seconds
+        model.load_seconds = max(0.0, seconds - copied)
+        candidate.copied_seconds = copied
         pool.load_times.append(seconds)
     candidate.load_seconds = pool.load_estimate(model)
     candidate.resident_since = pool.now
@@ -93,7 +95,7 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
     pool.move(model, "loaded")
     pool.refresh(model)
     size = pool.ledger.size(model.held)
-    pool.tell(messages.Loaded(model.name, seconds, size, learned, len(model.waiters), operation.queued))
+    pool.tell(messages.Loaded(model.name, seconds, size, learned, len(model.waiters), copied, operation.queued))
 
 
 def failed(pool: Pool, model: Model, why: str) -> None:

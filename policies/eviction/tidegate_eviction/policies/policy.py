@@ -29,6 +29,7 @@ class Candidate:
     """The mean time between its uses, recent ones counting more; 0 as long as it was used once. It is remembered
     while the model is cold."""
     shared: tuple[SharedPart, ...] = ()
+    copied_seconds: float = 0.0  # How long its files were copied into the staging tier before its load.
 
 
 Choose = Callable[[Sequence[Candidate], int, float], Iterable[Candidate]]

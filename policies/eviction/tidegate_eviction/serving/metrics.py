@@ -196,7 +196,8 @@ def tell(
             counts.count("loads", name, named)
             for each, size in {name: None, **event.measured}.items():
                 if (spec := specs.get(each)) is not None:
-                    footprints.learn(each, spec.stamp, size, event.seconds if each == name else 0.0)
+                    near = event.seconds - event.copied_seconds
+                    footprints.learn(each, spec.stamp, size, near if each == name else 0.0)
         case messages.Quarantined() if (spec := specs.get(name)) is not None:
             footprints.quarantine(name, Quarantine(stamp=spec.stamp, versions=spec.versions, why=event.why))
         case messages.Allowed():

@@ -82,6 +82,7 @@ class EvictionService:
             else Stager(settings.staging, lambda model: self._catalog.contents(model), _mounted(settings))
         )
         self._stagings: dict[int, asyncio.Task[None]] = {}  # Loads that wait for their files, by their numbers.
+        self._copied: dict[int, float] = {}  # How many seconds loads under way waited for copies.
 
     # Settings and the repository
 
@@ -222,9 +223,10 @@ class EvictionService:
     def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
         """A load has ended."""
         why = None if error is None else plain(error)
+        copied = self._copied.pop(number, 0.0)
         if self.stager is not None:
             self.stager.done(number, failed=bool(why))
-        self._do(self.residency.load_ended(number, monotonic(), why, measured_bytes, versions))
+        self._do(self.residency.load_ended(number, monotonic(), why, measured_bytes, versions, copied))
 
     def unload_ended(self, number: int, error: str | None) -> None:
         """An unload has ended."""
@@ -306,7 +308,7 @@ class EvictionService:
         """Have a load carried out once its files are near, or report why they cannot be."""
         number, why = command.number, ""
         try:
-            await stager.ensure(number, command.model)
+            self._copied[number] = await stager.ensure(number, command.model)
         except StagingError as error:
             why = str(error)
         except Exception as defect:
@@ -331,6 +333,7 @@ class EvictionService:
         for task in self._stagings.values():
             task.cancel()
         self._stagings.clear()
+        self._copied.clear()
         if self.stager is not None:
             self.stager.forget_loads()
 

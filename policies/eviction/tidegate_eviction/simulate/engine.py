@@ -238,11 +238,11 @@ class SimulatedReplica:
         if isinstance(command, Load):
             self._loading += 1
             model, now = self._models[which], self._clock.now
-            seconds = model.load_seconds if self._tier is None else self._tier.load(model, now)
+            seconds, copied = (model.load_seconds, 0.0) if self._tier is None else self._tier.load(model, now)
             self._outcome.loads.append((now, seconds))
             if not seconds:
-                return self._loaded(command, which)
-            self._clock.later(seconds, lambda: self._do(*self._loaded(command, which)))
+                return self._loaded(command, which, copied)
+            self._clock.later(seconds, lambda: self._do(*self._loaded(command, which, copied)))
             return []
         size = self._models[which].footprint_bytes
         self._used_bytes -= size
@@ -250,12 +250,12 @@ class SimulatedReplica:
         ended = self._core.unload_ended(command.number, self._clock.now)
         return [ended, self._core.memory(self._used_bytes, self._clock.now)]
 
-    def _loaded(self, command: Load, which: int) -> list[Step]:
+    def _loaded(self, command: Load, which: int, copied: float) -> list[Step]:
         self._loading -= 1
         size, now = self._models[which].footprint_bytes, self._clock.now
         self._used_bytes += size
         self._outcome.memory.append((now, which, size))
-        ended = self._core.load_ended(command.number, now, measured_bytes=size)
+        ended = self._core.load_ended(command.number, now, measured_bytes=size, copied_seconds=copied)
         return [ended, self._core.memory(self._used_bytes, now)]
 
 

@@ -15,14 +15,15 @@ class SimulatedTier:
         self._copies: dict[str, tuple[int, float]] = {}
         """The bytes of each, and until when a load reads it; the one that was read longest ago comes first."""
 
-    def load(self, model: TracedModel, now: float) -> float:
-        """Return how many seconds a load takes; its files are near then, if there is room for them."""
-        is_near = model.name in self._copies
-        seconds = model.load_seconds / self._speedup if is_near else model.load_seconds
-        if is_near or self._make_room(model.footprint_bytes, now):
-            self._copies.pop(model.name, None)
-            self._copies[model.name] = model.footprint_bytes, now + seconds
-        return seconds
+    def load(self, model: TracedModel, now: float) -> tuple[float, float]:
+        """Return how many seconds a load takes, and how many of these the next one does not, as its files are near."""
+        near = model.load_seconds / self._speedup
+        seconds = near if model.name in self._copies else model.load_seconds
+        if model.name not in self._copies and not self._make_room(model.footprint_bytes, now):
+            return seconds, 0.0
+        self._copies.pop(model.name, None)
+        self._copies[model.name] = model.footprint_bytes, now + seconds
+        return seconds, seconds - near
 
     def _make_room(self, needed: int, now: float) -> bool:
         lacking = sum(size for size, _ in self._copies.values()) + needed - self._size

@@ -117,20 +117,21 @@ class Stager:
         await asyncio.gather(*self._copying.values(), return_exceptions=True)
         self._threads.shutdown(wait=False)
 
-    async def ensure(self, number: int, model: str) -> None:
-        """Have the server find a model and its parts with their content of now, which stays until this load is `done`.
-        Raises StagingError."""
+    async def ensure(self, number: int, model: str) -> float:
+        """Have the server find a model and its parts with their content of now, which stays until this load is `done`;
+        return how many seconds were spent on copying. Raises StagingError."""
         began = monotonic()
         for tries_left in reversed(range(TRIES)):
             try:
                 wanted = await self._on_thread(self._look, model)
-                await self._bring(number, model, wanted, began + ROOM_SECONDS)
-                break
+                was_copied = await self._bring(number, model, wanted, began + ROOM_SECONDS)
+                return monotonic() - began if was_copied else 0.0
             except ChangedError:
                 if not tries_left:
                     raise
             except (RepositoryError, OSError) as error:
                 raise StagingError(f"model {model} cannot be staged: {error}") from error
+        raise AssertionError
 
     def done(self, number: int, *, failed: bool = False) -> None:
         """A load has ended: others may have the room of its files. What a failed one has read is copied again."""
@@ -146,11 +147,11 @@ class Stager:
         found = self.contents(model)
         return [] if found is None else [found, *filter(None, map(self.contents, found.parts))]
 
-    async def _bring(self, number: int, model: str, wanted: Sequence[Contents], until: float) -> None:
-        """Have the server find these, or their source."""
+    async def _bring(self, number: int, model: str, wanted: Sequence[Contents], until: float) -> bool:
+        """Have the server find these, or their source; tell whether they were copied for this load."""
         linked = [path for each in wanted for path in each.listing.linked]
         together, size = sum(map(disk_bytes, wanted)), self.settings.size_bytes
-        why = ""
+        why, is_copied = "", False
         if linked:
             why = f"{linked[0]} is a link to a folder"
         elif together > size:
@@ -163,6 +164,7 @@ class Stager:
             why = "" if has_room else _IN_USE
         copying = [task for each in wanted if not why and (task := self._copying.get(each.key))]
         if copying:
+            is_copied = True
             ended = await asyncio.gather(*map(asyncio.shield, copying), return_exceptions=True)
             for error in (each for each in ended if isinstance(each, BaseException)):
                 if not isinstance(error, OSError):
@@ -175,10 +177,11 @@ class Stager:
             self._loads.pop(number, None)
             self.counts.passed += 1
             log.warning("%s is loaded from the repository itself: %s", model, why)
-        elif copying:
+        elif is_copied:
             self.counts.copied += 1
         else:
             self.counts.found += 1
+        return is_copied and not why
 
     async def _make_room(self, number: int, wanted: Sequence[Contents]) -> bool:
         """Begin the copies that are missing, and keep all for this load; False where loads under way use the room."""

@@ -99,7 +99,13 @@ SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
         {"backends": {"onnxruntime", "python"}},
         ("the server has no backend 'onnx'\n  why: it has onnxruntime, python\n  do: did you mean 'onnxruntime'?",),
     ),
-    (f'platform: "tensorflow_savedmodel"\n{TENSORS}', {"1/x": ""}, {}, ("warning: Triton has had no TensorFlow",)),
+    *(
+        (f"{line}\n{TENSORS}", {"1/x": ""}, {"backends": backends}, ("error: Triton has had no TensorFlow",))
+        for line in ('platform: "tensorflow_savedmodel"', 'backend: "tensorflow"')
+        for backends in (None, {"python"})
+    ),
+    (f'backend: "tensorflow"\n{TENSORS}', {"1/x": ""}, {"backends": {"tensorflow"}}, ()),
+    (f'backend: "tensorflow"\n{TENSORS}', {"1/libtriton_tensorflow.so": ""}, {}, ()),
     (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {}, ()),
     (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {"gpu": True}, ()),
     (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {"gpu": False}, ("error: KIND_GPU",)),

@@ -153,3 +153,22 @@ def test_who_was_told_while_a_known_load_went_on_finds_his_model_when_he_comes_b
     assert isinstance(world.ask("p1", "a", 0.0), lease.Granted)
     world.end_of_requests(0.1 * load)
     assert not world.listed("a").leases, "once he is due no more"
+
+
+def test_a_copy_into_the_tier_counts_for_what_an_eviction_costs_and_not_for_when_the_next_load_ends() -> None:
+    world = started(specs({"a": 60, "b": 60}), BREAKING_EVEN)
+    world.take(world.residency.cancel(world.ask("p1", "a", None), world.now))  # type: ignore[arg-type]
+    world.open.clear()
+    world.jump(65.0)
+    world.end_load(world.working, copied_seconds=60.0)
+    used(world, "a")
+    world.advance(100.0)
+    assert isinstance(world.ask("p1", "b", 0.0), lease.Busy), "four times the load alone have passed, not the copy's"
+    world.advance(200.0)
+    used(world, "b")
+    world.advance(300.0)
+    world.ask("p1", "a", None)
+    world.end_unload(world.working)
+    world.read()
+    world.advance(2.0)
+    assert world.busy("p2", "a", 0.0) == pytest.approx(3.0)

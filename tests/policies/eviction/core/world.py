@@ -276,7 +276,7 @@ class World:
     def working(self) -> int:
         return next(iter(self.at_work))
 
-    def end_load(self, number: int, error: str | None = None) -> Step:
+    def end_load(self, number: int, error: str | None = None, copied_seconds: float = 0.0) -> Step:
         begun = self.at_work.pop(number)
         assert isinstance(begun.command, Load)
         sizes = {piece: self.size(piece) for piece in begun.pieces}
@@ -287,7 +287,7 @@ class World:
             self.loaded.update({piece: size for piece, size in sizes.items() if piece != spec.name})
         return self.take(
             self.residency.load_ended(
-                number, self.now, error, None if error else sum(sizes.values()), begun.command.versions
+                number, self.now, error, None if error else sum(sizes.values()), begun.command.versions, copied_seconds
             )
         )
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -68,9 +69,10 @@ def real_triton(root: Path, *options: str) -> Iterator[Triton]:
 
 
 @contextmanager
-def plane(root: Path) -> Iterator[Plane]:
+def plane(root: Path, drain_seconds: float = 0) -> Iterator[Plane]:
     """Run a Triton and its policy over the repository and settings in `root`."""
-    with real_triton(root) as server, policy(root, server, options=["--drain-seconds", "0"]) as made:
+    options = ["--drain-seconds", str(drain_seconds)]
+    with real_triton(root) as server, policy(root, server, options=options) as made:
         yield Plane(root, server, made)
 
 
@@ -236,6 +238,23 @@ def test_triton_killed_is_seen_within_a_second_and_its_successor_serves(tmp_path
     log = (tmp_path / "policy.log").read_text("utf-8")
     assert "never retrieved" not in log
     assert "defect" not in log
+
+
+@pytest.mark.thorough
+def test_it_leaves_last_and_renews_until_then(tmp_path: Path) -> None:
+    small(tmp_path, "a")
+    with plane(tmp_path, drain_seconds=60) as made:
+        holder = made.holder
+        said = holder.acquire("a")
+        made.policy.process.popen.terminate()
+        until(lambda: not holder.renew(said["incarnation"], "a").accepts)
+        assert Holder(made.policy, "another").acquire("a")["outcome"] == "busy"
+        for _ in range(10):  # longer than a lease
+            assert holder.renew(said["incarnation"], "a").lost == ()
+            time.sleep(0.4)
+        assert made.policy.process.popen.poll() is None
+        holder.release("a")
+        assert made.policy.process.popen.wait(10) == 0
 
 
 @pytest.mark.thorough

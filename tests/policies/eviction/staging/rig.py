@@ -89,18 +89,17 @@ class Rig:
         self.stager = Stager(settings, contents, self.root / "source" if self.is_mounted else None)
         return self.stager
 
-    async def begin(self, model: str) -> int:
-        """Begin a load: return its number."""
+    async def begin(self, model: str) -> tuple[int, float]:
+        """Begin a load: return its number, and the seconds that were spent on copying."""
         self.loads += 1
         number = self.loads
-        await self.stager.ensure(number, model)
-        return number
+        return number, await self.stager.ensure(number, model)
 
-    async def load(self, model: str, *, failed: bool = False) -> int:
-        """Begin a load and end it; return how many loads have had files copied meanwhile."""
-        before = self.stager.counts.copied
-        self.stager.done(await self.begin(model), failed=failed)
-        return self.stager.counts.copied - before
+    async def load(self, model: str, *, failed: bool = False) -> float:
+        """Begin a load and end it; return the seconds that were spent on copying."""
+        number, seconds = await self.begin(model)
+        self.stager.done(number, failed=failed)
+        return seconds
 
     @asynccontextmanager
     async def running(self, size_bytes: int = 1 << 20) -> AsyncIterator[Stager]:

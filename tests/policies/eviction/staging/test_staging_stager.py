@@ -235,7 +235,7 @@ async def test_loads_from_a_bucket_wait_for_room_until_others_are_done_and_hold_
         await rig.load("c")
         loads = [asyncio.create_task(rig.begin(each)) for each in ("ab", "cd")]
         (first,), _ = await asyncio.wait(loads, return_when=asyncio.FIRST_COMPLETED)
-        stager.done(first.result())
+        stager.done(first.result()[0])
         await asyncio.gather(*loads)
         rig.check()
 
@@ -307,7 +307,7 @@ async def test_loads_in_any_order_read_whole_files_and_no_more_is_staged_than_ma
 
     async def load(model: str) -> None:
         await asyncio.sleep(chance.uniform(0, 0.5))
-        number = await rig.begin(model)
+        number, _ = await rig.begin(model)
         for _ in range(chance.randrange(4)):
             for piece in parts.get(model, (model,)):
                 found = files_below((rig.served / piece).resolve(strict=True))

@@ -84,10 +84,6 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     if not backend.name:
         yield from _unknown(backend.platform)
         return
-    if backend.name == "tensorflow":
-        where, do = "platform" if config.platform else "backend", "convert the model to ONNX (tf2onnx)"
-        yield warning("Triton has had no TensorFlow backend since 25.03", where, do=do)
-        return
     if backend.name in _STRICT and backend.platform not in _STRICT[backend.name]:
         platforms = " or ".join(f'"{platform}"' for platform in _STRICT[backend.name])
         what = f"platform '{backend.platform}' does not go with the {backend.name} backend"
@@ -105,7 +101,10 @@ def check_server(entry: Entry, config: Any, backends: Collection[str] | None) ->
     if not name or is_ensemble(config) or brings_its_own:
         return
     where = "backend" if config.backend else "platform"
-    if backends is None:
+    if name == "tensorflow" and name not in (backends or ()):
+        do = "convert the model to ONNX (tf2onnx)"
+        yield error("Triton has had no TensorFlow backend since 25.03", where, do=do)
+    elif backends is None:
         if name not in KNOWN and (do := closest(name, KNOWN)):
             yield warning(f"'{name}' is no common backend", where, do=do)
     elif name not in backends:

@@ -6,6 +6,7 @@ import tracemalloc
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import UsageError
 from tidegate.triton.entries.detect import READERS, Framework, detect
+from tidegate.triton.entries.frameworks.fil import read_ubjson
 from tidegate.triton.entries.frameworks.reading import Reading
 from tidegate.triton.entries.write import new_entry
 
@@ -121,6 +123,15 @@ def test_programs_that_are_nested_without_end_are_told_or_refused(tmp_path: Path
         detect(tmp_path / "model.py")
     with suppress(UsageError):
         READERS[Framework.PYTHON](tmp_path / "model.py")
+
+
+def test_ubjson_takes_no_memory_for_what_is_not_asked() -> None:
+    long, doubles = b"Sl" + (2 << 20).to_bytes(4) + bytes(2 << 20), b"[$D#l" + (2 << 20).to_bytes(4) + bytes(16 << 20)
+    many = b"{" + b"".join(b"U\x06%06dZ" % number for number in range(40_000)) + b"}"
+    for junk in (many, b"[" + b"[]" * 40_000 + b"]", b"[#l" + (40_000).to_bytes(4) + b"Z" * 40_000, long, doubles):
+        content = b"{U\x01a" + junk + b"U\x01bT}"
+        found, peak = traced(partial(read_ubjson, content, {"a": None, "b": None}))
+        assert (found, peak < 2 << 20) == ({"a": None if junk is long else {}, "b": True}, True)
 
 
 def test_a_huge_program_is_not_parsed(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_options_count_over_the_fields_of_a_settings_file(tmp_path: Path) -> Non
         (("made", "nothing.onnx"), "nothing.onnx: there is no such file or folder"),
         (("made", DOUBLE), "--input NAME:TYPE:DIMS"),
         (("../made", DOUBLE), "no name for a model"),
-        (("made", DOUBLE, "--framework", "pyton"), "say python"),
+        (("made", DOUBLE, "--framework", "pyton"), "mean python?"),
         (("made", DOUBLE, *TENSORS, "--parameter", "y"), "KEY=VALUE"),
         (("made", DOUBLE, *TENSORS, "--settings", "no.pbtxt"), "no.pbtxt"),
         (("made", DOUBLE, *TENSORS, "--settings", str(FILES / "weights.pt")), "no text in UTF-8"),

@@ -114,7 +114,7 @@ def test_options_become_fields(options: dict[str, Any], said: str) -> None:
         ({"max_batch_size": -1}, "a batch of -1"),
         ({"inputs": ["image"]}, "NAME:TYPE:DIMS"),
         ({"inputs": [":FP32:3"]}, "NAME:TYPE:DIMS"),
-        ({"inputs": ["a:FP31:3"]}, "say FP32"),
+        ({"inputs": ["a:FP31:3"]}, "mean FP32?"),
         ({"inputs": ["a:FP32:0"]}, "are no dimensions"),
         ({"inputs": ["a:FP32:3x4"]}, "are no dimensions"),
         ({"parameters": ["=x"]}, "KEY=VALUE"),

@@ -72,7 +72,7 @@ def engine(monkeypatch: Patch) -> Engine:
     """The stand-in, for clusters that are not there and so cannot lack anything."""
     found = Engine()
     monkeypatch.setattr(engines, "FINDERS", {"other": lambda _: None, "stand-in": found.found})
-    monkeypatch.setattr(preflight, "require", lambda *_, **__: None)
+    monkeypatch.setattr(preflight, "ensure_ready", lambda *_, **__: None)
     return found
 
 
@@ -146,7 +146,7 @@ def test_the_engine_that_is_wanted_is_taken_and_told_to_adopt_only_when_somebody
 ) -> None:
     first, second = Engine(), Engine()
     monkeypatch.setattr(engines, "FINDERS", {"first": first.found, "second": second.found})
-    monkeypatch.setattr(preflight, "require", lambda *_, **__: None)
+    monkeypatch.setattr(preflight, "ensure_ready", lambda *_, **__: None)
     assert up_in("kind-lab").code == 0
     assert up_in("kind-lab", "--engine", "second", "--adopt").code == 0
     assert (first.adopts, second.adopts) == ([False], [True])

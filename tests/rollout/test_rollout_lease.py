@@ -155,8 +155,8 @@ def test_a_watch_shows_once_why_it_sees_nothing(ask: str, monkeypatch: Patch, ca
 def test_a_command_is_interrupted_when_the_run_that_started_it_is_killed(tmp_path: Path) -> None:
     """Helm then notes that it failed. The command gets the whole of its standard input before."""
     code = (
-        "import sys; from rollout.engines.lease import Hold; from rollout.engines.watched import run_watched\n"
-        "run_watched(sys.argv[1:], None, Hold('ns'), stdin='values')"
+        "import sys; from rollout.engines.lease import RolloutLease; from rollout.engines.watched import run_watched\n"
+        "run_watched(sys.argv[1:], None, RolloutLease('ns'), stdin='values')"
     )
     child = (
         "import signal, sys, time; from pathlib import Path; file = Path(sys.argv[1])\n"

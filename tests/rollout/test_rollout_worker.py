@@ -56,7 +56,7 @@ class Engine:
         return what != "stands"
 
 rollout.engines.FINDERS = {"stand-in": lambda adopt: Engine()}
-rollout.preflight.require = lambda *_, **__: None  # There is no cluster.
+rollout.preflight.ensure_ready = lambda *_, **__: None  # There is no cluster.
 """
 
 Bring = Callable[..., list[str]]

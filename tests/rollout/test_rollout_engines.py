@@ -396,7 +396,7 @@ def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(tmp_path: P
     )
 
     class Taken(RolloutLease):
-        def require(self) -> None:
+        def ensure_held(self) -> None:
             if ready.exists():
                 self.lost = "somebody@elsewhere, process 7"
             super().ensure_held()

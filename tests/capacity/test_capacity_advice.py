@@ -14,7 +14,7 @@ from tidegate_eviction.simulate.trace import Trace
 
 from capacity.advice import Advice, advise
 from capacity.advising import lines_of, subjects
-from capacity.overlay import overlay_text
+from capacity.overlay import laid_over, overlay_text
 from capacity.pressures import reading
 from capacity.remedies import PoolUnderReview
 from capacity.samples import Recorded
@@ -54,7 +54,7 @@ def advice_for(found: Definition, made: Made, calls: Trace | None = TURNS) -> tu
 
 def after(found: Definition, subject: PoolUnderReview, change: Mapping[str, Any]) -> Definition:
     """Return the definition with the change pasted."""
-    return pasted(found, overlay_text(subject.stack.environment.name, change))
+    return pasted(found, overlay_text(laid_over(subject.stack.environment.name, change)))
 
 
 def pressed(names: Iterable[str]) -> Made:

@@ -161,15 +161,13 @@ class CapacityLedger:
         self.settle([model])
         return tuple(gone)
 
-    def drop(self, pieces: Iterable[str]) -> int:
-        """End the charges of pieces that have left; return what that frees."""
-        freed = 0
+    def drop(self, pieces: Iterable[str]) -> None:
+        """End the charges of pieces that have left."""
         for piece in pieces:
             del self.going[piece]
-            freed += self.charges.pop(piece)
-        self.total -= freed
-        self.pending -= freed
-        return freed
+            freed = self.charges.pop(piece)
+            self.total -= freed
+            self.pending -= freed
 
     def size(self, pieces: Iterable[str]) -> int:
         """Return what is charged for these pieces."""

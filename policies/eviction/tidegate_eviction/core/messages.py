@@ -129,24 +129,6 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadBegan:
-    """A load was ordered, `queued_seconds` after the first caller that waits for it asked."""
-
-    model: str
-    needed_bytes: int
-    waiters: int
-    queued_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class MarginYielded:
-    """A first load began without so many bytes of its margin: all that could have gone for them is in use."""
-
-    model: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Loaded:
     """A model is resident."""
 
@@ -206,15 +188,6 @@ class UnloadFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Freed:
-    """Room is free again, `seconds` after the server said that the model is unloaded."""
-
-    model: str
-    bytes: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Leaked:
     """Memory that did not come back is charged as leaked; with negative bytes, and no model: it came back after all."""
 
@@ -247,8 +220,8 @@ class Recycling:
 
 
 Event = (
-    Answered | LoadBegan | MarginYielded | Loaded | LoadFailed | Quarantined | Allowed | Evicted | UnloadFailed | Freed
-    | Leaked | Overrun | PolicyFailed | Recycling
+    Answered | Loaded | LoadFailed | Quarantined | Allowed | Evicted | UnloadFailed | Leaked | Overrun | PolicyFailed
+    | Recycling
 )  # fmt: skip
 
 

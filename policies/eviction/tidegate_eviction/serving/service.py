@@ -163,7 +163,7 @@ class EvictionService:
         step, answer = self.residency.acquire(ask.model, ask.holder, wait, monotonic(), room, spare=spare)
         granted = "hit"
         if isinstance(answer, Ticket):
-            granted, begun = "loaded", monotonic()
+            granted = "loaded"
             future = self._futures[answer.number] = asyncio.get_running_loop().create_future()
             self._do(step)
             hung_up = gone()
@@ -177,7 +177,6 @@ class EvictionService:
                     self._do(self.residency.cancel(answer, monotonic()))
             if not future.done():
                 return None
-            self.counts.histograms["wait_seconds"].observe(monotonic() - begun)
             answer = future.result()
         else:
             self._do(step)
@@ -192,15 +191,12 @@ class EvictionService:
 
     def renew(self, ask: lease.Renew) -> lease.Renewed:
         """Renew a holder's leases."""
-        self.counts.totals["renewals"].inc()
-        self.counts.totals["requests"].inc(sum(use.requests for use in ask.models.values()))
         step, renewed = self.residency.renew(ask.holder, ask.incarnation, ask.models, monotonic())
         self._do(step)
         return renewed
 
     def release(self, ask: lease.Release) -> None:
         """End a holder's leases."""
-        self.counts.totals["releases"].inc(len(ask.serials))
         self._do(self.residency.release(ask.holder, ask.incarnation, ask.serials, monotonic(), ask.serials))
 
     def retry(self, model: str) -> bool:

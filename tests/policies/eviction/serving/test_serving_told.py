@@ -83,7 +83,7 @@ def told(seed: int, setting: SimulationSetting, loads: Sequence[float], known: b
 
 EVEN, UNEQUAL = (1.0,), (0.3, 1.0, 4.0, 12.0)
 ONE = SimulationSetting(find("cost-aware"), 100, idle_seconds=15)
-SHORT, TWO_PROXIES = replace(ONE, wait_seconds=5), replace(ONE, holders=2)
+SHORT, SHORTEST, TWO_PROXIES = replace(ONE, wait_seconds=5), replace(ONE, wait_seconds=3), replace(ONE, holders=2)
 TWO_REPLICAS = replace(ONE, capacity_bytes=60, replicas=2, holders=2)
 
 
@@ -93,7 +93,7 @@ TWO_REPLICAS = replace(ONE, capacity_bytes=60, replicas=2, holders=2)
         *((each, UNEQUAL, True, ask_on, 2, 0.0) for each in (ONE, SHORT, TWO_PROXIES) for ask_on in (False, True)),
         (replace(ONE, capacity_bytes=300), UNEQUAL, True, True, 2, 0.0),
         # Loads that were never measured.
-        *((each, EVEN, False, False, 3, 0.0) for each in (ONE, replace(ONE, wait_seconds=3), TWO_PROXIES, TWO_REPLICAS)),
+        *((each, EVEN, False, False, 3, 0.0) for each in (ONE, SHORTEST, TWO_PROXIES, TWO_REPLICAS)),
         # Replicas that are asked in turn for loads that differ.
         (TWO_REPLICAS, UNEQUAL, True, False, 3, 1 / 30),
         pytest.param(ONE, UNEQUAL, True, True, 30, 1 / 500, marks=pytest.mark.thorough),

@@ -1,8 +1,7 @@
 """An answer as the change of a definition: the pool, and the `models:` that it serves."""
 
-import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tidegate_eviction.simulate.trace import Trace
@@ -17,8 +16,6 @@ from stacks.stack import Stack
 from .answers import Answer, pool_tree
 from .overlay import laid_over, overlay_text
 
-_UNFIT: Final = re.compile(r"^[^A-Za-z0-9_]|[^A-Za-z0-9_.-]")
-_LONGEST_NAME: Final = 127
 _ON_DEMAND: Final = "ondemand"  # Name of the server, where the definition has none that loads on demand.
 
 
@@ -123,18 +120,6 @@ def _models(place: _Place, pool: str, trace: Trace) -> Iterator[dict[str, Any]]:
         if size >= LEAST_BYTES and not (old and old.footprint and byte_count(old.footprint) == size):
             tree["footprint"] = _quantity(size)
         yield tree
-
-
-def fitting(trace: Trace) -> tuple[Trace, dict[str, str]]:
-    """Return a trace whose models have names that a definition takes, and what those that had none are called now."""
-    renamed: dict[str, str] = {}
-    taken = {model.name for model in trace.models}
-    for model in trace.models:
-        if _UNFIT.search(model.name) or len(model.name) > _LONGEST_NAME:
-            renamed[model.name] = _unused(_UNFIT.sub("_", model.name)[: _LONGEST_NAME - 5], taken)
-            taken.add(renamed[model.name])
-    models = (replace(model, name=renamed.get(model.name, model.name)) for model in trace.models)
-    return replace(trace, models=tuple(models)), renamed
 
 
 def _unused(name: str, taken: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from .answers import LOADING, MOST_WAIT_SECONDS, Answer, best, dedicated, loading_for, target_of, with_footprints
-from .block import definition_patch, fitting
+from .block import definition_patch
 from .lines import Line, percent, table
 from .overlay import place_of
 from .prices import gpu_hours, price_of
@@ -53,8 +53,6 @@ class _Basis:
 
     definition: Definition
     trace: Trace
-    renamed: dict[str, str]
-    """Models whose names no definition takes, and how they are called here."""
     gpu: Gpu
     target: float
     inventory: Sequence[GpuNodes]
@@ -128,7 +126,7 @@ def _basis(request: PlanRequest) -> _Basis:
         raise CommandError("Say for which requests: tidegate plan day.csv.gz (docs/capacity.md).", WRONG_INPUT)
     definition = read_definition(request.definition)
     try:
-        trace, renamed = fitting(read_trace(request.trace))
+        trace = read_trace(request.trace)
     except SimulationError as error:
         record = "" if request.trace.exists() else " `tidegate trace` records one (docs/capacity.md)."
         raise CommandError(f"{error}{record}", WRONG_INPUT) from None
@@ -139,7 +137,7 @@ def _basis(request: PlanRequest) -> _Basis:
     trace = with_footprints(trace, footprints(stack) if stack else {})
     request_seconds = (stack.platform.proxy.timeouts if stack else Timeouts()).request_seconds
     loading = loading_for(trace, request_seconds)
-    return _Basis(definition, trace, renamed, gpu, target, inventory, stack, loading)
+    return _Basis(definition, trace, gpu, target, inventory, stack, loading)
 
 
 def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | None:
@@ -222,9 +220,6 @@ def _notes(basis: _Basis) -> list[str]:
         said.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")
     if wait < min(longest, MOST_WAIT_SECONDS):
         said.append(f"It is no longer, because `proxy.timeouts.requestSeconds` is {wait + 1}: raise that first.")
-    if basis.renamed:
-        how = listed((f"{escaped(old)} → {new}" for old, new in basis.renamed.items()), most=5)
-        said.append(f"No definition takes the names of some models, which are called otherwise here: {how}.")
     too_large = dedicated(basis.gpu, basis.trace)[1]
     if too_large:
         large = listed((model.name for model in too_large), most=5)

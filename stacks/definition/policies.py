@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from .base import DnsLabel, Named, Section, Without, form
 
-SHIPPED = ("break-even", "lru-idle", "lru", "cost-aware")
+SHIPPED = ("break-even", "lru-idle", "cost-aware")
 """The policies that the eviction policy's image has by itself."""
 PolicyName = Annotated[DnsLabel, Field(json_schema_extra={"examples": [*SHIPPED]})]
 _OURS = "is a policy of Tidegate's own"

@@ -63,8 +63,8 @@ class OnDemand(Section):
     model whose callers are refused, another goes before that as soon as they have lost twice what its own callers would
     lose to its next load (the ski-rental rule, Karlin et al. 1988; it weighs as cost-aware does); models that timers
     call are loaded just before, where that costs others less. lru-idle, the reference's rule: least recently used of
-    those idle for idleSeconds. lru: least recently used, however short its idleness. cost-aware: weighs bytes, load
-    seconds and use against each other. Or one of your own (docs/eviction.md).
+    those idle for idleSeconds. cost-aware: weighs bytes, load seconds and use against each other. Or one of your own
+    (docs/eviction.md).
     """
     policy_settings: Annotated[dict[SettingName, SettingText], NOT_IN_VALUES] = Field(default_factory=dict)
     """Settings of a policy of your own, which evictionPolicies says that it takes."""
@@ -86,7 +86,7 @@ class OnDemand(Section):
     @model_validator(mode="after")
     def _idle_is_at_least_the_lease(self) -> Self:
         """Otherwise a model in use would count as idle before its lease ends."""
-        if self.idle_seconds < self.lease_seconds and self.policy != "lru":
+        if self.idle_seconds < self.lease_seconds:
             times = f"idleSeconds {self.idle_seconds} is less than leaseSeconds {self.lease_seconds}"
             raise ValueError(f"{times}: a model in use would count as idle before its lease ends")
         return self

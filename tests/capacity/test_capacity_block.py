@@ -14,7 +14,7 @@ from tidegate_contracts.eviction_process import SETTINGS_FILE
 from tidegate_eviction.simulate.trace import Trace
 
 from capacity.answers import LOADING, Answer, with_footprints
-from capacity.block import DefinitionPatch, definition_patch, fitting
+from capacity.block import DefinitionPatch, definition_patch
 from capacity.plan import footprints
 from capacity.slices import GpuSlice, find_gpu
 from components import Environment
@@ -169,13 +169,3 @@ def test_a_server_is_made_up_where_none_loads_on_demand(tmp_path: Path) -> None:
     definition = read_definition(write(tmp_path, tree))
     made = definition_patch(definition.stacks[0], ON_TWO, TRACE)
     assert {model["server"] for model in yaml.safe_load(made.text)["environments"][0]["models"]} == {"ondemand-2"}
-
-
-def test_models_whose_names_no_definition_takes_are_called_otherwise_in_all_that_follows() -> None:
-    trace = trace_of(
-        1, **{"a model": (1, 1.0, 600.0), "a_model": (1, 1.0, 600.0), "-x": (1, 1.0, 600.0), "m" * 200: (1, 1.0, 9.0)}
-    )
-    renamed, how = fitting(trace)
-    assert [model.name for model in renamed.models] == ["a_model-2", "a_model", "_x", "m" * 122]
-    assert [*how] == ["a model", "-x", "m" * 200]
-    assert (renamed.seconds, renamed.which) == (trace.seconds, trace.which)

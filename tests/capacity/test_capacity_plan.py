@@ -75,13 +75,6 @@ def test_without_a_word_of_it_the_gpu_is_the_inventorys_else_an_a100_of_80_gb(fo
         assert f"There is no price of {name} in the inventory" in plan("day.csv", "--target", "90%").stdout
 
 
-def test_models_get_names_that_a_definition_takes(folder: Path) -> None:
-    write_trace(trace_of(1, **{"my model": (5, 2.0, 60.0)}), folder / "named.csv")
-    said = plan("named.csv", "--target", "90%")
-    assert "are called otherwise here: my model → my_model." in said.stdout
-    assert "{name: my_model, server: ondemand" in said.stdout
-
-
 def test_without_a_price_there_are_hours_and_no_money(folder: Path) -> None:
     write(folder, tree_of([pool("2g.20gb")], [], [{"2g.20gb": 3}]))
     said = plan("day.csv", "--target", "98%")

@@ -87,7 +87,7 @@ def loadings() -> st.SearchStrategy[Tree]:
     on_demand = st.fixed_dictionaries(
         {"mode": st.just("on-demand"), "capacity": st.just("1Gi"), "leaseSeconds": st.integers(2, 30)},
         optional={
-            "policy": st.sampled_from(["break-even", "lru-idle", "lru", "cost-aware"]),
+            "policy": st.sampled_from(["break-even", "lru-idle", "cost-aware"]),
             "idleSeconds": st.integers(30, 3600),
             "waitSeconds": st.integers(0, 60),
             "staging": staging(),

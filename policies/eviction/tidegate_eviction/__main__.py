@@ -30,7 +30,7 @@ from .simulate.zoo import generate as make_trace
 WRONG_INPUT, DEFECT = 2, 1
 PIPE_WIDTH = 140  # Columns of tables that go to no terminal.
 LEVELS = ("debug", "info", "warning", "error", "critical")
-COMPARED = ("break-even", "lru-idle", "lru", "cost-aware")
+COMPARED = ("break-even", "lru-idle", "cost-aware")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 app = typer.Typer(
@@ -104,9 +104,7 @@ def simulate(
     ] = SimulationSetting.wait_seconds,
     lease_seconds: Annotated[float, typer.Option(help="How long leases are.", min=1)] = SimulationSetting.lease_seconds,
     holders: Annotated[int, typer.Option(help="How many proxies there are.", min=1, max=1000)] = 1,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Compare break-even, lru-idle, lru and cost-aware.")
-    ] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare break-even, lru-idle and cost-aware.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Run policies under simulated time over a trace: how often, and how long, would they have loaded?"""

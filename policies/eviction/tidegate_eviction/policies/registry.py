@@ -68,18 +68,9 @@ BUILT_IN: Final[Mapping[str, Policy]] = {
             _choose_lru,
         ),
         Policy(
-            "lru", "The least recently used go first, as soon as they have no lease.", _choose_lru, idle_limits=False
-        ),
-        Policy(
             "cost-aware",
             "Those go first that are cheap to load again, large and seldom used, of those idle for their idle limit.",
             _choose_cheapest,
-        ),
-        Policy(
-            "pinned",
-            "Nothing goes to make room: models are loaded when they are first called, and stay.",
-            lambda _candidates, _needed_bytes, _now: (),
-            evicts=False,
         ),
     )
 }

@@ -20,7 +20,7 @@ from ..core import messages
 from ..core.messages import ModelSpec
 from ..staging.stager import StagingCounts
 from ..triton.memory import MemoryReading, MemorySource
-from .footprints import Footprints, Quarantine
+from .footprints import Footprints
 
 NAMED_MODELS = 1000  # So many models have metrics of their own, by name, where nobody says otherwise.
 _TOTALS: Final = (
@@ -165,7 +165,7 @@ def render(snapshot: Snapshot) -> bytes:
 def tell(
     event: messages.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec], named: int
 ) -> None:
-    """Log and count an event, by name for so many models, and remember what footprints and quarantines it tells of."""
+    """Log and count an event, by name for so many models, and remember the footprints that it tells of."""
     level, text, counted = _LINES[type(event)]
     said = {to_camel(field.name): getattr(event, field.name) for field in fields(event)}
     name = getattr(event, "model", "")
@@ -179,10 +179,6 @@ def tell(
                 if (spec := specs.get(each)) is not None:
                     near = event.seconds - event.copied_seconds
                     footprints.learn(each, spec.stamp, size, near if each == name else 0.0)
-        case messages.Quarantined() if (spec := specs.get(name)) is not None:
-            footprints.quarantine(name, Quarantine(stamp=spec.stamp, versions=spec.versions, why=event.why))
-        case messages.Allowed():
-            footprints.quarantine(name, None)
         case messages.Evicted():
             counts.evictions.labels(event.reason).inc()
             counts.count("evictions", name, named, event.reason)

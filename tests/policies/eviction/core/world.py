@@ -87,9 +87,8 @@ class World:
         """Check that who goes for others may."""
         spec = self.specs.get(event.model)
         if event.reason in ("room", "pinned", "ahead") and spec is not None:
-            assert self.rules.policy.evicts
             assert not spec.pinned
-            if event.reason in ("room", "ahead") and self.rules.policy.idle_limits:
+            if event.reason in ("room", "ahead"):
                 limit = self.rules.idle_seconds if spec.idle_seconds is None else spec.idle_seconds
                 if self.rules.policy.breaks_even and spec.idle_seconds is None:
                     # For room where that pays; leases are looked at when it is unloaded.

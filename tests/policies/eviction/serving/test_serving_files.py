@@ -34,7 +34,7 @@ def said(**changes: Any) -> bytes:
         (said(surprise=1), "surprise: Extra inputs are not permitted"),
         (
             said(policy="fifo"),
-            'policy: there is no policy "fifo": built in are break-even, lru-idle, lru, cost-aware, pinned',
+            'policy: there is no policy "fifo": built in are break-even, lru-idle, cost-aware; ',
         ),
         (said(capacityBytes=0), "capacityBytes: Input should be greater than or equal to 1"),
         (said(leaseSeconds=10**400), "leaseSeconds: Input should be less than or equal to"),

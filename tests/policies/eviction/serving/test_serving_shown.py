@@ -40,7 +40,7 @@ def view(*models: Listed, **more: Any) -> Snapshot:
         freeing_bytes=0, leaked_bytes=more.pop("leaked", 0), free_bytes=1000 * MIB - resident, models=models,
     )  # fmt: skip
     said: dict[str, Any] = {
-        "reading": MemoryReading(MemorySource.NVML, 5, 9),
+        "reading": MemoryReading(MemorySource.NVML, 5),
         "leases": 2,
     }
     return Snapshot(listing, **(said | more))

@@ -21,6 +21,7 @@ SMALL = trace_of(
 
 
 ROOT = Path(__file__).resolve().parents[4]
+IDLE = "--policy", "lru-idle", "--capacity", "40%"
 
 
 @pytest.fixture
@@ -40,13 +41,13 @@ def rows(*arguments: object) -> dict[str, dict[str, float]]:
 
 
 def test_one_policy_is_told_in_one_line(small: Path) -> None:
-    result = run("simulate", "--trace", small, "--capacity", "8M", "--policy", "lru")
+    result = run("simulate", "--trace", small, "--capacity", "8M", "--policy", "lru-idle")
     assert result.exit_code == 0, result.output
     assert "60 requests to 5 models" in result.stdout
     assert "53% of all models" in result.stdout
     for heading in ("hits", "cold loads", "loading", "busy", "evictions", "wait p50", "wait p95", "wait p99"):
         assert heading in result.stdout
-    assert len([line for line in result.stdout.splitlines() if line.startswith("lru")]) == 1
+    assert len([line for line in result.stdout.splitlines() if line.startswith("lru-idle")]) == 1
 
 
 def test_policies_are_compared_over_the_same_requests(small: Path) -> None:
@@ -88,15 +89,15 @@ def test_a_policy_of_ones_own_is_simulated_by_its_name_and_told_of_when_it_fails
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--policy", "lru", "--capacity", "40%", "--set", "first=1"), 'policy "lru" takes no settings, and has first'),
-        (("--policy", "lru", "--capacity", "40%", "--set", "first"), "--set first: write each setting once, as NAME="),
+        ((*IDLE, "--set", "first=1"), 'policy "lru-idle" takes no settings, and has first'),
+        ((*IDLE, "--set", "first"), "--set first: write each setting once, as NAME="),
         (("--capacity", "40%"), "Say which policy"),
-        (("--policy", "lru"), "Say --capacity"),
-        (("--policy", "lru", "--capacity", "much"), "--capacity much: this is no size"),
+        (("--policy", "lru-idle"), "Say --capacity"),
+        (("--policy", "lru-idle", "--capacity", "much"), "--capacity much: this is no size"),
         (("--policy", "lur", "--capacity", "40%"), 'there is no policy "lur"'),
-        (("--policy", "lru", "--capacity", "40%", "--wait-seconds", "inf"), "--wait-seconds inf"),
-        (("--policy", "lru", "--capacity", "40%", "--lease-seconds", "1e-9"), "--lease-seconds"),
-        (("--policy", "lru", "--capacity", "40%", "--replicas", "0"), "--replicas"),
+        ((*IDLE, "--wait-seconds", "inf"), "--wait-seconds inf"),
+        ((*IDLE, "--lease-seconds", "1e-9"), "--lease-seconds"),
+        ((*IDLE, "--replicas", "0"), "--replicas"),
     ],
 )
 def test_wrong_input_is_one_message_and_exit_code_2(small: Path, arguments: tuple[str, ...], words: str) -> None:
@@ -131,4 +132,4 @@ def test_a_generated_zoo_is_simulated_like_any_other(tmp_path: Path) -> None:
     run("generate", "--out", file, "--models", 25, "--requests", 400, "--seed", 3)
     assert file.read_bytes() == before
     found = rows("--trace", file, "--capacity", "40%", "--compare", "--idle-seconds", 0)
-    assert 0 < found["cost-aware"]["load_seconds"] < found["lru"]["load_seconds"]
+    assert 0 < found["cost-aware"]["load_seconds"] < found["lru-idle"]["load_seconds"]

@@ -29,7 +29,7 @@ def setting_of(
     """Return how a pool is simulated, whose policy has what its container has by default; ValueError for a policy that
     is not installed here."""
     return SimulationSetting(
-        policy=find(loading.policy, {name: str(said) for name, said in loading.policy_settings.items()}),
+        policy=find(loading.policy),
         capacity_bytes=capacity_bytes,
         idle_seconds=loading.idle_seconds,
         wait_seconds=loading.wait_seconds,

@@ -5,7 +5,6 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from .base import (
-    NOT_IN_VALUES,
     ByteQuantity,
     Condition,
     Conditional,
@@ -24,7 +23,7 @@ from .base import (
 )
 from .placement import CpuPlacement, Placement
 from .pods import Affinity, Toleration
-from .policies import PolicyName, SettingName, SettingText
+from .policies import PolicyName
 
 _WHICH_CLASS = "staging of kind volume needs a storageClass, of which each replica gets a volume of its own"
 _NO_CLASS = "storageClass is for staging of kind volume: take it away"
@@ -66,8 +65,6 @@ class OnDemand(Section):
     those idle for idleSeconds. cost-aware: weighs bytes, load seconds and use against each other. Or one of your own
     (docs/eviction.md).
     """
-    policy_settings: Annotated[dict[SettingName, SettingText], NOT_IN_VALUES] = Field(default_factory=dict)
-    """Settings of a policy of your own, which evictionPolicies says that it takes."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] = 300
     """A model that was idle for at least this long may be evicted; with break-even, perhaps earlier."""
     capacity: ByteQuantity | None = None

@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from ..definition import Header, Platform, base
 from ..definition.models import ModelName
 from ..definition.placement import MigProfile
-from ..definition.policies import SHIPPED, PolicyName, SettingName, SettingText
+from ..definition.policies import SHIPPED, PolicyName
 from ..model_keys import Key, Model, hint_of, keys_of
 
 Path = tuple[str, ...]
@@ -24,7 +24,6 @@ NAMED_TYPES: tuple[tuple[str, Any], ...] = (
     ("name of an environment variable", base.EnvironmentName),
     ("model name", ModelName),
     ("MIG profile", MigProfile),
-    ("name of a setting", SettingName),
     ("host name", base.Host),
     ("URL path", base.HttpPath),
     ("relative path", base.RelativePath),
@@ -32,7 +31,6 @@ NAMED_TYPES: tuple[tuple[str, Any], ...] = (
 _SUCH_AS: tuple[tuple[Any, str], ...] = (
     (base.CpuQuantity, "CPU cores such as `2` or `500m` (quote whole numbers)"),
     (base.ByteQuantity, "size such as `16Gi`"),
-    (SettingText, "text, number or truth value"),
     (PolicyName, f"{', '.join(f'`{name}`' for name in SHIPPED)}, or the name of one of your own"),
     (base.Cidr, "address range such as `10.0.0.0/8`"),
 )

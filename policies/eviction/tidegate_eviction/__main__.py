@@ -94,9 +94,6 @@ def simulate(
         str, typer.Option(help="Of each replica: bytes (also 9Gi, 500M), or per cent of all footprints, as 40%.")
     ] = "",
     policy: Annotated[str, typer.Option(help="Which policy; with --compare, one more to compare.")] = "",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of that policy, if it has some.")
-    ] = None,
     replicas: Annotated[int, typer.Option(help="How many replicas the pool has.", min=1, max=1000)] = 1,
     idle_seconds: Annotated[float, typer.Option(help="Idle for so long a model may go; 0: at once.", min=0)] = 300.0,
     wait_seconds: Annotated[
@@ -116,9 +113,8 @@ def simulate(
             if not math.isfinite(value):
                 raise SimulationError(f"{option} {value}: this is no number that something can last.")
         wanted = dict.fromkeys([*COMPARED, policy] if compare else [policy])
-        given = _pairs(settings or [])
         try:
-            policies = [find(name, given if name == policy else {}) for name in wanted if name]
+            policies = [find(name) for name in wanted if name]
         except ValueError as error:
             raise SimulationError(f"--policy {policy}: {error}.") from None
         from .simulate import report
@@ -173,15 +169,6 @@ async def _serve(policy: EvictionPolicy) -> bool:
         # Only where free ports were asked for; else nothing is written but the log.
         print("ready " + " ".join(f"{name}={port}" for name, port in policy.ports.items()), flush=True)
     return await policy.run_until_stopped()
-
-
-def _pairs(said: list[str]) -> dict[str, str]:
-    """Return settings by their names; SimulationError for what is none."""
-    pairs = dict(each.partition("=")[::2] for each in said)
-    for each in said:
-        if not each.partition("=")[0].isidentifier() or "=" not in each or len(pairs) < len(said):
-            raise SimulationError(f"--set {each}: write each setting once, as NAME=VALUE.")
-    return pairs
 
 
 def capacity_bytes(text: str, trace: Trace) -> int:

@@ -354,8 +354,7 @@ class EvictionService:
     def _pool_settings(self, settings: EvictionSettings) -> PoolSettings:
         given = settings.model_dump(include={"capacity_bytes", "idle_seconds", "lease_seconds", "wait_seconds"})
         tuned = settings.tuning.model_dump(exclude_none=True)
-        policy = registry.find(settings.policy, settings.policy_settings)
-        return PoolSettings(policy=policy, measures=self._measures, **given, **tuned)
+        return PoolSettings(policy=registry.find(settings.policy), measures=self._measures, **given, **tuned)
 
 
 def _mounted(settings: EvictionSettings) -> Path | None:

@@ -26,7 +26,7 @@ def read(data: bytes) -> EvictionSettings:
     except ValidationError as error:
         raise SettingsError(first_error(error)) from None
     try:
-        registry.find(settings.policy, settings.policy_settings)
+        registry.find(settings.policy)
     except ValueError as error:
         raise SettingsError(f"policy: {error}") from None
     counts = Counter(model.name for model in settings.models)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
@@ -34,7 +33,6 @@ def predict(
     ] = None,
     inputs: Annotated[Texts, Option("--input", "-i", help="An input: NAME=VALUE with JSON; may be repeated.")] = None,
     zeros: Annotated[bool, Option("--zeros", help="Send zeros: does it answer at all?")] = False,
-    stream: Annotated[bool, Option("--stream", help="Print every answer as it comes, one a line, as JSON.")] = False,
     environment: Annotated[
         Text, environment_option("--environment", "-e", help="Else DOMINO_INFERENCE_PROXY says where.")
     ] = None,
@@ -58,7 +56,7 @@ def predict(
             given = _given(called, data, inputs or [], zeros)
             kind = found.kind_of(server) if server is not None else found.kind_of_model(name)
             if not kind.speaks_v2:
-                if stream or not isinstance(given, dict):
+                if not isinstance(given, dict):
                     raise UsageError(f"{name} takes one call of OpenAI's API at a time", do="its own client streams")
                 answered = kind.ask(client, name, given, server=server, version=version or None, deadline=timeout)
                 if json:
@@ -66,16 +64,8 @@ def predict(
                 else:
                     print(*answered["outputs"][0]["data"], sep="\n")
                 return
-            params = {"sticky": sticky, "deadline": timeout}
-            if stream:
-                for each in called.predict_stream(given, params):
-                    outputs = {
-                        name: value.tolist() if hasattr(value, "tolist") else value for name, value in each.items()
-                    }
-                    print(dumps(outputs, ensure_ascii=False), flush=True)
-                return
             began = time.monotonic()
-            answer = called.ask(given, params)
+            answer = called.ask(given, {"sticky": sticky, "deadline": timeout})
             _show_answer(answer, time.monotonic() - began, json)
 
 

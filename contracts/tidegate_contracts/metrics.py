@@ -57,7 +57,7 @@ LABELS: Final = {
         4,
     ),
     "state": Label(
-        "of a model: as `tidegate models` has it; of a breaker: `closed`, `open`, `half-open` (one call tries)", 9
+        "of a model: as `tidegate status` has it; of a breaker: `closed`, `open`, `half-open` (one call tries)", 9
     ),
     "kind": Label(
         "of bytes: `capacity`, `resident`, `loading`, `freeing`, `leaked`, `free`; of staged files: `used`, `size`", 6

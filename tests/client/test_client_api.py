@@ -19,7 +19,7 @@ from tidegate.triton.entries.write import new_entry
 from tests.client.triton.entries.files import FILES
 
 ROOT = Path(__file__).resolve().parents[2]
-ELSEWHERE = {"models": "status", "rollback": "roll_back", "top": None, "export": None}
+ELSEWHERE = {"rollback": "roll_back", "top": None, "export": None}
 """Commands whose method has another name, or that are for people only."""
 
 

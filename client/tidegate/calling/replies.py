@@ -124,7 +124,7 @@ def _of_triton(status: int, error: object, where: str) -> TidegateError:
     if status == 404:
         return NotFoundError("the inference server knows no such model or version", where=where, why=why)
     if status < 500:
-        do = "`tidegate models` shows its inputs"
+        do = "`tidegate status MODEL` shows its inputs"
         return UsageError("the model refuses the request", where=where, why=why, do=do)
     return UnreachableError("the inference server failed", where=where, why=why, do="tell who owns the model")
 

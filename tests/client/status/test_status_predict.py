@@ -99,5 +99,5 @@ def test_what_is_wrong_is_told_and_nothing_is_called(cli: Cli, words: tuple[str,
 
 def test_a_wrong_key_ends_every_command_alike(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_wrong")
-    for words in (("status",), ("models",), ("predict", "versions", "-i", "INPUT=[7]")):
+    for words in (("status",), ("predict", "versions", "-i", "INPUT=[7]")):
         assert "does not believe the credential" in cli.run(*words, code=3)

@@ -4,8 +4,7 @@ guardrails, of metrics and of logs."""
 from collections.abc import Mapping
 from pathlib import Path
 
-from policies.guardrails.page import page as guardrails_page
-
+from .guardrails import page as guardrails_page
 from .page import page
 from .schema import definition_schema, schema_text
 from .telemetry import page as metrics_page

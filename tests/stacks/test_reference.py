@@ -156,7 +156,7 @@ def test_mistakes_of_overlays_are_refused_by_the_schema_and_by_make_check(path: 
         ((*DEV, "models"), [{"name": "fraud-score", "versions": None, "alias": "champion"}]),
         ((*DEV, "pullSecrets"), []),
         ((*DEV, "network"), {"callers": []}),
-        ((*DEV, "servers"), [{"name": "preload", "triton": {"logVerbose": 1, "environment": {"LOG": None}}}]),
+        ((*DEV, "servers"), [{"name": "preload", "triton": {"exitTimeoutSeconds": 9, "environment": {"LOG": None}}}]),
         ((*DEV, "servers"), [{"name": "preload", "repository": {"path": None}}]),
         ((*DEV, "servers"), [{"name": "preload", "pools": [{"name": "main", "placement": {"product": None}}]}]),
         ((*DEV, "datasets"), [{"name": "models", "capacity": "1Ti"}]),

@@ -130,7 +130,7 @@ def _sums(plane: "PlaneOverview") -> str:
     if not plane.models:
         return "no models that you may inspect"
     failed, turned_away = sum(map(_has_failed, plane.models)), sum(_busy(each) > 0 for each in plane.models)
-    of_these = [f"{failed} failed to load"] * (failed > 0) + [f"{turned_away} told busy"] * (turned_away > 0)
+    of_these = [f"{failed} failed to load"] * (failed > 0) + [f"{turned_away} refused as busy"] * (turned_away > 0)
     states = [model.state for model in plane.models]
     return "; of these ".join(filter(None, (_counted(states), ", ".join(of_these))))
 
@@ -269,7 +269,7 @@ def _row(model: "VisibleModel", place: "Place | None") -> tuple[str, ...]:
     waiters = sum(each.waiters for each in model.places)
     bytes_ = place.footprint_bytes if place is not None else None
     failures = "; ".join(dict.fromkeys(each.why for place in model.places for each in place.failures))
-    lately = f"told busy in five minutes: {busy}" if (busy := _busy(model)) else ""
+    lately = f"refused as busy in five minutes: {busy}" if (busy := _busy(model)) else ""
     known = "" if model.loading == "on-demand" and model.state in _UNKNOWN else model.why or failures
     why = "; ".join(filter(None, (known, f"{waiters} waiting" if waiters else "", lately)))
     return (

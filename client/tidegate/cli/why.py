@@ -83,4 +83,4 @@ def _reasons_at(model: "VisibleModel", place: "Place") -> list[str]:
         meaning += f" ({where})"
     words = [meaning, "" if is_told else place.why.removeprefix(f"{place.replica} ")]
     lines = failures + [f"{place.replica}: {': '.join(filter(None, words))}"] * any(words)
-    return lines + [f"{place.replica}: in five minutes {place.busy} requests were told busy"] * (place.busy > 0)
+    return lines + [f"{place.replica}: in five minutes {place.busy} requests were refused as busy"] * (place.busy > 0)

@@ -164,22 +164,6 @@ def test_a_full_bucket_is_forgotten_when_nobody_has_it() -> None:
     assert len(limits._buckets) == 0
 
 
-def test_there_are_never_more_than_bounded() -> None:
-    limits = RateLimiter(*LIMIT, most=100)
-    for n in range(1000):
-        bucket = limits.bucket(key(f"p{n}"), 0.0)
-        assert bucket.take(0.0) == 0
-        assert len(limits._buckets) <= 100
-    # Full ones give way to new ones before those that count something.
-    limits = RateLimiter(*LIMIT, most=100)
-    counting = [limits.bucket(key(f"c{n}"), 0.0) for n in range(10)]
-    for bucket in counting:
-        taken(bucket, 0.0)
-    for n in range(500):
-        limits.bucket(key(f"p{n}"), 0.0)
-    assert [limits.bucket(key(f"c{n}"), 0.0) for n in range(10)] == counting
-
-
 @given(st.floats(0.01, 1e4), st.lists(st.integers(0, 10**12), min_size=1, max_size=5))
 def test_whatever_answers_tell_of_tokens_a_caller_is_not_shut_out_for_longer_than_an_hour(
     rate: float, told: list[int]

@@ -118,43 +118,6 @@ async def test_a_body_that_comes_with_the_end_of_the_hello_is_taken(tmp_path: Pa
         writer.transport.abort()
 
 
-class _Brings:
-    """TLS, of which each thing that comes brings so many bytes of data."""
-
-    def __init__(self) -> None:
-        self.data, self.came_inside, self.came = 0, 0, 0
-        self.turns: list[bool] = []
-
-    def get_buffer(self, _sizehint: int) -> memoryview:
-        return memoryview(bytearray(1 << 18))
-
-    def buffer_updated(self, _size: int) -> None:
-        self.came_inside += self.data
-
-    def hear_fruitless(self, *, too_much: bool) -> None:
-        self.turns.append(too_much)
-
-
-def test_of_who_sends_what_brings_no_data_little_is_read_in_each_turn() -> None:
-    door = _Brings()
-    records = tls._Records(door, door)  # type: ignore[arg-type]
-
-    def room_after(size: int) -> int:
-        records.buffer_updated(size)
-        return len(records.get_buffer(0))
-
-    assert len(records.get_buffer(0)) == 1 << 18
-    for _ in range(tls.MOST_FRUITLESS // tls.FRUITLESS_AT_ONCE):
-        assert room_after(tls.FRUITLESS_AT_ONCE) == tls.FRUITLESS_AT_ONCE
-    assert not any(door.turns)
-    door.data = 16_384
-    room_after(16_406)
-    assert room_after(16_406) == 1 << 18, "two records have made up for it"
-    door.data, number = 1, len(door.turns)
-    while True not in door.turns[number:]:  # a byte of data now and then does not
-        room_after(27 + 23)
-
-
 async def test_what_tls_keeps_of_answers_and_of_what_comes_counts(tmp_path: Path) -> None:
     async with over_tls(tmp_path) as (here, trusted):
         caller = await connected(here, trusted, 4096)

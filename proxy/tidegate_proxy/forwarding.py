@@ -103,6 +103,7 @@ class Forwarding:
         read_only: bool,
         needs_no_lease: bool,
         asked: str | None,
+        must_find_sequence: bool = False,
         streams: ConcurrencyLimiter | None = None,
     ) -> None:
         """Count what is granted, and go on: before that, nothing else here is of use. Raises Problem.
@@ -120,7 +121,7 @@ class Forwarding:
         grant.count(now)
         if needs_no_lease and pool.leases is not None:
             self.later(self.answer_without_lease)
-        elif (pool.leases is None or self.find_lease()) and not self.must_find_sequence() and self.find_version():
+        elif (pool.leases is None or self.find_lease()) and not must_find_sequence and self.find_version():
             if self.acquire_slot():
                 self.go_to_replica(False)
         else:

@@ -256,7 +256,7 @@ class Call(CallerStream):
         forwarding.sequence, forwarding.sticky = requested.sequence or None, sticky or None
         method, streams = self._method, self.context.streams if self._method.streams else None
         read_only, needs_no_lease = method.action == "inspect", method.name in ("ModelReady", "ModelStatistics")
-        forwarding.granted(grant, monotonic(), read_only, needs_no_lease, requested.version, streams)
+        forwarding.granted(grant, monotonic(), read_only, needs_no_lease, requested.version, False, streams)
 
     def _granted_more(self, forwarding: Forwarding, grant: Grant, asked: RequestedModel, sticky: bytes | None) -> None:
         """Go on with a further message of a stream, which has its slot already."""

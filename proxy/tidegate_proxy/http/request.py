@@ -225,7 +225,14 @@ class HttpRequest(HeadedRequest):
         if grant.tokens is not None and target.asks_for_usage is None:
             why = "Where tokens are limited, `stream` is true or false, and `stream_options` one short object."
             raise Problem(ProblemType.MALFORMED, why)
-        self.granted(grant, self.started, target.action == "inspect", target.needs_no_lease, target.version)
+        self.granted(
+            grant,
+            self.started,
+            target.action == "inspect",
+            target.needs_no_lease,
+            target.version,
+            target.may_be_of_sequence and route.must_know_sequence(target.version),
+        )
 
     def trace(self) -> tuple[bytes, bytes]:
         """Return the request's id and its `traceparent`."""

@@ -48,7 +48,11 @@ class CallLog:
                 "stranger" if stranger else "left" if status == CLIENT_LEFT else "refused" if status < 500 else "failed"
             )
             return self._failures[kind].wants(now)
-        if (waited >= WAITED_SECONDS or seconds >= SLOW_SECONDS) and self._slow.wants(now):
+        if (
+            seconds >= WAITED_SECONDS
+            and (seconds >= SLOW_SECONDS or waited >= WAITED_SECONDS)
+            and self._slow.wants(now)
+        ):
             return True
         if now < self._next_success:
             return False

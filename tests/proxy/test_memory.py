@@ -97,15 +97,3 @@ def test_the_memory_is_the_containers_limit_or_the_machines(
     monkeypatch.setattr(memory, "_LIMITS", (tmp_path / "none", file))
     found = process_memory()
     assert found == expected if expected else found > 1 << 30
-
-
-def test_what_is_cut_is_counted_and_told_in_sums(caplog: pytest.LogCaptureFixture) -> None:
-    whole, guests = Memory(1 << 24), [guest() for _ in range(100)]
-    for each in guests:
-        each.arrive(whole)
-    assert whole.cut["room"] == 100 - len(whole.strangers.connections)
-    [line] = caplog.records
-    assert line.__dict__["said"] == {"cut": {"room": 1}}
-    whole._cuts_told = 0.0
-    whole.count_cut("held")
-    assert caplog.records[-1].__dict__["said"] == {"cut": {"room": whole.cut["room"] - 1, "held": 1}}

@@ -92,25 +92,6 @@ async def test_behind_an_answer_that_was_cut_short_no_other_one_is_sent(here: Ru
     assert len(here.replica.asked) == 1
 
 
-async def test_a_head_after_empty_lines_is_a_request(caller: Caller) -> None:
-    for before in (b"\r\n", b"", b"\r\n", b""):
-        if before:
-            await caller.send_apart(before)
-        await caller.send(before + request())
-        assert (await caller.reply()).status == 200
-
-
-@pytest.mark.parametrize("data", [request(Connection="close"), request().replace(b"HTTP/1.1", b"HTTP/1.0")])
-async def test_a_request_that_is_its_connections_last_ends_it(here: RunningProxy, data: bytes) -> None:
-    async with here.caller() as caller:
-        await caller.send(data)
-        await caller.send(request())
-        reply = await caller.reply()
-        assert (reply.status, reply.headers["connection"]) == (200, "close")
-        assert await caller.ended()
-    assert len(here.replica.asked) == 1
-
-
 async def test_the_answer_to_head_has_no_body_that_the_next_answer_would_follow(caller: Caller) -> None:
     for _ in range(3):
         await caller.send(request(f"/v2/models/{MODEL}", method="HEAD"))

@@ -19,10 +19,9 @@ from tidegate_service.tokens import MOST_TOKEN_BYTES, read_keys
 
 from ..rigs.issuer import PrivateKey
 from .provider import AUDIENCE, Provider, part, public_jwk, rsa_key
-from .tables import Clock, gate_for, issuer_of, kind_of, problem_of, rule
+from .tables import Clock, gate_for, issuer_of, kind_of, problem_of
 
 pytestmark = pytest.mark.anyio
-ANYBODY = rule(principals=("*",))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from .peer import CALM, DATA, HEADERS, RESET, SETTINGS, WIDE, WINDOW, Peer, fram
 
 MEMORY = 32 << 20
 ENTRY = ("big", "x" * 4000)
-ONE = struct.pack(">L", 1)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,6 @@ from .tables import access, model, openai_server, table
 MODELS = (model("chat", {1: 20, 2: 80}), model("plain"), model("gone"))
 MESSAGES: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "word1 word2"}]
 PAGE = (Path(__file__).resolve().parents[3] / "docs/proxy-api.md").read_text("utf-8")
-TOKENS = 300  # Of a long answer, which takes about two seconds.
 ACCESS = access(
     ("owner", ["*"], ["infer", "inspect"]),
     ("reader", ["chat", "plain"], ["infer", "inspect"]),

@@ -47,9 +47,6 @@ def test_warm_ones_come_first_then_the_rank_decides_and_those_that_leave_are_las
     assert in_order == sorted(found, key=lambda name: (not found[name][0], not found[name][1], rank.index(name)))
 
 
-loads = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 500)), max_size=200)
-
-
 @pytest.mark.parametrize(("in_flight", "requests"), [(2 * HOT_IN_FLIGHT, 0), (0, 2 * HOT_A_SECOND)])
 def test_a_burst_makes_no_model_hot_and_a_load_that_lasts_does_until_calm_has_lasted(
     in_flight: float, requests: float

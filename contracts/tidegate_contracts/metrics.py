@@ -40,7 +40,7 @@ LABELS: Final = {
         "of bytes: `callers`, `strangers`; of what was ended so that others go on: `room` (of strangers), `held` (too "
         "much), `answer` (not taken), `chatter`"
     ),
-    "state": ("of a model: as `tidegate models` has it; of a breaker: `closed`, `open`, `half-open` (one call tries)"),
+    "state": ("of a model: as `tidegate status` has it; of a breaker: `closed`, `open`, `half-open` (one call tries)"),
     "kind": (
         "of bytes: `capacity`, `resident`, `loading`, `freeing`, `leaked`, `free`; of staged files: `used`, `size`"
     ),

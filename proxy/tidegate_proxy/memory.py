@@ -78,7 +78,7 @@ class Stranger(MemoryOwner, Protocol):
 
     is_unknown: bool
 
-    def evict_oldest(self) -> None:
+    def evict(self) -> None:
         """End it: there is no room for it any more."""
 
 
@@ -102,7 +102,7 @@ class UnauthenticatedBudget(Budget):
             oldest = next((each for each in others if each.is_unknown or each.held), None)
             if oldest is None:
                 return False
-            oldest.evict_oldest()
+            oldest.evict()
         return True
 
 

@@ -163,7 +163,7 @@ def _on_demand(listing: Listing, sees: _Sees) -> _Tell:
         if listed is None:
             return {"state": State.UNKNOWN, "why": "the eviction policy does not know it"}
         state, why, seconds = listed.state, plain(listed.why), listed.state_seconds
-        if listed.no_room_seconds is not None:  # It is cold but for moments: each of its callers is soon told busy.
+        if listed.no_room_seconds is not None:  # It is cold but for moments: each caller is soon refused.
             state, seconds = State.QUEUED, listed.no_room_seconds
             seen = [name for name in in_use if sees(name, route.server)]
             others = ["others that are not for you to see"] * (len(seen) < len(in_use))

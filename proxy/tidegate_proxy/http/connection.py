@@ -102,11 +102,11 @@ class ClientConnection(Caller):
         self.transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)
         if not self.arrive(self._server.shared.memory):
-            self.evict_oldest()
+            self.evict()
 
-    def evict_oldest(self) -> None:
+    def evict(self) -> None:
         """End it: there is no room for it any more."""
-        super().evict_oldest()
+        super().evict()
         if self._in_head and not self._discards_input:
             self._answer(full())
         self._discards_input = True

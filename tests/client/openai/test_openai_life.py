@@ -277,7 +277,6 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
 
     # What is there can be looked at, and is as it was registered.
     assert "chat" in world.run("status", "chat", "--environment", "dev")
-    assert "resident" in world.run("models", "chat", "--environment", "dev")
     assert "resident" in world.run("why", "chat", "--environment", "dev")
     assert "0 findings" in world.run("verify", "dev")
     assert "nobody serves" in world.run("prune", "dev")

@@ -105,10 +105,6 @@ attack: .test ## Attack a proxy in every way that is known, alone and 40 at once
 mutation: .test ## Break COUNT=<lines> of PACKAGES=<folders> at random, each alone, and tell which the tests notice (MUTATION=--whole)
 	@$(TEST) -m tests.mutation $(PACKAGES) --count $(or $(COUNT),60) $(MUTATION)
 
-.PHONY: bench
-bench: .test ## Measure how loading, resolving, evaluating and writing grow with the definition
-	@$(TEST) -m lab.bench.definition
-
 .PHONY: bench-iac
 bench-iac: .test ## Measure engines on a real control plane against kubectl, and a rollout's planes side by side
 	@$(TEST) -m lab.bench.iac

@@ -219,9 +219,6 @@ def init(
 
 def pin(
     definition: Definition = DEFINITION,
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Write what could be resolved, even when some images could not.")
-    ] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="Allow registries that speak plain HTTP.")] = False,
     registry_plane: Annotated[
         str | None, typer.Option("--registry-plane", metavar="NAME", help="Ask through this data plane's mirrors.")
@@ -231,7 +228,7 @@ def pin(
     with exit_codes() as outcome:
         from rollout.definition import pin_images
 
-        pin_images(definition, keep_going, insecure, registry_plane, outcome)
+        pin_images(definition, insecure, registry_plane, outcome)
 
 
 def rollout(

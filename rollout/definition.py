@@ -22,7 +22,7 @@ from .files import write_atomically
 from .guardrails import enforce, findings
 from .render import render
 from .seen import CommandReport
-from .terminal import note, progress, tidegate
+from .terminal import note, progress
 
 SECONDS = 120  # For one image.
 _AT_ONCE = 8
@@ -52,14 +52,14 @@ def check_definition(path: Path, seen: CommandReport) -> None:
 # ---- pin ----
 
 
-def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, outcome: ExitStatus) -> None:
+def pin_images(path: Path, insecure: bool, plane: str | None, outcome: ExitStatus) -> None:
     """Ask for every image that any stack names, and write the lock file when all answers are there."""
     definition = validate(load(path), ImagesLock())  # whatever stands in the lock file now must not stop us
     questions = _references(definition, plane)
     lock_file = path.parent / FILE_NAME
     before = ImagesLock()
     try:
-        before = read_images_lock(path.parent)[0]
+        before = read_images_lock(path.parent)
     except DefinitionError as error:
         note(f"the lock file is not used, because it cannot be understood: {error.summary()}")
     answers = _ask_all(questions, insecure)
@@ -67,13 +67,9 @@ def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, 
     for image in failed:
         via = f" (asked {questions[image]})" if questions[image] != image else ""
         note(f"not resolved: {image}{via}: {escaped(answers[image][1])}")
-    not_all = f"{len(failed)} of {counted(answers, 'image')} could not be resolved"
-    if failed and not keep_going:
-        again = tidegate("pin", path, keep_going=True, insecure=insecure, registry_plane=plane)
-        raise CommandError(f"{not_all}; nothing was written.\nTo write the others all the same: {again}")
-    # What a registry just said, else what one said before for the very same image.
-    digests = {image: digest or before.digest(image) for image, (digest, _) in answers.items()}
-    pins = [PinnedImage(image=image, digest=digest) for image, digest in digests.items() if digest]
+    if failed:
+        raise CommandError(f"{len(failed)} of {counted(answers, 'image')} could not be resolved; nothing was written.")
+    pins = [PinnedImage(image=image, digest=digest) for image, (digest, _) in answers.items()]
     for pin in pins:
         old = before.digest(pin.image)
         if old is None:
@@ -89,8 +85,6 @@ def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, 
         write_atomically(lock_file, text)
         outcome.text = f"{lock_file} is written"
         print(f"{escaped(str(lock_file))}: written, {counted(pins, 'image')} pinned.")
-    if failed:
-        raise CommandError(f"{not_all}.")
 
 
 def _references(definition: Definition, plane_name: str | None) -> dict[str, str]:

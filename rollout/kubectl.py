@@ -131,16 +131,7 @@ _PROVIDERS = {
     "resource.k8s.io": "dynamic resource allocation (Kubernetes 1.34 or later)",
 }
 
-_FORBIDDEN = r'(?P<resource>[\w./-]+) "(?P<name>[^"]+)" is forbidden: '
 _INVALID = r'(?P<resource>[\w.]+) "(?P<name>[^"]+)" is invalid: '
-_THE_REST = r"(?P<said>[^\n]+)"
-_QUOTA = (
-    "{thing} was refused by the quota {quota}: {said}.\n"
-    "    Ask for less, or have the quota raised: {kubectl} describe quota {quota} -n <namespace>"
-)
-_CLUSTERS_RULE = (
-    "    That is a rule of this cluster: change what it is about in the definition, or ask whoever made the rule."
-)
 BEING_DELETED = (
     "namespace {namespace} is being deleted, so nothing can be made in it{why}.\n    Wait until it is gone,"
     " and run this again. What holds it: {kubectl} get namespace {namespace} -o yaml"
@@ -148,27 +139,6 @@ BEING_DELETED = (
 _IMMUTABLE = r"(?P<said>spec[^\n]*?(?:Forbidden: updates to|immutable)[^\n]*)"
 
 _RULES = [
-    (_FORBIDDEN + r"exceeded quota: (?P<quota>[^,]+), " + _THE_REST, _QUOTA),
-    (_FORBIDDEN + r"(?P<said>failed quota: (?P<quota>[^:]+): [^\n]+)", _QUOTA),
-    (
-        _FORBIDDEN + r'violates PodSecurity "(?P<level>[^"]+)": ' + _THE_REST,
-        "{thing} was refused by Pod Security '{level}': {said}.\n"
-        "    Tidegate's own pods fulfil it: somebody changed this one (an admission webhook, or a hand), or the"
-        " namespace's labels pod-security.kubernetes.io/*.",
-    ),
-    (
-        r'(?P<resource>[\w./-]+) "(?P<name>[^"]+)" is (?:forbidden|invalid): (?:: )?'
-        r"ValidatingAdmissionPolicy '(?P<policy>[^']+)' with binding '[^']+' denied request: " + _THE_REST,
-        "{thing} was refused by the ValidatingAdmissionPolicy {policy}: {said}.\n" + _CLUSTERS_RULE,
-    ),
-    (
-        r'admission webhook "(?P<webhook>[^"]+)" denied the request:? ?(?P<said>[^\n]*)',
-        "the admission webhook {webhook} refused an object: {said}.\n" + _CLUSTERS_RULE,
-    ),
-    (
-        r'failed calling webhook "(?P<webhook>[^"]+)": ' + _THE_REST,
-        "the admission webhook {webhook} does not answer, so nothing passes it: {said}.",
-    ),
     (r"unable to create new content in namespace (?P<namespace>\S+) because it is being terminated", BEING_DELETED),
     (
         # RBAC's sentence is told from other refusals by `User`.
@@ -201,11 +171,14 @@ _RULES = [
         "{thing} cannot be changed in place: {said}.\n    Delete the old object and run this again; its pods go on"
         " meanwhile: {kubectl} delete {lower} {name} --cascade=orphan -n <namespace>",
     ),
-    (_INVALID + _THE_REST, "{thing} was refused as invalid: {said}."),
     (
-        r"(?P<said>(?:conflict with|Apply failed with \d+ conflict)[^\n]*)",
-        "another manager owns fields that Tidegate sets: {said}.\n    `tidegate preview --cluster …` shows them; leave"
-        " them out of the definition, or have the other stop setting them.",
+        # A quota, Pod Security, an admission policy, or what is no right value: each says best itself what it wants.
+        r'(?P<resource>[\w./-]+) "(?P<name>[^"]+)" is (?:forbidden|invalid): (?:: )?(?P<said>[^\n]+)',
+        "{thing} was refused: {said}.",
+    ),
+    (
+        r'(?P<said>(?:admission webhook "[^"]+" denied|failed calling webhook|Apply failed with \d+ conflict)[^\n]*)',
+        "the cluster {context} refuses an object: {said}.",
     ),
     (
         r"(?P<said>connection refused|no such host|i/o timeout|connection reset by peer|TLS handshake timeout"

@@ -9,7 +9,6 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,55 +32,30 @@ LOOK_SECONDS = 0.5
 
 
 def main(definition: Annotated[Path, typer.Argument()] = Path("stacks/inference.yaml")) -> None:
-    """Run a control plane with the definition's nodes until Ctrl-C; print how to use it. Edits change its nodes."""
+    """Run a control plane with the definition's nodes until Ctrl-C; print how to use it."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if missing := tools.missing(*PROGRAMS, "kubectl"):
         say(f"Go builds {listed(missing)} first, once: about 8 minutes on two cores, and 5 GB of caches.")
     try:
-        read_definition(definition)
+        read = read_definition(definition)
         with (
             tempfile.TemporaryDirectory(prefix="tidegate-cluster-") as folder,
             LocalCluster.start(Path(folder)) as cluster,
         ):
-            print(follow(cluster, definition), flush=True)
-            stay(cluster, definition)
+            print(fill(cluster, read, definition), flush=True)
+            while True:
+                time.sleep(LOOK_SECONDS)
+                for process in cluster.processes.values():
+                    process.check()
     except (CommandError, DefinitionError, ProcessError, tools.ToolError) as error:
         raise SystemExit(str(error)) from None
     except KeyboardInterrupt:
         say("The local cluster has ended, with all that was in it.")
 
 
-def stay(cluster: LocalCluster, definition: Path) -> None:
-    """Follow every edit of a definition, until Ctrl-C; an invalid one is reported, and changes nothing."""
-    seen = definition.stat().st_mtime_ns
-    while True:
-        time.sleep(LOOK_SECONDS)
-        for process in cluster.processes.values():
-            process.check()
-        now = seen
-        with suppress(FileNotFoundError):  # an editor may save by renaming
-            now = definition.stat().st_mtime_ns
-        if now == seen:
-            continue
-        seen = now
-        try:
-            follow(cluster, definition)
-            say(f"The cluster follows the edit of {definition}.")
-        except (CommandError, DefinitionError) as error:
-            say(str(error))
-
-
-def follow(cluster: LocalCluster, definition: Path) -> str:
-    """Give the cluster a definition's contexts, nodes, and what its administrators make; return how to use it.
-
-    Raises CommandError and DefinitionError.
-    """
-    read = read_definition(definition)
-    nodes = _nodes(read)
-    cluster.add_nodes(nodes)
-    there = {item["metadata"]["name"] for item in cluster.get("nodes", selector="tidegate.dev/simulated=true")}
-    if gone := sorted(there - {item["metadata"]["name"] for item in nodes}):
-        cluster.kubectl("delete", "node", *gone)
+def fill(cluster: LocalCluster, read: Definition, definition: Path) -> str:
+    """Give the cluster a definition's contexts, nodes, and what its administrators make; return how to use it."""
+    cluster.add_nodes(_nodes(read))
     prepare(cluster, [item for stack in read.stacks for item in render(stack, read).objects])
     contexts, copy = _add_contexts(cluster, read), pinned(definition, cluster.folder)
     return (
@@ -89,7 +63,7 @@ def follow(cluster: LocalCluster, definition: Path) -> str:
         "logs. In another terminal:\n\n"
         f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}\n"
         f"tidegate up {shlex.quote(str(copy))} --cluster {shlex.quote(contexts[0])} --engine helm\n\n"
-        f"That file is a copy with made-up digests of images, and follows {definition}.\n"
+        f"That file is a copy of {definition} with made-up digests of images.\n"
         f"Contexts of the same cluster: {listed(contexts)}."
     )
 

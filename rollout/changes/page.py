@@ -4,12 +4,11 @@ The worst comes first, and details come last. A page that is too long for a comm
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from stacks.problems import escaped
 
-from .compare import WORDS, ObjectChange, tally
-from .report import values
+from .report import report
 from .secrets import hidden_text
 from .sections import Line, sections
 from .stack_change import StackChange, failure_summary, verdict
@@ -39,8 +38,15 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
         lines += ["", message("\n".join(notes))]
     for title, found in sections(changes).items():
         lines += ["", f"#### {title}", "", *map(_line, found)]
-    if body := _stacks(changes):
-        lines += ["", "#### Changes", "", *body]
+    if body := report({one.name: one.objects for one in changes}).plain:
+        lines += [
+            "",
+            "#### Changes",
+            "",
+            "<details>\n<summary>Every field</summary>\n",
+            _as_it_is(body),
+            "\n</details>",
+        ]
     mandatory = failure_summary(changes)
     return _BLANKS.sub("\n\n", _fitting(lines, f"{_FAILED}: {mandatory}.**" if mandatory else ""))
 
@@ -61,7 +67,11 @@ def failed_page(subject: str, why: str) -> str:
 
 def message(text: str) -> str:
     """Return the lines of a foreign text as they are; never a secret."""
-    return "\n".join(["<pre>", *map(_entities, hidden_text(text)[:LIMIT].splitlines()), "</pre>"])
+    return _as_it_is(hidden_text(text))
+
+
+def _as_it_is(text: str) -> str:
+    return "\n".join(["<pre>", *map(_entities, text[:LIMIT].splitlines()), "</pre>"])
 
 
 def _fitting(lines: Sequence[str], end: str) -> str:
@@ -92,36 +102,6 @@ def _places(stacks: Sequence[str]) -> str:
     return ", ".join(map(code, stacks[:_MOST_STACKS])) + more
 
 
-def _stacks(changes: Sequence[StackChange]) -> list[str]:
-    """Return the objects of each stack."""
-    seen: dict[tuple[str, ...], str] = {}
-    out = []
-    for change in (change for change in changes if change.objects):
-        what = f"<b>{code(change.name)}</b>: {tally(change.objects)}"
-        lines = tuple(_objects(change))
-        if lines in seen:
-            out.append(f"- {what} – the same as {code(seen[lines])}")
-        else:
-            seen[lines] = change.name
-            out += ["", *folded(what, lines), ""]
-    return out
-
-
-def _objects(change: StackChange) -> Iterator[str]:
-    harmless = [item for item in change.objects if item.verb not in ("deleted", "replaced")]
-    for item in (*change.dangerous, *harmless):
-        yield f"- **{WORDS[item.verb]}** {_named(item)}"
-        yield from _fields(item)
-
-
-def _named(item: ObjectChange) -> str:
-    return code(f"{item.kind} {item.name}")
-
-
-def _fields(item: ObjectChange) -> Iterator[str]:
-    yield from (f"  - {code(field.place)} {code(values(field))}" for field in item.fields)
-
-
 # ---- Markdown that GitHub and GitLab read alike, in which no foreign text can be anything but text ----
 #
 # What comes from a definition stands between `<code>` tags with its punctuation as entities: so it is no table's edge,
@@ -136,11 +116,6 @@ def code(text: str) -> str:
 def prose(text: str) -> str:
     """Return a text with foreign words in it as running text."""
     return _entities(text, _NO_WIDTH)
-
-
-def folded(summary: str, lines: Iterable[str]) -> list[str]:
-    """Return lines that show when somebody opens them; the summary is Markdown already, of one line."""
-    return ["<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>"]
 
 
 def size(text: str) -> int:

@@ -35,8 +35,8 @@ _FETCHING = re.compile(
 )
 """What git and pip need beyond that to install the program that a revision pins."""
 _PIN = "tidegate-platform"
-_PROGRAMS = ("cli/__main__.py", "rollout/__main__.py")
-"""Files of which every revision with this program's code has one; the second is that of 0.2 and before."""
+_PROGRAM = "cli/__main__.py"
+"""A file that every revision with this program's code has."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -75,7 +75,7 @@ def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
                 f"{escaped(revision)} has no {escaped(str(wanted))}, so there is nothing to compare with."
             )
         folders = [folder for folder in (tree / wanted).parents if folder.is_relative_to(tree)]
-        code = next((folder for folder in folders if any((folder / name).is_file() for name in _PROGRAMS)), None)
+        code = next((folder for folder in folders if (folder / _PROGRAM).is_file()), None)
         pinning = next((folder for folder in folders if _pin(folder)), None)
         root: Path | None = code or _ROOT
         python, using = Path(sys.executable), "its own code" if code else "this program"
@@ -124,8 +124,6 @@ def _render(revision: str, python: Path, root: Path | None, definition: Path, ou
     """Run `render` of the program in `root`, or of the one that `python` has installed."""
     environment = {} if root is None else {"PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
     words: list[str | Path] = [python, "-m", "cli", "render", definition, "--out", out, "--unchecked"]
-    if root is not None and not (root / "cli").is_dir():  # 0.2 and before
-        words = [python, "-m", "rollout", "render", definition, "--out", out]
     _run(words, f"{escaped(revision)} cannot be rendered", _PASSED_ON, root or definition.parent, environment)
 
 

@@ -5,7 +5,7 @@
 
 Go modules pin them. Only the standard library is used. Everything lies under
 `${TIDEGATE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/tidegate}`, which you may delete at any time. With a warm cache this runs
-no Go command and needs no network. `TIDEGATE_TOOLS=built` ignores tools on the PATH.
+no Go command and needs no network.
 """
 
 from rollout.tools.cache import cache_root

@@ -1,17 +1,14 @@
 """The command-line programs: what pins each; found on the PATH when one fits, else built into the cache folder."""
 
-import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from rollout.tools import gotoolchain, pins
 from rollout.tools.cache import cache_root, digest, once, say
-from rollout.tools.running import ToolError, ask, failure, on_path, repeating, run
+from rollout.tools.running import ToolError, ask, failure, on_path, run
 
 ASK_SECONDS = 10
-TELL_SECONDS = 10.0  # Between two lines that tell how far a build is.
 
 
 @dataclass(frozen=True)
@@ -22,12 +19,10 @@ class Program:
     package: str
     # The linker sets these, so that the program's version command tells the truth; a build from a module cannot know.
     stamps: tuple[str, ...]
-    ask: tuple[str, ...]  # Nothing for a program that tells no version: it is built, whatever is on the PATH
     seconds: int  # a first build of it alone on two cores, downloads included
     folder: Path = pins.FOLDER  # where the go.mod that pins it is
-    # Which ones on the PATH fit, as minor versions: the pinned one or a newer one, unless this says otherwise.
-    oldest: pins.Version | None = None
-    newer: bool = True
+    ask: tuple[str, ...] = ()  # Its version command; without one it is built, whatever is on the PATH
+    oldest: pins.Version | None = None  # The oldest minor version on the PATH that fits; without, the pinned one.
     by_name: bool = False  # Whether it is built for those alone who name it, for it takes too long for all others.
 
     @property
@@ -37,13 +32,12 @@ class Program:
 
     def fits(self, theirs: pins.Version) -> bool:
         """Tell whether a version that was found on the PATH can be used."""
-        ours = self.minor
-        return theirs[0] == ours[0] and (self.oldest or ours) <= theirs[:2] and (self.newer or theirs[:2] <= ours)
+        return theirs[0] == self.minor[0] and (self.oldest or self.minor) <= theirs[:2]
 
     def wanted(self) -> str:
         """Return which versions fit, in words."""
         major, minor = self.oldest or self.minor
-        return f"{major}.{minor} or a newer {major}.x" if self.newer else f"{major}.{minor}"
+        return f"{major}.{minor} or a newer {major}.x"
 
     @property
     def minor(self) -> pins.Version:
@@ -58,18 +52,18 @@ KUBERNETES_STAMPS = tuple(
 _CRANE = "github.com/google/go-containerregistry"
 
 HELM = Program(
-    "helm", "helm.sh/helm/v4/cmd/helm", ("helm.sh/helm/v4/internal/version.version=v{version}",),
-    ("version", "--short"), 80,
+    "helm", "helm.sh/helm/v4/cmd/helm", ("helm.sh/helm/v4/internal/version.version=v{version}",), 80,
+    ask=("version", "--short"),
 )  # fmt: skip
 # Every kubectl since 1.31 has server-side apply and waits for what does not exist yet. 1.33 is the oldest Kubernetes
 # that the components support.
 KUBECTL = Program(
-    "kubectl", "k8s.io/kubernetes/cmd/kubectl", KUBERNETES_STAMPS, ("version", "--client"), 90, oldest=(1, 33)
+    "kubectl", "k8s.io/kubernetes/cmd/kubectl", KUBERNETES_STAMPS, 90, ask=("version", "--client"), oldest=(1, 33)
 )
 CRANE = Program(
     "crane", f"{_CRANE}/cmd/crane",
     (f"{_CRANE}/cmd/crane/cmd.Version={{version}}", f"{_CRANE}/pkg/v1/remote/transport.Version={{version}}"),
-    ("version",), 20, pins.FOLDER / "crane",
+    20, pins.FOLDER / "crane", ("version",),
 )  # fmt: skip
 
 
@@ -91,9 +85,8 @@ def find(program: Program) -> Found:
     """Return a program, its version and its path.
 
     A program on the PATH is used when its version fits: the same major and minor version as the pinned one, or a newer
-    minor of the same major (helm 4.2.4 is pinned: 4.2.0 and 4.5.1 fit; 4.1.9, 3.20.0 and 5.0.0 do not), unless the
-    catalogue says otherwise. It is read from the program's own version command, which has ten seconds.
-    `TIDEGATE_TOOLS=built` ignores the PATH.
+    minor of the same major (helm 4.2.4 is pinned: 4.2.0 and 4.5.1 fit; 4.1.9, 3.20.0 and 5.0.0 do not). It is read from
+    the program's own version command, which has ten seconds. What names no such command is always built.
     """
     fitting, passed_over = _on_path(program)
     return fitting or Found(program.name, program.version, _built(program, passed_over))
@@ -106,11 +99,8 @@ def missing(*programs: Program) -> tuple[str, ...]:
 
 def _on_path(program: Program) -> tuple[Found | None, list[str]]:
     """Return the first program on the PATH that fits, and why others before it do not."""
-    choice = os.environ.get("TIDEGATE_TOOLS", "")
-    if choice not in ("", "built"):
-        raise ToolError(f"TIDEGATE_TOOLS is {choice!r}: it may be 'built' (ignore the PATH), or not set")
     passed_over = []
-    for found in [] if choice or not program.ask else on_path(program.name):
+    for found in on_path(program.name) if program.ask else ():
         theirs = pins.numbers(ask([found, *program.ask], gotoolchain.environment(), ASK_SECONDS))
         if theirs and program.fits(theirs):
             return Found(program.name, ".".join(map(str, theirs)), found), []
@@ -140,11 +130,6 @@ def _build(program: Program) -> list[str]:
     return ["build", "-mod=readonly", "-trimpath", "-ldflags", flags, package]
 
 
-def _packages(said: str) -> list[str]:
-    """Return the packages that Go names in what it says, each alone in a line."""
-    return [line for line in said.splitlines() if line and " " not in line]
-
-
 def _built(program: Program, passed_over: list[str]) -> Path:
     binary, version = binary_of(program), program.version
 
@@ -157,27 +142,13 @@ def _built(program: Program, passed_over: list[str]) -> Path:
         started = time.monotonic()
         log = binary.with_name(f"{program.name}.log")
         verb, *rest = _build(program)
-        command = [str(go.path), verb, "-v", "-o", str(partial), *rest]
-        listing = [str(go.path), "list", "-mod=readonly", "-deps", rest[-1]]
+        command = [str(go.path), verb, "-o", str(partial), *rest]
         failed = f"building {program.name} {version} failed"
         way_out = gotoolchain.network_hint()
         if program.ask:
             other = f"put {program.name} {program.wanted()} on the PATH"
             way_out = f"{other}; or, when it is a download that failed,\n    {way_out}"
-
-        def run_it(words: list[str], how_far: Callable[[str], str]) -> str:
-            begun = time.monotonic()
-
-            def tell() -> None:
-                far = how_far(log.read_text("utf-8", "replace"))
-                say(f"{program.name}: {far}, after {time.monotonic() - begun:.0f} s")
-
-            with repeating(tell, pause=TELL_SECONDS):
-                environment = gotoolchain.environment()
-                return run(words, log, gotoolchain.BUILD_SECONDS, failed, way_out, environment, program.folder)
-
-        wanted = len(_packages(run_it(listing, lambda said: f"{said.count('go: downloading')} modules fetched")))
-        run_it(command, lambda said: f"{len(_packages(said))} of {wanted} packages built")
+        run(command, log, gotoolchain.BUILD_SECONDS, failed, way_out, gotoolchain.environment(), program.folder)
         if not partial.is_file():
             raise ToolError(failure(failed, "it left no program", log, way_out))
         say(f"built {program.name} in {time.monotonic() - started:.0f} s")

@@ -104,16 +104,15 @@ class Journal:
         """The record, read when it is first asked for; raise CommandError when it cannot be understood."""
         try:
             return RolloutRecord.model_validate_json((self.folder / FILE).read_bytes())
-        except FileNotFoundError:
-            raise self.damaged("is of another version of Tidegate") from None
-        except ValidationError:
+        except (FileNotFoundError, ValidationError):
             raise self.damaged() from None
 
-    def damaged(self, what: str = "cannot be understood") -> CommandError:
+    def damaged(self) -> CommandError:
         """Return the error for a record that cannot be read, or does not fit what it belongs to."""
+        what = f"{escaped(str(self.folder / FILE))}: this record cannot be understood"
         return CommandError(
-            f"{escaped(str(self.folder / FILE))}: this record {what}, so nobody knows where the planes stand.\nNothing"
-            f" was changed. Move {escaped(str(self.folder))} away and roll out anew: what is up already stays as it is."
+            f"{what}, so nobody knows where the planes stand.\nNothing was changed."
+            f" Move {escaped(str(self.folder))} away and roll out anew: what is up already stays as it is."
         )
 
     @property

@@ -102,7 +102,7 @@ class QueueScaling(ReplicaBounds):
     queue_milliseconds: Annotated[int, Field(ge=1, le=600_000)] = 50
     """Mean time in the queue, in milliseconds a request, that the autoscaler aims at."""
     busy_percent: Annotated[int, Field(ge=1, le=100)] = 5
-    """Calls that are told "busy, try again" for want of room, in per cent of all, that the autoscaler aims at."""
+    """Calls that are refused as "busy, try again" for want of room, in per cent of all, that the autoscaler aims at."""
     waiting_requests: Annotated[int, Field(ge=1, le=100_000)] = 5
     """Requests that wait at each engine of kind openai, on the mean, that the autoscaler aims at."""
     step_seconds: Annotated[int, Field(ge=1, le=1800)] = 60

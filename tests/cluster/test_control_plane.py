@@ -1,14 +1,10 @@
 """A local control plane is what a real one is, and keeps to itself."""
 
-import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
-from lab import tools
-from lab.local_cluster import LocalCluster, control_plane
-from tests.processes import until
+from lab.local_cluster import LocalCluster
 
 
 def listening(pid: int) -> set[tuple[str, str]]:
@@ -26,14 +22,6 @@ def listening(pid: int) -> set[tuple[str, str]]:
             if words[3] == state and f"socket:[{words[9]}]" in held:
                 found.add((protocol, words[1]))
     return found
-
-
-def test_all_programs_run_and_the_api_server_is_the_pinned_kubernetes(cluster: LocalCluster) -> None:
-    """Etcd, API server, controller manager, scheduler and kwok; the version is the one of rollout/tools/go.mod."""
-    assert cluster.processes.keys() == {*control_plane.PROGRAMS}
-    version = json.loads(cluster.kubectl("get", "--raw", "/version").stdout)
-    assert version["gitVersion"] == f"v{tools.find('kube-apiserver').version}"
-    assert cluster.context in cluster.kubectl("config", "current-context").stdout
 
 
 def test_only_the_api_server_listens_and_only_on_the_loopback_address(cluster: LocalCluster) -> None:
@@ -61,33 +49,3 @@ def test_what_it_writes_is_for_its_owner_alone(cluster: LocalCluster) -> None:
     assert not [file for file in secret if file.parent.name == "logs"]
     arguments = [Path(f"/proc/{process.pid}/cmdline").read_text() for process in cluster.processes.values()]
     assert not [token for token in tokens if any(token in line for line in arguments)]
-
-
-def test_the_users_own_settings_are_left_alone(cluster: LocalCluster, tmp_path: Path, monkeypatch: Any) -> None:
-    """No file of kubectl's in the home folder, no kubeconfig of the user's, no settings for etcd from outside."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "theirs"))
-    monkeypatch.setenv("HTTPS_PROXY", "http://192.0.2.1:9")
-    monkeypatch.setenv("NO_PROXY", "example.com")
-    assert cluster.get("namespace", "default")["metadata"]["name"] == "default"
-    assert cluster.environment()["NO_PROXY"] == "example.com,127.0.0.1"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_ingress_and_a_load_balancer_get_an_address(cluster: LocalCluster) -> None:
-    """As controllers publish one: Pulumi waits for it."""
-    meta = {"name": "published", "namespace": "default"}
-    ports = [{"port": 80}]
-    backend = {"service": {"name": "published", "port": {"number": 80}}}
-    ingress = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": meta}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": meta}
-    inner = {**service, "metadata": {**meta, "name": "inner"}, "spec": {"ports": ports}}
-    balanced = {**service, "spec": {"type": "LoadBalancer", "ports": ports}}
-    cluster.apply([inner, balanced, {**ingress, "spec": {"defaultBackend": backend}}])
-
-    def addresses() -> list[Any]:
-        found = [cluster.get(kind, "published", "default") for kind in ("ingress", "service")]
-        return [item["status"]["loadBalancer"].get("ingress") for item in found]
-
-    until("both have one", lambda: all(addresses()))
-    assert cluster.get("service", "inner", "default")["status"]["loadBalancer"] == {}

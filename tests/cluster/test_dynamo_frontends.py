@@ -90,10 +90,10 @@ class Place:
         found: list[KubernetesObject] = self.cluster.get("pods", None, self.namespace, f"tidegate.dev/pool={pool}")
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
-    def run(self, pod: KubernetesObject, *more: str, called: str = "") -> None:
-        """Run what the main container of a pod runs, on this machine, with more arguments."""
+    def run(self, pod: KubernetesObject) -> None:
+        """Run what the main container of a pod runs, on this machine."""
         (one,) = pod["spec"]["containers"]
-        name = called or pod["metadata"]["name"]
+        name = pod["metadata"]["name"]
         told: dict[str, str] = {}
         for each in one["env"]:
             told[each["name"]] = _value(each, pod, told)
@@ -104,7 +104,7 @@ class Place:
         words = [re.sub(r"^--http-port=.*", f"--http-port={port}", word) for word in one["args"]]
         words = [re.sub(r"^--model-path=.*", f"--model-path={self.folder / 'model'}", word) for word in words]
         python = environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC) / "bin" / "python"
-        command = [python, *one["command"][1:], *words, *more]
+        command = [python, *one["command"][1:], *words]
         process = running(name, command, self.folder / f"{name}.log", os.environ | told)
         self.processes[name], self.ports[name] = self.stack.enter_context(process), port
 
@@ -121,8 +121,8 @@ class Place:
         finally:
             asking.close()
 
-    def chat(self, frontend: str, model: str, tokens: int = 2, prompt: str = "word1", **more: Any) -> tuple[int, str]:
-        messages = [{"role": "user", "content": prompt}]
+    def chat(self, frontend: str, model: str, tokens: int = 2, **more: Any) -> tuple[int, str]:
+        messages = [{"role": "user", "content": "word1"}]
         asked = {"model": model, "messages": messages, "max_tokens": tokens, **more}
         return self.ask(frontend, "/v1/chat/completions", asked)
 
@@ -271,25 +271,6 @@ def test_a_worker_that_is_not_ready_gets_no_more_calls_and_ends_the_stream_that_
     until("every frontend knows it again", lambda: place.all_know(3))
 
 
-def test_a_worker_that_is_killed_takes_no_stream_with_it_and_no_call_once_its_pod_is_not_ready(place: Place) -> None:
-    """Until the kubelet has seen that, a frontend that comes upon it answers 500; then a process takes its place."""
-    frontend = place.frontends[0]
-    with place.streaming(frontend) as (events, worker):
-        os.kill(place.processes[worker].pid, signal.SIGKILL)
-        assert {200} <= {place.chat(one, "big-v3")[0] for one in place.frontends * 4} <= {200, 500}
-    assert whole(events)
-    place.is_ready(worker, ready=False)
-    until("no frontend knows it", lambda: place.all_know(2))
-    assert {place.chat(one, "big-v3")[0] for one in place.frontends * 4} == {200}
-    (pod,) = (one for one in place.pods("large") if one["metadata"]["name"] == worker)
-    place.run(pod)
-    until("its process serves", lambda: place.ask(worker, "/health")[0] == 200)
-    place.is_ready(worker, ready=True)
-    until("every frontend knows it again", lambda: place.all_know(3))
-    before = place.measured(worker)
-    until("it is called", lambda: place.chat(frontend, "big-v3")[0] == 200 and place.measured(worker) > before)
-
-
 def test_a_worker_that_is_told_to_end_finishes_its_stream(place: Place) -> None:
     with place.streaming(place.frontends[0]) as (events, worker):
         os.kill(place.processes[worker].pid, signal.SIGTERM)
@@ -300,30 +281,6 @@ def test_a_worker_that_is_told_to_end_finishes_its_stream(place: Place) -> None:
     (pod,) = (one for one in place.pods("large") if one["metadata"]["name"] == worker)
     place.run(pod)
     until("every frontend knows the next one", lambda: place.all_know(3))
-
-
-def test_a_frontend_that_routes_by_caches_knows_what_workers_did_for_others(place: Place) -> None:
-    """Workers tell it of their caches themselves: it sends a prompt that it never saw where its beginning is."""
-    (pod, *_), large = place.pods("frontends"), ("talk-large-0", "talk-large-1")
-    place.run(pod, "--router-mode=kv", called="by-caches")
-
-    def told() -> int:
-        stored = r'^dynamo_component_kv_cache_events_applied{[^}]*"stored",status="ok"[^}]*} (\d+)$'
-        return sum(map(int, re.findall(stored, place.ask("by-caches", "/metrics")[1], re.MULTILINE)))
-
-    def calls(frontend: str, *prompts: int) -> dict[str, int]:
-        """Send prompts of so many words; return how many each worker got."""
-        before = {one: place.measured(one) for one in large}
-        for words in prompts:
-            prompt = " ".join(f"word{number}" for number in range(words))
-            assert place.chat(frontend, "big-v3", prompt=prompt)[0] == 200
-        return {one: count for one in large if (count := place.measured(one) - before[one])}
-
-    until("it knows the workers", lambda: place.chat("by-caches", "big-v3")[0] == 200)
-    before = told()
-    (worker,) = calls(place.frontends[0], 1000)
-    until("it is told", lambda: told() > before)
-    assert calls("by-caches", 999, 998, 997, 996) == {worker: 4}
 
 
 def test_calls_of_both_models_come_through_the_proxy_by_the_table_that_is_rendered(

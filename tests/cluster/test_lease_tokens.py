@@ -92,23 +92,6 @@ def test_a_policy_takes_the_tokens_of_its_own_proxies_pods_and_no_others(tokens:
     asyncio.run(work())
 
 
-def test_a_restarted_policy_needs_no_api_server(
-    tokens: Tokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "state").mkdir()
-    folder = tokens.mount(tmp_path / "cluster")
-
-    async def work() -> None:
-        await started(Callers(folder, tmp_path / "state"))
-        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
-        again = Callers(folder, tmp_path / "state")
-        await started(again)
-        assert await identified(again, tokens.bound(PROXY)) == f"{PROXY}-a"
-        assert await identified(again, tokens.bound(PROXY, namespace=tokens.there)) == "401"
-
-    asyncio.run(work())
-
-
 def test_an_account_without_any_role_reads_the_keys_and_nothing_else(tokens: Tokens, tmp_path: Path) -> None:
     token = (tokens.mount(tmp_path / "cluster") / "token").read_text()
     kubeconfig = tmp_path / "kubeconfig"

@@ -163,16 +163,6 @@ def _in_default(item: Object) -> Object:
     return {**item, "metadata": {**item["metadata"], "namespace": "default"}}
 
 
-def test_a_misspelt_field_would_not_be_accepted(cluster: LocalCluster) -> None:
-    """What the test above rests on."""
-    item = next(item for item in objects_of(read(REFERENCE), "dev-lab") if item["kind"] == "StatefulSet")
-    item = _in_default(item)
-    item["spec"]["template"]["spec"]["nodeSelectr"] = {}
-    said = cluster.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", input=json.dumps(item), check=False)
-    assert said.returncode
-    assert "nodeSelectr" in said.stderr
-
-
 def test_with_everything_switched_on_an_apply_of_the_same_changes_nothing(everything: LocalCluster) -> None:
     """Every kind and field, also after the API server has filled in all defaults; what was scaled is put back first."""
     objects = objects_of(read(EVERYTHING))

@@ -1,4 +1,4 @@
-"""One node with four environments on it, which come up side by side and are shared by all tests."""
+"""One node with three environments on it, which come up side by side and are shared by all tests."""
 
 import json
 from collections.abc import Generator, Iterator, Mapping
@@ -15,9 +15,9 @@ _why_not = cache(why_not)
 GPU_LABELS = {
     "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
 }
-OFFERED = {SLICE: str(SLICES), "nvidia.com/mig-1g.20gb": "1"}
-ENVIRONMENTS = {"trial": "real-node", "charted": "real-node", "kept": "real-policy", "proxied": "real-proxy"}
-"""With the definition of each: stand-ins alone, the same by Helm, the eviction policy's own image, the proxy's."""
+OFFERED = {SLICE: str(SLICES)}
+ENVIRONMENTS = {"trial": "real-node", "proxied": "real-proxy", "kept": "real-policy"}
+"""With the definition of each: stand-ins alone, the proxy's own image, the eviction policy's."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -57,9 +57,8 @@ def environments(node: Machine) -> Mapping[str, Environment]:
     patch = json.dumps({"status": {"capacity": OFFERED, "allocatable": OFFERED}})
     node.kubectl("patch", "node", NODE, "--subresource=status", "--type=merge", f"--patch={patch}")
     made = {name: Environment(node, name, DEFINITIONS / f"{file}.yaml") for name, file in ENVIRONMENTS.items()}
-    for name in ("trial", "proxied", "kept"):
-        made[name].install()
-    made["charted"].install_chart()
+    for one in made.values():
+        one.install()
     return made
 
 

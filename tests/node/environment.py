@@ -12,10 +12,7 @@ from typing import IO, Any
 from tidegate_contracts import proxy_process, triton
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
-from charts import CHART, values_of
-from charts.values_file import values_text
 from rollout.render import render
-from stacks.resolve import resolve
 from stacks.validate import read_definition
 from tests.processes import until
 
@@ -103,23 +100,6 @@ class Environment:
         namespace, *others = self.objects()
         keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "api-keys", "namespace": self.namespace}}
         self.machine.apply([namespace, {**keys, "stringData": {"tests": hash_line(self.key)}}, *others])
-
-    def install_chart(self) -> None:
-        """Install it by Helm with what `tidegate values` writes, as docs/helm.md says; its callers' keys come first."""
-        definition = read_definition(self.definition)
-        (stack,) = (stack for stack in definition.stacks if stack.name == self.release)
-        values = self.machine.root / "values.yaml"
-        values.write_text(values_text(values_of(resolve(stack, definition.lock)), "Of tests/node."), "utf-8")
-        self.machine.kubectl("create", "namespace", self.namespace)
-        self.kubectl("create", "secret", "generic", "api-keys", f"--from-literal=tests={hash_line(self.key)}")
-        options = ("--namespace", self.namespace, "--create-namespace", "--take-ownership", "-f", values)
-        done = self.machine.helm("install", self.release, CHART, *options)
-        assert done.returncode == 0, done.stderr
-
-    @property
-    def release(self) -> str:
-        """The name of its stack, and of its Helm release."""
-        return f"{self.name}-node"
 
     @property
     def key(self) -> str:

@@ -56,14 +56,10 @@ class Product:
     image: str
     folder: str
     package: str
-    requirements: str = ""
-    base: "Product | None" = None  # The product whose image its Dockerfile names; it stands in its folder by itself.
+    requirements: str
 
     def ingredients(self) -> list[bytes]:
         """Return everything that the image depends on."""
-        if self.base is not None:
-            own = [file.read_bytes() for file in sorted((ROOT / self.folder).rglob("*")) if file.is_file()]
-            return [*self.base.ingredients(), *own]
         folders = ("contracts/tidegate_contracts", "service/tidegate_service", f"{self.folder}/{self.package}")
         found = [file for folder in folders for file in sorted((ROOT / folder).rglob("*"))]
         files = [ROOT / self.folder / "Dockerfile", ROOT / ".dockerignore", ROOT / self.requirements]
@@ -76,14 +72,13 @@ PROXY = Product("localhost/inference-proxy:test", "proxy", "tidegate_proxy", "re
 POLICY = Product(
     "localhost/inference-eviction-policy:test", "policies/eviction", "tidegate_eviction", "requirements/eviction.txt"
 )
-OWN_POLICY = Product("localhost/largest-first:test", "lab/demo/largest_first", "largest_first", base=POLICY)
 
 
 def archives(packages: debian.Unpacked) -> list[Path]:
     """Return the archives of all images that a node has; the first time takes minutes, and a network."""
     with ThreadPoolExecutor() as pool:  # after each change of the sources two images are built anew
         built = pool.map(built_image, (PROXY, POLICY))
-        return [stand_ins(packages), single_program("coredns"), *built, built_image(OWN_POLICY)]
+        return [stand_ins(packages), single_program("coredns"), *built]
 
 
 # ---- a folder becomes an image ----
@@ -231,18 +226,11 @@ def _extracted(archive: tarfile.TarFile, name: str) -> IO[bytes]:
 def _build(product: Product, partial: Path) -> None:
     room = partial.parent
     packages = debian.unpacked("buildah", "busybox-static")
-    if product.base is None:
-        certificates = _base(room / "base", packages.path("busybox"))
-        pack(room / "base", ["localhost/python:3.11-slim"], room / "base.tar")
-        (room / "pip.conf").write_text(_pip_configuration(certificates))
-        dockerfile, context = ROOT / product.folder / "Dockerfile", ROOT
-        more = [f"--build-arg=BASE=docker-archive:{room}/base.tar", f"--secret=id=pip,src={room}/pip.conf"]
-    else:
-        # As users write it, but for the registry: none is asked here.
-        dockerfile, context, more = room / "Dockerfile", ROOT / product.folder, []
-        written = (context / "Dockerfile").read_text("utf-8")
-        archive = built_image(product.base)
-        dockerfile.write_text(re.sub(r"(?m)^FROM .*$", f"FROM docker-archive:{archive}", written), "utf-8")
+    certificates = _base(room / "base", packages.path("busybox"))
+    pack(room / "base", ["localhost/python:3.11-slim"], room / "base.tar")
+    (room / "pip.conf").write_text(_pip_configuration(certificates))
+    dockerfile = ROOT / product.folder / "Dockerfile"
+    more = [f"--build-arg=BASE=docker-archive:{room}/base.tar", f"--secret=id=pip,src={room}/pip.conf"]
     (room / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
     (room / "registries.conf").write_text("")
     _library_cache(packages, room / "ld.so.cache")
@@ -253,7 +241,7 @@ def _build(product: Product, partial: Path) -> None:
     environment = packages.environment() | settings
     policy = f"--signature-policy={room}/policy.json"
     build = [*buildah, "build", policy, "--isolation=chroot", *more]
-    build += [f"--file={dockerfile}", f"--tag={product.image}", str(context)]
+    build += [f"--file={dockerfile}", f"--tag={product.image}", str(ROOT)]
     push = [*buildah, "push", policy, product.image, f"docker-archive:{partial}:{product.image}"]
     for command in (build, push):
         _run(command, environment, f"building {product.image} failed", f"see {dockerfile}")

@@ -82,8 +82,7 @@ class Inside:
                     path.mkdir(parents=True)
                     self._call("mount", "--rbind", str(before / path.relative_to(place)), str(path))
         for model in ("digits", "churn"):
-            for dataset in ("/srv/models", "/srv/charted"):
-                (Path(dataset) / model).mkdir(parents=True)
+            (Path("/srv/models") / model).mkdir(parents=True)
         Path("/srv/disk").mkdir(mode=0o755)  # of volumes.yaml
 
     def _network(self) -> None:

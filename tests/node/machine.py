@@ -71,13 +71,6 @@ class Machine(LocalCluster):
         """The folder of all that the node writes."""
         return self.folder.parent
 
-    def helm(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run Helm as the administrator, with nothing of the person's own; return how it ended, whether well or not."""
-        folders = {f"HELM_{name}_HOME": str(self.root / "helm") for name in ("CACHE", "CONFIG", "DATA")}
-        others = {name: value for name, value in self.environment().items() if not name.startswith("HELM_")}
-        command = [*self.prefix, str(tools.path("helm")), *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=240, env=others | folders)
-
 
 @contextmanager
 def machine() -> Iterator[Machine]:

@@ -6,7 +6,7 @@ import pytest
 from tidegate_contracts import eviction_process, proxy_process
 
 from .environment import Environment
-from .images import OWN_POLICY, POLICY, PROXY, Product, built_image, contents
+from .images import POLICY, PROXY, Product, built_image, contents
 
 
 @pytest.mark.usefixtures("node")
@@ -15,9 +15,8 @@ from .images import OWN_POLICY, POLICY, PROXY, Product, built_image, contents
     [
         (PROXY, ["python", "-m", proxy_process.MODULE], 100),
         (POLICY, ["python", "-m", eviction_process.MODULE, "serve"], 200),
-        (OWN_POLICY, ["python", "-m", eviction_process.MODULE, "serve"], 1),
     ],
-    ids=["proxy", "eviction policy", "policy of one's own"],
+    ids=["proxy", "eviction policy"],
 )
 def test_an_image_adds_its_package_to_its_base_and_nothing_of_how_it_was_built(
     product: Product, command: list[str], megabytes: int
@@ -27,9 +26,8 @@ def test_an_image_adds_its_package_to_its_base_and_nothing_of_how_it_was_built(
     assert image.configuration["User"] == "1000:1000"
     assert image.configuration["Cmd"] == command
     assert not [setting for setting in image.configuration["Env"] if setting.startswith("PIP_")]
-    module = f"{product.package}/__main__.py" if product.base is None else f"{product.package}.py"
-    assert f"/opt/tidegate/{module}" in image.added
-    left = ("pip.conf", product.requirements.rpartition("/")[2] or "Dockerfile")
+    assert f"/opt/tidegate/{product.package}/__main__.py" in image.added
+    left = ("pip.conf", product.requirements.rpartition("/")[2])
     assert not [name for name in image.added if name.endswith(left)]
     assert not [name for name, file in image.added.items() if file.mode & (stat.S_ISUID | stat.S_ISGID | stat.S_IWOTH)]
     assert sum(file.size for file in image.added.values()) < megabytes << 20
@@ -37,7 +35,7 @@ def test_an_image_adds_its_package_to_its_base_and_nothing_of_how_it_was_built(
 
 @pytest.mark.parametrize(
     ("environment", "product", "prefix", "container"),
-    [("proxied", PROXY, "inference-proxy", "proxy"), ("kept", OWN_POLICY, "ondemand-main", "eviction-policy")],
+    [("proxied", PROXY, "inference-proxy", "proxy"), ("kept", POLICY, "ondemand-main", "eviction-policy")],
     indirect=["environment"],
     ids=["proxy", "eviction policy"],
 )

@@ -10,7 +10,6 @@ from tidegate_contracts import eviction_process, lease, proxy_process, triton
 from tests.processes import until
 
 from .environment import Environment, container_status
-from .images import OWN_POLICY
 
 ENVIRONMENT = "kept"
 POD, CONTAINER = "ondemand-main-0", "eviction-policy"
@@ -31,19 +30,13 @@ address = "http://127.0.0.1:{eviction_process.LEASE_PORT}{lease.MODELS_PATH}"
 request = urllib.request.Request(address, headers={{"Authorization": "Bearer " + token}})
 print(urllib.request.urlopen(request).read().decode())
 """
-OWN_POD = "ondemand-own-0"
-CHOOSE = """
-from tidegate_eviction.policies import Candidate, registry
-models = [Candidate("small", 1, 0.0, 0.0, 1.0, 0.0), Candidate("large", 9, 95.0, 0.0, 1.0, 0.0)]
-print(*(each.name for each in registry.find("largest-first").choose(models, 1, 100.0)))
-"""
 RECYCLE = f"open({eviction_process.RECYCLE_FILE!r}, 'w').write('a test wants it')"
 INDEX = f"http://127.0.0.1:{triton.HTTP_PORT}/v2/repository/index"
 
 
-def python(kept: Environment, program: str, *arguments: str, pod: str = POD, check: bool = True) -> str:
+def python(kept: Environment, program: str, *arguments: str, check: bool = True) -> str:
     """Run a program in the policy's container; return what it says."""
-    return kept.run(pod, CONTAINER, "python", "-c", program, *arguments, check=check).strip()
+    return kept.run(POD, CONTAINER, "python", "-c", program, *arguments, check=check).strip()
 
 
 def ask(kept: Environment, url: str, *headers: str, method: str = "GET") -> tuple[int, str]:
@@ -121,18 +114,6 @@ def test_the_lease_port_accepts_the_tokens_of_the_proxies_of_its_environment_onl
     assert status(own, f"{listing}/digits/retry", "POST") == HTTPStatus.FORBIDDEN
     environment.run(POD, CONTAINER, "python", "-m", eviction_process.MODULE, "retry", "digits")
     assert ask(environment, admin(lease.MODELS_PATH))[0] == HTTPStatus.NOT_FOUND
-
-
-def test_a_policy_of_ones_own_starts_in_an_image_built_from_ours_and_chooses(
-    environment: Environment,
-) -> None:
-    pod = environment.pod(OWN_POD)
-    (policy,) = pod["spec"]["initContainers"]
-    assert policy["image"] == OWN_POLICY.image
-    assert container_status(pod, CONTAINER)["started"]
-    listed = json.loads(python(environment, LIST, pod=OWN_POD))
-    assert listed["policy"] == "largest-first"
-    assert python(environment, CHOOSE, pod=OWN_POD).split() == ["large"]
 
 
 def test_a_triton_that_it_wants_restarted_is_started_again_once_and_it_goes_on_itself(environment: Environment) -> None:

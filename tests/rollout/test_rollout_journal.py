@@ -110,13 +110,6 @@ def test_a_record_that_cannot_be_understood_is_an_error_that_names_it(made: Made
         _ = Journal(path.parent).record
 
 
-def test_a_rollout_of_an_older_tidegate_is_said_to_be_one(made: Made, history: History) -> None:
-    path = made().folder / FILE
-    path.rename(path.with_name("journal.jsonl"))
-    with pytest.raises(CommandError, match="is of another version of Tidegate"):
-        history.good("east")
-
-
 # ---- folders and texts ----
 
 

@@ -49,7 +49,6 @@ def stack_in(*arguments: Any, **more: Any) -> list[Object]:
 
 
 OLD = stack_in("tidegate-old", "old")
-HELM = {"meta.helm.sh/release-name": "old-west", "meta.helm.sh/release-namespace": "tidegate-old"}
 
 
 @pytest.fixture
@@ -121,16 +120,6 @@ def test_a_platform_sees_its_own_orphans_alone(definition: Path, there: Have, ed
     edit("context: kind-lab, ", "context: kind-lab, platform: ours, ")
     there(*OLD, *stack_in("a", "a", platform="ours"), *stack_in("b", "b", platform="theirs"))
     assert [each.home.name for each in found(definition)] == ["a-lab"]
-
-
-def test_those_of_older_versions_are_named_by_their_release_or_by_the_data_plane_there(
-    definition: Path, there: Have
-) -> None:
-    for notes, name in ((HELM, "old-west"), ({}, "old-lab")):
-        there(*stack_in("tidegate-old", "old", annotations=notes))
-        (orphan,) = found(definition)
-        assert orphan.home.name == name
-        assert orphan.home.environment.production, "where nobody says what it is, it is treated with the greatest care"
 
 
 def test_a_cluster_that_no_data_plane_has_any_more_is_looked_at_where_the_kubeconfig_knows_it(

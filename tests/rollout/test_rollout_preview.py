@@ -179,8 +179,8 @@ def test_code_of_another_revision_gets_no_secret_of_this_environment(
 ) -> None:
     """Whoever proposes a revision writes that code."""
     told = tmp_path / "told"
-    (repo.folder / "rollout").mkdir()
-    (repo.folder / "rollout/__main__.py").write_text(
+    (repo.folder / "cli").mkdir()
+    (repo.folder / "cli/__main__.py").write_text(
         f"import os, pathlib, sys; pathlib.Path({str(told)!r}).write_text(chr(10).join(os.environ)); sys.exit(1)"
     )
     repo.commit("theirs")
@@ -259,8 +259,8 @@ def test_against_a_definition_that_was_wrong_or_is_missing_everything_is_new_and
 
 
 def test_code_that_fails_is_a_failure_and_no_news(repo: Repository) -> None:
-    (repo.folder / "rollout").mkdir()
-    (repo.folder / "rollout/__main__.py").write_text("raise SystemExit(7)")
+    (repo.folder / "cli").mkdir()
+    (repo.folder / "cli/__main__.py").write_text("raise SystemExit(7)")
     repo.commit("broken")
     assert "it ended with exit code 7" in repo.against("HEAD", code=1).err
     assert repo.said().startswith("**⛔ There is no preview**\n")

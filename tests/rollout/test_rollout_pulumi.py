@@ -76,7 +76,7 @@ def test_an_answer_that_cannot_be_understood_is_one_message(up: Up, command: str
         ('unable to replace resource "urn:x"\\nas it is currently marked for protection. To unprotect …', ANOTHER),
         ('resource "urn:x" cannot be deleted\\nbecause it is protected. To unprotect …', ANOTHER),
         ('services "a" is forbidden: exceeded quota: tight, requested: services=1, used: services=2',
-         "services a was refused by the quota tight: requested: services=1"),
+         "services a was refused: exceeded quota: tight, requested: services=1"),
         ("The resource already exists in the cluster. This can happen when:",
          "--cluster kind-lab --stack dev-lab --engine pulumi --adopt"),
     ],
@@ -212,7 +212,9 @@ def says(text: str, folder: Path) -> str:
 def test_a_refusal_is_shown_without_the_traceback_that_it_ends_the_program_with(
     up: Up, tmp_path: Path, capsys: Capsys
 ) -> None:
-    with pytest.raises(CommandError, match=r"^services small-main was refused by the quota tight: requested: count/"):
+    with pytest.raises(
+        CommandError, match=r"^services small-main was refused: exceeded quota: tight, requested: count/"
+    ):
         up(says(REFUSED, tmp_path))
     shown = capsys.readouterr().out
     lines = REFUSED.splitlines()
@@ -245,7 +247,7 @@ def test_a_traceback_behind_the_progress_of_the_program_is_not_shown_and_all_els
     (one,) = [line for line in REFUSED.splitlines() if line.startswith(" + ") and "Traceback" in line]
     lines = [line.replace(STACK, does.format("pulumi:pulumi:Stack tidegate-dev-lab ")) for line in BEHIND_PROGRESS]
     said = REFUSED.replace(one, "\n".join(lines))
-    with pytest.raises(CommandError, match="refused by the quota"):
+    with pytest.raises(CommandError, match="refused: exceeded quota"):
         up(says(said, tmp_path))
     shown = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line in shown] == [lines[at] for at in (2, 4, 10, 12)]

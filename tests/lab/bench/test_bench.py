@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,7 @@ from rich.table import Table
 from tidegate_eviction.simulate.trace import write_trace
 from tidegate_eviction.simulate.zoo import Workload, generate
 
-from lab.bench import definition, iac, report
-from lab.bench.definition import STEPS
+from lab.bench import iac, report
 from lab.bench.eviction.goals import GOALS as EVICTION
 from lab.bench.proxy.__main__ import GOALS as PROXY
 from lab.bench.proxy.__main__ import ROWS
@@ -78,27 +77,6 @@ def test_a_part_that_cannot_be_measured_here_is_named_and_the_others_are_measure
 
 def test_in_every_other_run_the_last_comes_first() -> None:
     assert list(report.turns(["a", "b"], 2)) == [(-1, "a"), (-1, "b"), (0, "b"), (0, "a"), (1, "a"), (1, "b")]
-
-
-def test_costs_of_a_definition_are_per_object_against_the_smallest() -> None:
-    def sample(seconds: float, objects: int) -> Mapping[str, float]:
-        return dict.fromkeys((*STEPS, definition.CHECK), seconds) | {"objects": objects}
-
-    several = [sample(9.0, 500), sample(10.0, 500), sample(99.0, 500)]
-    found = definition.compared({1: [sample(1.0, 100)], 5: several})
-    assert last_line(definition.goals((1, 5)), {"": found}) == {
-        **{f"{step}_per_object_5": 2.0 for step in STEPS}, "check_seconds_5": 10.0,
-    }  # fmt: skip
-
-
-def test_a_quick_run_of_definitions_ends_with_the_ratios_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    definition.main(["--planes", "1,2", "--runs", "1"])
-    *table, last = capsys.readouterr().out.splitlines()
-    for heading in ("data planes", "objects", *STEPS, "tidegate check"):
-        assert heading in "\n".join(table)
-    found = json.loads(last)
-    assert set(found) == {*(f"{step}_per_object_2" for step in STEPS), "check_seconds_2"}
-    assert all(ratio > 0 for ratio in found.values())
 
 
 def test_engines_and_rollouts_are_compared_by_their_medians() -> None:

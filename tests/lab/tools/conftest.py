@@ -10,17 +10,14 @@ import pytest
 from rollout.tools import gotoolchain
 from tests.processes import programs
 
-# Stands in for Go: lists three packages; notes every build, tells two of them, takes $FAKE_SECONDS over it, goes on
-# once the file $FAKE_UNTIL is there, and "builds" a script that prints a version.
+# Stands in for Go: notes every build, goes on once the file $FAKE_UNTIL is there, and "builds" a script that prints a
+# version.
 FAKE_GO = """#!/bin/sh
 if [ "$1" = version ]; then echo "go version go${FAKE_GO_VERSION:-1.26.8} linux/amd64"; exit; fi
-if [ "$1" = list ]; then printf 'one\\ntwo\\nthree\\n'; exit; fi
 echo "$*" >> "$FAKE_LOG"
 while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\\n' > "$2"
 chmod +x "$2"
-printf 'one\\ntwo\\n' >&2
-sleep "${FAKE_SECONDS:-0}"
 while [ -n "$FAKE_UNTIL" ] && [ ! -e "$FAKE_UNTIL" ]; do sleep 0.1; done
 if [ -n "$FAKE_ERROR" ]; then echo "$FAKE_ERROR" >&2; exit 1; fi
 echo 'echo v4.2.4' >> "$2"
@@ -42,7 +39,6 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "builds"))
-    monkeypatch.delenv("TIDEGATE_TOOLS", raising=False)
     return tmp_path
 
 

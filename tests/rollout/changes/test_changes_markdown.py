@@ -93,7 +93,7 @@ def test_a_definition_cannot_inject_anything_into_the_page(texts: list[str]) -> 
     html = Html(page([changed(before, after, stack, findings=[finding])], code(why), [why]))
     assert set(html.tags) <= TAGS
     assert html.tags.count("details") == html.tags.count("summary")
-    assert html.tags.count("pre") == 1, "foreign words about it stand in one piece"
+    assert html.tags.count("pre") == 2, "foreign words about it stand in one piece, and so do all fields"
     assert not re.search(r"[@#!~%$&]\w", html.rest)
 
 
@@ -179,15 +179,13 @@ def test_a_line_names_few_stacks_and_counts_the_others() -> None:
 
 def test_stacks_that_change_alike_say_so() -> None:
     changes = [changed([stateful()], [stateful(3)], name) for name in ("one", "two")]
-    assert "<b><code>two</code></b>: 1 changed – the same as <code>one</code>" in page(changes, "x")
+    assert "two: 1 changed – the same as one\n" in page(changes, "x")
 
 
 # ---- how long it may be ----
 
 
-@pytest.mark.parametrize(
-    ("stacks", "objects", "fields"), [(1, 1, 5_000), (1, 2_000, 1), (3, 120, 40), (300, 30, 3), (1, 1, 1)]
-)
+@pytest.mark.parametrize(("stacks", "objects", "fields"), [(1, 2_000, 1), (3, 120, 40), (300, 30, 3), (1, 1, 1)])
 def test_a_page_of_any_change_fits_a_comment_and_says_where_all_of_it_is(
     stacks: int, objects: int, fields: int
 ) -> None:

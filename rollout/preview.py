@@ -265,7 +265,4 @@ def _last_rendering(definition: Definition, out: Path) -> tuple[Texts, list[str]
     notes = []
     if not output.same_definition(index, definition.file):
         notes.append(f"{escaped(str(out))} holds a rendering of another definition, {escaped(index.definition)}.")
-    texts = output.texts_of(out, index)
-    if lost := [f"{name}/{file}" for name, files in index.stacks.items() for file in files if file not in texts[name]]:
-        notes.append(f"Counted as new, because {escaped(str(out))} has lost them: {escaped(listed(lost, most=5))}")
-    return texts, notes
+    return output.texts_of(out, index), notes

@@ -30,14 +30,7 @@ def test_an_old_file_that_cannot_be_read_is_named_and_not_left_out_in_silence(
     assert f"Not compared, because nothing can be read in them: {stack.name}/{old.name}" in preview().err
 
 
-def test_what_the_last_rendering_lost_and_whose_it_is_are_noted(
-    rendered: Path, definition: Path, call: Call, preview: Call
-) -> None:
-    lost = sorted(rendered.glob("dev-lab/*service*.yaml"))[0]
-    lost.unlink()
-    ended = preview(code=0)
-    assert f"Counted as new, because {rendered} has lost them: dev-lab/{lost.name}" in ended.err
-    assert "objects: 1 created" in ended.out
+def test_whose_the_last_rendering_is_is_noted(rendered: Path, definition: Path, call: Call) -> None:
     other = shutil.copy(definition, definition.with_name("other.yaml"))
     said = call("preview", other, "--out", rendered, code=0).err
     assert f"holds a rendering of another definition, {definition}." in said

@@ -106,7 +106,7 @@ def _longer_wait(subject: PoolUnderReview, loading: OnDemand, trace: Trace | Non
     if wait <= loading.wait_seconds or staging(subject) is not None:
         return None
     why = (
-        f"{found.busy_for_loads:,.0f} calls were told busy though there was room: they wait {loading.wait_seconds} s, "
+        f"{found.busy_for_loads:,.0f} calls were busy though there was room: they wait {loading.wait_seconds} s, "
         f"and the longest load takes {longest:.0f} s."
     )
     now = setting_of_pool(subject.pool, subject.models)
@@ -124,7 +124,7 @@ def _more_room(subject: PoolUnderReview, trace: Trace | None) -> Advice:
     """Return the cheapest remedy that is enough, as the simulator has it; the best one where none is."""
     found, setting = subject.found, setting_of_pool(subject.pool, subject.models)
     why = (
-        f"{found.evicted:,.0f} times a model had to go for another, {found.busy_for_room:,.0f} calls were told busy "
+        f"{found.evicted:,.0f} times a model had to go for another, {found.busy_for_room:,.0f} calls were busy "
         f"for want of room, and {1 - found.warm:.1%} of all did not find their model resident."
     )
     if setting is None or not trace:

@@ -123,7 +123,7 @@ def _figures(subject: PoolUnderReview, target: float) -> Iterator[tuple[str, boo
             "memory",
             is_memory_short(found, target),
             f"{found.warm:.1%} found their model resident; {found.evicted:,.0f} evictions for room, "
-            f"{found.busy_for_room:,.0f} told busy for it, {lost:,.0f} s lost{taken}",
+            f"{found.busy_for_room:,.0f} refused as busy for it, {lost:,.0f} s lost{taken}",
         )
     work = found.work
     each = work.queued_seconds / max(1.0, found.calls) * 1e3
@@ -143,5 +143,5 @@ def _loads(found: Pressures) -> str:
     rate = f"files at {read.bytes_per_second / 1e6:,.0f} MB/s" if read else "too few loads to tell how fast files come"
     return (
         f"{found.loads:,.0f} loads, {found.load_seconds:,.0f} s; on average {found.loading:.1f} at once and "
-        f"{found.queued:.1f} queued; {found.busy_for_loads:,.0f} told busy; {rate}"
+        f"{found.queued:.1f} queued; {found.busy_for_loads:,.0f} refused as busy; {rate}"
     )

@@ -19,7 +19,7 @@ SLOW_SECONDS = 1.0  # Of a load, from which on it matters how fast its files com
 _SIZES_APART = 1.5  # The largest model over the smallest, from which on sizes tell reading from starting.
 FOR_ROOM: Final[tuple[BusyReason, ...]] = ("no-room", "freeing", "unloading", "draining")
 FOR_A_LOAD: Final[tuple[BusyReason, ...]] = ("queued", "loading")
-"""Why callers were told busy: for want of room; for a load that takes longer than the wait, or waits for its turn."""
+"""Why calls were busy: for want of room; for a load that takes longer than the wait, or waits for its turn."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Pressures:
     models: Mapping[str, ModelUse] = field(default_factory=dict)
     late_calls: float = 0.0  # Calls that waited for a lease.
     waited_seconds: float = 0.0  # For leases.
-    busy: Mapping[str, float] = field(default_factory=dict)  # Calls that were told busy, by reason.
+    busy: Mapping[str, float] = field(default_factory=dict)  # Calls that were refused as busy, by reason.
     taken: float | None = None  # Mean share of the capacity that models take; None where there is no policy.
     loading: float = 0.0  # Mean number of models that load at one time, and …
     queued: float = 0.0  # … that wait for their turn.
@@ -71,12 +71,12 @@ class Pressures:
 
     @property
     def busy_for_room(self) -> float:
-        """Calls that were told busy, for there was no room."""
+        """Calls that were refused as busy, for there was no room."""
         return sum(self.busy.get(each, 0.0) for each in FOR_ROOM)
 
     @property
     def busy_for_loads(self) -> float:
-        """Calls that were told busy, for the load took longer than the wait, or its turn did not come."""
+        """Calls that were refused as busy, for the load took longer than the wait, or its turn did not come."""
         return sum(self.busy.get(each, 0.0) for each in FOR_A_LOAD)
 
     @property
@@ -85,7 +85,7 @@ class Pressures:
         return 1 - min(1.0, (self.late_calls + self.busy_for_room + self.busy_for_loads) / max(1.0, self.calls))
 
     def lost_seconds(self, wait_seconds: float) -> float:
-        """Return what callers lost to loads and room: their waits, and a whole wait for each who was told busy."""
+        """Return what callers lost to loads and room: their waits, and a whole wait for each busy call."""
         return self.waited_seconds + (self.busy_for_room + self.busy_for_loads) * wait_seconds
 
     @property

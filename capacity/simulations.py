@@ -85,7 +85,7 @@ class Figures:
 
     @property
     def refused(self) -> int:
-        """Requests that were told busy, or that their model is too large."""
+        """Requests that were refused as busy, or that their model is too large."""
         return self.requests - self.answered
 
     @property

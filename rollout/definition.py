@@ -59,7 +59,7 @@ def pin_images(path: Path, insecure: bool, plane: str | None, outcome: ExitStatu
     lock_file = path.parent / FILE_NAME
     before = ImagesLock()
     try:
-        before = read_images_lock(path.parent)[0]
+        before = read_images_lock(path.parent)
     except DefinitionError as error:
         note(f"the lock file is not used, because it cannot be understood: {error.summary()}")
     answers = _ask_all(questions, insecure)

@@ -230,8 +230,8 @@ def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
     notes = []
     for name, live in found.items():
         if absent := [f"{each.kind} {each.name}" for each in changes[name] if live.before and each.verb == "created"]:
-            told = f"not in the cluster: {listed(absent, most=5)}"
-            notes.append(f"{name}: {told}. What is not new in the definition, somebody deleted")
+            missing = f"not in the cluster: {listed(absent, most=5)}"
+            notes.append(f"{name}: {missing}. What is not new in the definition, was deleted by hand")
         notes += [f"{name}: the cluster would refuse this: {sentence}" for sentence in live.refused]
         notes += [f"{name}: {kept} is no longer described, and stays for the data in it" for kept in live.kept]
     for said in notes:

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from .definition.base import Section, form
-from .load import Document, frozen, load
+from .load import frozen, load
 from .problems import DefinitionError
 from .schema_errors import problems_from
 
@@ -40,14 +40,14 @@ class ImagesLock(Section):
         return next((pin.digest for pin in self.images if pin.image == reference), None)
 
 
-def read_images_lock(folder: Path) -> tuple[ImagesLock, Document | None]:
+def read_images_lock(folder: Path) -> ImagesLock:
     """Read the lock file beside a definition; without a file nothing is pinned. Raises DefinitionError."""
     path = folder / FILE_NAME
     if not os.path.lexists(path):
-        return ImagesLock(), None
+        return ImagesLock()
     document = load(path)
     try:
-        return ImagesLock.model_validate(frozen(document.tree)), document
+        return ImagesLock.model_validate(frozen(document.tree))
     except ValidationError as error:
         raise DefinitionError(problems_from(error, document, ImagesLock)) from None
 

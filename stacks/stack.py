@@ -154,7 +154,6 @@ class Definition:
     header: Header
     stacks: tuple[Stack, ...]
     lock: ImagesLock
-    lock_document: Document | None = field(repr=False, compare=False)
     advisories: tuple[Problem, ...] = ()
 
     @property

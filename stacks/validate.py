@@ -46,13 +46,13 @@ def read_definition(path: Path | str) -> Definition:
     """Load and validate a definition and the `images.lock` beside it. Raises DefinitionError with every problem."""
     document = load(path)
     problems: list[Problem] = []
-    lock, lock_document = ImagesLock(), None
+    lock = ImagesLock()
     try:
-        lock, lock_document = read_images_lock(Path(path).parent)
+        lock = read_images_lock(Path(path).parent)
     except DefinitionError as error:
         problems = error.problems
     try:
-        definition = validate(document, lock, lock_document)
+        definition = validate(document, lock)
     except DefinitionError as error:
         problems += error.problems
     if problems:
@@ -60,7 +60,7 @@ def read_definition(path: Path | str) -> Definition:
     return definition
 
 
-def validate(document: Document, lock: ImagesLock, lock_document: Document | None = None) -> Definition:
+def validate(document: Document, lock: ImagesLock) -> Definition:
     """Check a document and return the definition in it; raise DefinitionError with every problem found."""
     unknown = _unknown_keys(document)
     problems = [*unknown, *_names_twice(document)]
@@ -68,7 +68,7 @@ def validate(document: Document, lock: ImagesLock, lock_document: Document | Non
     platforms = _platforms(document, problems)
     if header is None:
         raise DefinitionError(_errors(problems))
-    definition = Definition(document, header, _stacks(header, platforms), lock, lock_document)
+    definition = Definition(document, header, _stacks(header, platforms), lock)
     has_its_form = not problems
     of_header = rules.violations(rules.HEADER_RULES, header, document)
     problems += of_header

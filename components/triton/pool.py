@@ -287,15 +287,12 @@ def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:
         [
             # One model that fails to load must not take the others down.
             "--exit-on-error=false",
-            if_true(settings.strict_readiness, lambda: "--strict-readiness=true", lambda: "--strict-readiness=false"),
+            "--strict-readiness=false",
             f"--exit-timeout-secs={settings.exit_timeout_seconds}",
-            f"--model-load-thread-count={settings.model_load_threads}",
             f"--http-port={triton.HTTP_PORT}",
             f"--grpc-port={triton.GRPC_PORT}",
             f"--metrics-port={triton.METRICS_PORT}",
-            f"--metrics-interval-ms={settings.metrics.interval_milliseconds}",
-            f"--log-verbose={settings.log_verbose}",
-            f"--log-format={settings.log_format}",
+            "--log-format=ISO8601",
         ],
         when(
             settings.grpc_tls,

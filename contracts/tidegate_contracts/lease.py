@@ -20,7 +20,7 @@ MODELS_PATH: Final = "/v1/models"
 """GET: `Listing`. POST to `MODELS_PATH/{model}/retry`: take a model out of quarantine."""
 AUDIENCE: Final = "tidegate-leases"
 """The audience of a proxy's token: no other service accepts it."""
-BUSY_SECONDS: Final = 300.0  # So far back a listing counts who was told busy.
+BUSY_SECONDS: Final = 300.0  # So far back a listing counts who was refused as busy.
 MOST_BUSY: Final = 100
 RENEWALS_PER_LEASE: Final = 3  # A holder renews so many times within a lease, so that one lost message loses nothing.
 
@@ -204,9 +204,9 @@ class Listed(Message):
     leases: tuple[LeaseOf, ...] = ()
     waiters: int = 0
     busy: int = 0
-    """How often it was told busy in the last `BUSY_SECONDS`, `MOST_BUSY` at most; proxies ask once for many calls."""
+    """How often it was busy in the last `BUSY_SECONDS`, `MOST_BUSY` at most; proxies ask once for many calls."""
     no_room_seconds: float | None = None
-    """How long ago its callers were first told busy for want of room, if it was not loaded since, and the last of them
+    """How long ago its callers were first refused for want of room, if it was not loaded since, and the last of them
     within `BUSY_SECONDS`; each time it is queued for a moment, and cold again."""
 
 

@@ -44,7 +44,6 @@ FIELDS: Final = {
     "waiters": "callers that waited",
     "failures": "failures one after the other",
     "wantedBy": "the model that the room is for",
-    "cut": "what was ended so that others go on, by why",
     # How much
     "bytes": "bytes that it is about",
     "bytesIn": "bytes of the request's body",

@@ -42,7 +42,7 @@ class Place(Message, extra="ignore"):
     evictable_in: float | None = None  # Seconds until it may be evicted; None where it may not be.
     leases: tuple[LeaseOf, ...] = ()  # Proxies that hold it, by their names.
     waiters: int = 0  # Requests for leases that wait for it.
-    busy: int = 0  # How many were told busy in the last five minutes, a hundred at most.
+    busy: int = 0  # How many were refused as busy in the last five minutes, a hundred at most.
     footprint_bytes: int | None = None  # What it takes there, or would; None where nobody knows.
 
 

@@ -20,7 +20,7 @@ from .access.authorizer import Authorizer
 from .access.rules import Rules, build_rules
 from .concurrency import WAITING_FOR_EACH
 from .kinds import KINDS
-from .pace import StoppedError, Yielder
+from .pace import StoppedError, Yielder, no_full_collections
 from .pools import Lookup, Pool
 from .problems import TableError
 from .residency.client import LeaseToken
@@ -186,24 +186,25 @@ class LiveConfig:
         await self.authorizer.close()
 
     async def _use_routing(self, data: bytes) -> None:
-        old, before, pace = self.routes, self.routes.pools, Yielder(rests=bool(self.routes.pools), stop=self._stop)
-        new = await asyncio.to_thread(read_routing, data, self.routes, pace)
-        pools = {key: new.same.get(key) or self._pool(key[0], *each) for key, each in new.pools.items()}
-        fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
-        routes = await asyncio.to_thread(new.routes, pools, pace)
-        await asyncio.gather(*(pool.refresh() for pool in fresh))
-        self.routes = routes
-        for server, model in self._meter.forget_models(routes.find):
-            for route in routes.find(server, model):
-                route.http_count = route.grpc_count = None
-        for pool in fresh:
-            pool.start()
-        self.authorizer.replace(self._access, self.routes, self._keys, self._rules)
-        for key, pool in before.items():
-            if pools.get(key) is not pool:
-                pool.stop()
-                self._leave(pool)
-        await asyncio.to_thread(old.forget, pace)
+        with no_full_collections():
+            before = self.routes.pools
+            pace = Yielder(rests=bool(before), stop=self._stop)
+            new = await asyncio.to_thread(read_routing, data, self.routes, pace)
+            pools = {key: new.same.get(key) or self._pool(key[0], *each) for key, each in new.pools.items()}
+            fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
+            routes = await asyncio.to_thread(new.routes, pools, pace)
+            await asyncio.gather(*(pool.refresh() for pool in fresh))
+            self.routes = routes
+            for server, model in self._meter.forget_models(routes.find):
+                for route in routes.find(server, model):
+                    route.http_count = route.grpc_count = None
+            for pool in fresh:
+                pool.start()
+            self.authorizer.replace(self._access, self.routes, self._keys, self._rules)
+            for key, pool in before.items():
+                if pools.get(key) is not pool:
+                    pool.stop()
+                    self._leave(pool)
 
     def _pool(self, server: str, kind: str, told: routing.Pool) -> Pool:
         leases = None
@@ -212,7 +213,7 @@ class LiveConfig:
             token = self._lease_token.header
             leases = LeaseManager(server, told, new_holder_name(), self._meter, seconds, most, token)
         live_path = told.live_path.encode() if told.live_path else KINDS[kind].live_path
-        index, speaks_grpc = KINDS[kind].index, KINDS[kind].speaks_grpc
+        index, speaks_grpc = KINDS[kind].index, KINDS[kind].speaks_v2
 
         def is_called(model: str) -> bool:
             routes = self.routes.find(server, model)

@@ -174,7 +174,7 @@ class AccountedConnection(asyncio.BufferedProtocol):
             return False
         return True
 
-    def evict_oldest(self) -> None:
+    def evict(self) -> None:
         """End it: there is no room for it any more."""
         self.memory.count_cut("room")
         self.leave()

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import random
 from time import monotonic
-from typing import Any
 
 from tidegate_contracts import routing
 
 from .concurrency import InFlightCount
-from .kinds import KINDS, ServerKind
-from .pace import Yielder
+from .kinds import KINDS
 from .pools import Pool, ask
 from .problems import Problem, ProblemType, TableError
+from .server_kind import ServerKind
 from .targets import Target, is_version
 from .telemetry.meter import CallCount
 
@@ -274,14 +273,6 @@ class Routes:
         """Return the route of the model that the file has with this text."""
         return self._by_text.get(text)
 
-    def forget(self, pace: Yielder) -> None:
-        """Forget all, a little at a time: this table is not the one in use any more."""
-        tables: tuple[dict[Any, Any], ...] = self._by_text, self._by_server, self._by_model
-        for table in tables:
-            while table:
-                table.popitem()
-                pace.step()
-
     def find(self, server: str | None, model: str) -> Sequence[Route]:
         """Return where a model is served: none when nobody knows the name, several when the server must be named."""
         if server is None:
@@ -291,4 +282,4 @@ class Routes:
 
     def of_server(self, server: str | None) -> Sequence[Route]:
         """Return every route of a server, or of all of them."""
-        return [each for (at, name), each in [*self._by_server.items()] if server in (None, at) and name == each.name]
+        return [each for (at, name), each in self._by_server.items() if server in (None, at) and name == each.name]

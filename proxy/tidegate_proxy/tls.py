@@ -83,7 +83,7 @@ class TlsHandshake(AccountedConnection):
         if self.arrive(self._whole):
             self._task = asyncio.get_running_loop().create_task(self._handshake(self.transport))
         else:
-            self.evict_oldest()
+            self.evict()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return room for all that came with the hello's end: of a record that fits into none, TLS forgets the rest."""
@@ -100,9 +100,9 @@ class TlsHandshake(AccountedConnection):
         if self._inner is not None:
             self._inner.connection_lost(exc)
 
-    def evict_oldest(self) -> None:
+    def evict(self) -> None:
         """End it: there is no room for it any more."""
-        super().evict_oldest()
+        super().evict()
         self.transport.abort()
 
     @property

@@ -15,11 +15,11 @@ import msgspec
 from tidegate_contracts.lease import IN_MEMORY, State
 from tidegate_service.reasons import plain
 
-from .kinds import ServerKind
 from .pools import Pool, listed
 from .problems import Problem
 from .residency.client import Listing, PolicyError, Room
 from .routes import Route
+from .server_kind import ServerKind
 from .upstream.breaker import FAILURES
 from .upstream.load_watch import LoadWatch
 from .upstream.replica import Replica
@@ -163,7 +163,7 @@ def _on_demand(listing: Listing, sees: _Sees) -> _Tell:
         if listed is None:
             return {"state": State.UNKNOWN, "why": "the eviction policy does not know it"}
         state, why, seconds = listed.state, plain(listed.why), listed.state_seconds
-        if listed.no_room_seconds is not None:  # It is cold but for moments: each of its callers is soon told busy.
+        if listed.no_room_seconds is not None:  # It is cold but for moments: each caller is soon refused.
             state, seconds = State.QUEUED, listed.no_room_seconds
             seen = [name for name in in_use if sees(name, route.server)]
             others = ["others that are not for you to see"] * (len(seen) < len(in_use))

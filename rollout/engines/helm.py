@@ -103,8 +103,8 @@ class Helm:
         with lease.acquire_lease(kube, stack.namespace) as hold:
             with ThreadPoolExecutor(1) as beside:
                 looking = beside.submit(state_of_stack, kube, objects)
-                mended = self._recover(kube, stack)
-            live = state_of_stack(kube, objects) if mended else looking.result()
+                recovered = self._recover(kube, stack)
+            live = state_of_stack(kube, objects) if recovered else looking.result()
             if strangers := self._strangers(live, stack, kube):
                 to_helm(kube, strangers, helm_marks(stack))
                 live = state_of_stack(kube, objects)

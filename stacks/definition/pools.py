@@ -24,7 +24,7 @@ from .base import (
 )
 from .placement import CpuPlacement, Placement
 from .pods import Affinity, Toleration
-from .policies import PolicyName, SettingName, SettingText
+from .policies import SHIPPED, PolicyName, SettingName, SettingText
 
 _WHICH_CLASS = "staging of kind volume needs a storageClass, of which each replica gets a volume of its own"
 _NO_CLASS = "storageClass is for staging of kind volume: take it away"
@@ -67,7 +67,7 @@ class OnDemand(Section):
     seconds and use against each other. Or one of your own (docs/eviction.md).
     """
     policy_settings: Annotated[dict[SettingName, SettingText], NOT_IN_VALUES] = Field(default_factory=dict)
-    """Settings of a policy of your own, which evictionPolicies says that it takes."""
+    """Settings of a policy of your own: arguments of the function that returns it. It refuses wrong ones in the pod."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] = 300
     """A model that was idle for at least this long may be evicted; with break-even, perhaps earlier."""
     capacity: ByteQuantity | None = None
@@ -91,6 +91,13 @@ class OnDemand(Section):
             raise ValueError(f"{times}: a model in use would count as idle before its lease ends")
         return self
 
+    @model_validator(mode="after")
+    def _only_policies_of_your_own_take_settings(self) -> Self:
+        """Tidegate's own policies take none, and would refuse them in the pod."""
+        if self.policy_settings and self.policy in SHIPPED:
+            raise ValueError(f'the policy "{self.policy}" takes no settings: remove policySettings')
+        return self
+
 
 Loading = Annotated[Preload | OnDemand, Field(discriminator="mode")]
 
@@ -105,7 +112,7 @@ class QueueScaling(ReplicaBounds):
     queue_milliseconds: Annotated[int, Field(ge=1, le=600_000)] = 50
     """Mean time in the queue, in milliseconds a request, that the autoscaler aims at."""
     busy_percent: Annotated[int, Field(ge=1, le=100)] = 5
-    """Calls that are told "busy, try again" for want of room, in per cent of all, that the autoscaler aims at."""
+    """Calls that are refused as "busy, try again" for want of room, in per cent of all, that the autoscaler aims at."""
     waiting_requests: Annotated[int, Field(ge=1, le=100_000)] = 5
     """Requests that wait at each engine of kind openai, on the mean, that the autoscaler aims at."""
     step_seconds: Annotated[int, Field(ge=1, le=1800)] = 60

@@ -24,7 +24,7 @@ class Promotion(Conditional):
     conditions: ClassVar = (
         Condition("hours_of_service_are_counted_somewhere", _WHERE, needs=("from",), when={"soakHours": ()}),
     )
-    source: Annotated[DnsLabel | None, Field(alias="from")] = None
+    source: DnsLabel | None = Field(default=None, alias="from")
     """Environment in which a version must have been deployed before; without it, whatever is registered will do."""
     principals: tuple[ExactName, ...] = ()
     """Callers that may, by name: as the environment's proxy knows them. No globs."""

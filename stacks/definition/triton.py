@@ -6,20 +6,12 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
-from .base import DnsLabel, EnvironmentName, Section, Without, form
-from .pools import OnDemand
+from .base import DnsLabel, EnvironmentName, Without, form
 from .servers import AzureIdentity, ContainerVariables, SecretVariable, Server, ServerTls
 
 OLDEST_TRITON: Final = "25.06"
 """The oldest release that Tidegate supports. Before it a cancelled gRPC call can crash Triton: the fixes are in 24.12
 (server #7840), 25.04 (#8034, fixed by #8078) and 25.06 (#8220)."""
-
-
-class TritonMetrics(Section):
-    """What Triton measures."""
-
-    interval_milliseconds: Annotated[int, Field(ge=100, le=60_000)] = 2000
-    """Milliseconds between two readings of GPU and CPU metrics."""
 
 
 # Argument of tritonserver → the key that sets it, where one does.
@@ -29,18 +21,15 @@ OWNED_ARGUMENTS: Mapping[str, str] = {
     "model-control-mode": "loading.mode",
     "repository-poll-secs": "loading.pollSeconds",
     "load-model": "models[].pinned",
-    "model-load-thread-count": "triton.modelLoadThreads",
     "exit-on-error": "",
     "exit-timeout-secs": "triton.exitTimeoutSeconds",
-    "strict-readiness": "triton.strictReadiness",
-    "log-verbose": "triton.logVerbose",
-    "log-format": "triton.logFormat",
+    "strict-readiness": "",
+    "log-format": "",
     "allow-http": "",
     "allow-grpc": "",
     "allow-metrics": "",
     "allow-gpu-metrics": "",
     "allow-cpu-metrics": "",
-    "metrics-interval-ms": "triton.metrics.intervalMilliseconds",
 }
 # Addresses, ports, TLS, and what restricts the control APIs: the proxy and the policy rely on them.
 OWNED_PREFIXES = (
@@ -83,22 +72,12 @@ class TritonSecret(SecretVariable):
 class TritonSettings(ContainerVariables):
     """How the Triton process runs."""
 
-    log_verbose: Annotated[int, Field(ge=0, le=4)] = 0
-    """Level of verbose logging; 0 is off."""
-    log_format: Literal["default", "ISO8601"] = "ISO8601"
-    """Format of log lines."""
-    metrics: TritonMetrics = TritonMetrics()
-    """Metrics settings."""
-    strict_readiness: bool = False
-    """When true, one model that failed to load takes its whole server out of service."""
-    model_load_threads: Annotated[int, Field(ge=1, le=64)] = 4
-    """Models that may be loaded at the same time."""
     exit_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 30
     """How long requests in flight may take to end when a replica stops."""
     grpc_tls: ServerTls | None = None
     """Encrypts gRPC between the proxy and Triton. (Triton's HTTP endpoint has no TLS.)"""
     extra_arguments: tuple[ExtraArgument, ...] = ()
-    """Further arguments of tritonserver; not those that Tidegate sets."""
+    """Further arguments of tritonserver, such as --log-verbose=1; not those that Tidegate sets."""
     environment: Annotated[dict[EnvironmentName, str], _OURS] = Field(default_factory=dict)
     """Environment variables of the Triton container. Never a secret."""
     secret_environment: tuple[TritonSecret, ...] = ()
@@ -134,16 +113,6 @@ class TritonServer(Server):
     def variables(self) -> Mapping[tuple[str, str | int], str]:
         """Names of environment variables of the Triton container."""
         return self.triton.variables
-
-    @model_validator(mode="after")
-    def _strict_readiness_is_for_preloaded_models(self) -> Self:
-        """Every load would take a replica out of service, since Triton is not ready while a model is loading."""
-        if self.triton.strict_readiness and any(isinstance(pool.loading, OnDemand) for pool in self.pools):
-            raise ValueError(
-                "triton.strictReadiness and an on-demand pool cannot stand together: Triton is not ready while any "
-                "model is loading, so every load would take its replica out of service"
-            )
-        return self
 
     @model_validator(mode="after")
     def _environment_leaves_the_identity_alone(self) -> Self:

@@ -4,14 +4,12 @@ guardrails, of metrics and of logs."""
 from collections.abc import Mapping
 from pathlib import Path
 
-from policies.guardrails.page import page as guardrails_page
-
+from .guardrails import page as guardrails_page
 from .page import page
 from .schema import definition_schema, schema_text
 from .telemetry import page as metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = Path("stacks/inference.yaml")
 PAGE = Path("docs/definition.md")
 SCHEMA = Path("docs/definition.schema.json")
 GUARDRAILS = Path("docs/guardrails.md")
@@ -32,14 +30,14 @@ __all__ = [
 ]
 
 
-def files(root: Path = ROOT) -> Mapping[Path, str]:
-    """Return what the generated files must say, by their paths below `root`."""
-    return {PAGE: page(root / EXAMPLE), SCHEMA: schema_text(), GUARDRAILS: guardrails_page(), METRICS: metrics_page()}
+def files() -> Mapping[Path, str]:
+    """Return what the generated files must say, by their paths in the repository."""
+    return {PAGE: page(), SCHEMA: schema_text(), GUARDRAILS: guardrails_page(), METRICS: metrics_page()}
 
 
 def stale(root: Path = ROOT) -> dict[Path, str]:
     """Return the generated files that say something else than the code, or are not there, and what they must say."""
-    found = files(root).items()
+    found = files().items()
     return {
         path: text for path, text in found if not (root / path).exists() or (root / path).read_text("utf-8") != text
     }

@@ -2,43 +2,141 @@
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
 from .. import overlays, rules
-from ..definition import Header
+from ..definition import Header, Platform
 from ..definition.base import Conditional
-from ..model_keys import Key, Model, bare, branches, hint_of, tag_values
+from ..model_keys import Key, Model, bare, branches, keys_of, tag_values
 from ..validate import OVERLAID
-from .examples import Examples
-from .outline import NAMED_TYPES, Part, anchor_of, common_keys, keys, outline, pattern_of, words, words_of_class
 from .tables import filled, table
 
 WORKED = ("small", "shared")
 """Definitions next to this file, with which the page begins."""
 _HERE = FilePath(__file__).parent
-_WHOLE_DEFAULTS = """\
-A default in braces holds as a whole, for a key that is left out: where some of its keys are said, the others have the
-defaults in their own table.
-"""
-
-_WORDS = {"kubernetes": "Kubernetes", "domino": "Domino", "mig": "MIG", "gpu": "GPU", "cpu": "CPU"}
-_OVERLAID = {(section,) for section in OVERLAID}
+_ACRONYMS = {"kubernetes": "Kubernetes", "domino": "Domino", "mig": "MIG", "gpu": "GPU", "cpu": "CPU"}
 
 
-def page(example: FilePath) -> str:
-    """Return the page as Markdown; `example` is the definition that its examples are cut from."""
-    return _Page(Examples(example)).text()
+@dataclass(frozen=True)
+class Part:
+    """A place in the file that has keys of its own."""
+
+    path: tuple[str, ...]
+    key: Key | None  # The key at which it stands; None for a part that stands at several places.
+    models: tuple[Model, ...]
+
+    @property
+    def title(self) -> str:
+        """Its path in words."""
+        return " › ".join(self.path)
+
+    @property
+    def anchor(self) -> str:
+        """What links to it point at."""
+        return "-".join(self.path).replace(" ", "-")
+
+    @property
+    def link(self) -> str:
+        """A link to it."""
+        return f"[{self.title}](#{self.anchor})"
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    return _Page().text()
+
+
+def keys(model: Model) -> list[Key]:
+    """Return the keys of a part: its name and kind, then those that must be there, then the others."""
+    first = {"name": 0, "kind": 1, "mode": 1, "cloud": 1}
+    return sorted(keys_of(model).values(), key=lambda key: (first.get(key.name, 2), not key.field.is_required()))
+
+
+def outline() -> list[Part]:
+    """Return every part of a definition in the order of the file, and then those that stand at several places."""
+    shared = _shared()
+
+    def below(part: Part) -> Iterator[Part]:
+        yield part
+        inner: dict[str, Key] = {}
+        for model in part.models:
+            inner |= {name: key for name, key in keys_of(model).items() if name not in inner}
+        for key in inner.values():
+            if key.models and not (len(key.models) == 1 and key.models[0] in shared):
+                yield from below(Part((*part.path, key.name), key, key.models))
+
+    tops = [Part((key.name,), key, key.models) for model in (Platform, Header) for key in keys_of(model).values()]
+    return [
+        part
+        for top in [*tops, *(Part((words_of_class(each),), None, (each,)) for each in shared)]
+        for part in below(top)
+    ]
+
+
+def _shared() -> list[Model]:
+    """Return the parts that stand at several keys without a choice; each is described once."""
+    seen: set[Model] = set()
+    places: Counter[Model] = Counter()
+
+    def look(model: Model) -> None:
+        if model in seen:
+            return
+        seen.add(model)
+        for key in keys(model):
+            places.update(key.models if key.owner is model and len(key.models) == 1 else ())
+            for inner in key.models:
+                look(inner)
+        for parent in model.__bases__:
+            if issubclass(parent, BaseModel) and parent.model_fields:
+                look(parent)
+
+    look(Platform)
+    look(Header)
+    return sorted((model for model, count in places.items() if count > 1), key=words_of_class)
+
+
+def words_of_class(model: Model) -> str:
+    """Return what a part is called: the name of its class in small letters."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in model.__name__).strip()
+
+
+def words(schema: dict[str, Any]) -> str:
+    """Return the type of a plain value in words, in Markdown."""
+    if choices := schema.get("anyOf"):
+        return " or ".join(dict.fromkeys(words(each) for each in choices if each.get("type") != "null"))
+    if len(known := schema.get("enum") or ([schema["const"]] if "const" in schema else [])) in range(1, 10):
+        return ("one of " if len(known) > 1 else "") + ", ".join(f"`{each}`" for each in known)
+    if schema["type"] in ("array", "object"):
+        patterns = [each for each in schema.get("patternProperties", {}).values() if each.get("not") != {}]
+        item = words(
+            schema["items"] if "items" in schema else patterns[0] if patterns else schema["additionalProperties"]
+        )
+        what = "list" if "items" in schema else "mapping"
+        return f"{what} of texts" if item.startswith("text") else f"{what}; each {item}"
+    if schema["type"] == "string":
+        hint, examples = schema.get("hint", ""), schema.get("examples", [])
+        such_as = [hint] if hint and " " not in hint else examples
+        return (
+            f"text such as {' or '.join(f'`{each}`' for each in such_as)}"
+            if such_as
+            else f"text: {hint}"
+            if hint
+            else "text"
+        )
+    name = {"integer": "whole number", "number": "number", "boolean": "true or false"}[schema["type"]]
+    return f"{name} {schema['minimum']}–{schema['maximum']}" if "minimum" in schema else name
 
 
 def sentence(name: str) -> str:
     """Return the name of a rule as a sentence."""
-    found = [_WORDS.get(word, word) for word in name.strip("_").split("_")]
-    text = " ".join(found)
+    text = " ".join(_ACRONYMS.get(word, word) for word in name.strip("_").split("_"))
     return text[0].upper() + text[1:] + "."
 
 
@@ -54,22 +152,21 @@ def model_rules(model: Model) -> Iterator[tuple[str, str]]:
 
 
 class _Page:
-    def __init__(self, examples: Examples) -> None:
-        self.examples = examples
+    def __init__(self) -> None:
         self.parts = outline()
         self.shared = {part.models[0]: part for part in self.parts if part.key is None}
 
     def text(self) -> str:
         sections = [self.section(part) for part in self.parts if part.key is not None]
-        sections.append("## Parts that stand in several places\n")
-        sections += [self.section(part) for part in self.shared.values()]
-        whole_defaults = [_WHOLE_DEFAULTS] if any("| `{" in section for section in sections) else []
+        sections += ["## Parts that stand in several places\n", *map(self.section, self.shared.values())]
+        about = inspect.cleandoc(overlays.__doc__ or "")
+        merging = '<a id="merging"></a>\n\n## How layers are laid over each other\n\n'
         return filled(
             _HERE / "text" / "definition.md",
             **{name: _HERE.joinpath(f"{name}.yaml").read_text("utf-8") for name in WORKED},
-            contents="\n".join([*whole_defaults, self.contents()]),
-            merging=_merging(),
-            parts="\n".join([*sections, _kinds_of_text(), self.rules()]),
+            contents=self.contents(),
+            merging=f"{merging}Tidegate {about[0].lower()}{about[1:]}\n",
+            parts="\n".join([*sections, self.rules()]),
         )
 
     def contents(self) -> str:
@@ -78,117 +175,81 @@ class _Page:
         for part in self.parts:
             if len(part.path) == 1 and part.key is not None:
                 inner = [other for other in self.parts if len(other.path) == 2 and other.path[0] == part.path[0]]
-                mark = f"**{_link(part)}**" if part.title in header else _link(part)
                 links = ", ".join(f"[{other.path[1]}](#{other.anchor})" for other in inner)
-                rows.append((mark, part.key.description, links))
-        more = "[How layers are laid over each other](#merging) · [Kinds of text](#kinds-of-text) · [Rules](#rules)"
-        return "\n".join([*_table(("part", "what it says", "in it"), rows), more, ""])
+                rows.append((f"**{part.link}**" if part.title in header else part.link, part.key.description, links))
+        return table(("part", "what it says", "in it"), rows)
 
     def section(self, part: Part) -> str:
-        """Return one part: what it is, an example, its keys, its kinds."""
+        """Return one part: what it is, its keys, its kinds."""
         top = len(part.path) == 1 and part.key is not None
         kinds = len(part.models) > 1
-        said = part.key.description if part.key is not None else ""
-        about = [said] if kinds or top else []
+        described = part.key.description if part.key is not None else ""
+        about = [described] if kinds or top else []
         if not kinds:
             doc = inspect.cleandoc(part.models[0].__doc__ or "")
-            about = [doc] if doc.startswith(said.rstrip(".")) else [*about, doc]
-        lines = [f'<a id="{part.anchor}"></a>', "", f"{'##' if top else '###'} {part.title}", "", *_paragraphs(about)]
-        if not kinds and part.key is not None:
-            lines += _yaml(self.examples.of(part.path))
-        if shared := common_keys(part):
-            lines += (["Keys of every kind:", ""] if kinds else []) + self.table(shared)
-        if kinds:
-            lines += self.kinds(part, {key.name for key in shared}, "###" if top else "####")
-        if part.path in _OVERLAID:
-            lines += ["And every key of the common part, saying only what differs.", ""]
-        return "\n".join(lines)
-
-    def kinds(self, part: Part, known: set[str], level: str) -> Iterator[str]:
-        """Yield the kinds of a choice, with the keys that each has beside those of every kind."""
-        for model in part.models:
-            own = [key for key in keys(model) if key.name not in known and key.name != part.tag]
+            about = [doc] if doc.startswith(described.rstrip(".")) else [*about, doc]
+        lines = [f'<a id="{part.anchor}"></a>', f"{'##' if top else '###'} {part.title}", *filter(None, about)]
+        first, *others = [{key.name: key for key in keys(model)} for model in part.models]
+        tag = part.key.tag if part.key else None
+        common = {
+            name: key
+            for name, key in first.items()
+            if not (others and name == tag)
+            and all(getattr(other.get(name), "owner", None) is key.owner for other in others)
+        }
+        if common:
+            lines += [*(["Keys of every kind:"] if kinds else []), self.table(common.values())]
+        for model in part.models if kinds else ():
+            own = [key for key in keys(model) if key.name not in common and key.name != tag]
             own.sort(key=lambda key: (not key.field.is_required(), key.owner is not model))
-            if part.tag is not None:
-                values = tag_values(model, part.tag)
-                title = f"`{part.tag}: {'` or `'.join(values)}`"
-                example = self.examples.of(part.path, part.tag, values)
-            else:
-                first = next(key.name for key in own if key.field.is_required())
-                title = f"with `{first}`"
-                example = self.examples.of(part.path, first)
-            yield from (f"{level} {part.title}, {title}", "", *_paragraphs([inspect.cleandoc(model.__doc__ or "")]))
-            yield from _yaml(example)
-            yield from self.table(own) if own else ("No further keys.", "")
+            named = f"with `{own[0].name}`" if tag is None else f"`{tag}: {'` or `'.join(tag_values(model, tag))}`"
+            heading = f"{'###' if top else '####'} {part.title}, {named}"
+            lines += [heading, inspect.cleandoc(model.__doc__ or ""), self.table(own) if own else "No further keys."]
+        if part.path in {(section,) for section in OVERLAID}:
+            lines.append("And every key of the common part, saying only what differs.")
+        return "\n\n".join([*lines, ""])
 
-    def table(self, found: Iterable[Key]) -> list[str]:
+    def table(self, found: Iterable[Key]) -> str:
         def meaning(key: Key) -> str:
             return key.description or inspect.cleandoc(key.owner.__doc__ or "")
 
         rows = [(f"`{key.name}`", self.type_of(key), _default(key), meaning(key)) for key in found]
-        return _table(("key", "type", "default", "meaning"), rows)
+        return table(("key", "type", "default", "meaning"), rows).rstrip()
 
     def type_of(self, key: Key) -> str:
         """Return the type of a key in plain words, with a link to the part that stands there."""
         if not key.models:
-            return words(key.annotation)
+            return words(TypeAdapter(key.annotation).json_schema())
         part = self.shared.get(key.models[0]) if len(key.models) == 1 else None
         part = part or next(
             part for part in self.parts if part.path[-1] == key.name and part.models == key.models and part.key
         )
-        listed = "tuple" in str(key.annotation).split("[")[0] or "tuple[" in str(key.annotation)
+        listed = "tuple[" in str(key.annotation)
         either = listed and any(bare(each) in key.models for each in branches(key.annotation).values())
         what = "mapping or list" if either else "list" if listed else "mapping"
         named = listed and all("name" in model.model_fields for model in key.models)
         return f"[{what}](#{part.anchor})" + ("; items have names" if named else "")
 
     def rules(self) -> str:
-        lines = ['<a id="rules"></a>', "", "## Rules that look at more than one key", ""]
-        groups = (
-            ("Environments and data planes", rules.HEADER_RULES),
-            ("Each stack", rules.STACK_RULES),
-            ("All stacks together", rules.DEFINITION_RULES),
-        )
-        lines += ["### One part", ""]
+        lines = ['<a id="rules"></a>', "", "## Rules that look at more than one key", "", "### One part", ""]
         done: set[Model] = set()
         for part in self.parts:
             for model in part.models:
-                for each in model.__mro__:
-                    if issubclass(each, BaseModel) and each not in done:
-                        done.add(each)
-                        place = _link(part) + (f" ({words_of_class(model)})" if each is model and part.tag else "")
-                        lines += [_rule(sentence(name), about, place) for name, about in model_rules(each)]
-        for title, group in groups:
-            lines += [
-                "",
-                f"### {title}",
-                "",
-                *(_rule(f"{rule.title}.", rule.why, advises=rule.severity == "advisory") for rule in group),
-            ]
+                for each in (each for each in model.__mro__ if issubclass(each, BaseModel) and each not in done):
+                    done.add(each)
+                    of_kind = f" ({words_of_class(model)})" if each is model and part.key and part.key.tag else ""
+                    for name, about in model_rules(each):
+                        lines.append(f"- {part.link}{of_kind}: **{sentence(name)}** {' '.join(about.split())}".rstrip())
+        for title, group in (
+            ("Environments and data planes", rules.HEADER_RULES),
+            ("Each stack", rules.STACK_RULES),
+            ("All stacks together", rules.DEFINITION_RULES),
+        ):
+            lines += ["", f"### {title}", ""]
+            for rule in group:
+                advises = "(advisory) " if rule.severity == "advisory" else ""
+                lines.append(f"- **{rule.title}.** {advises}{rule.why}")
         return "\n".join([*lines, ""])
-
-
-def _merging() -> str:
-    about = inspect.cleandoc(overlays.__doc__ or "")
-    return f'<a id="merging"></a>\n\n## How layers are laid over each other\n\nTidegate {about[0].lower()}{about[1:]}\n'
-
-
-def _kinds_of_text() -> str:
-    rows = [
-        (f'<a id="{anchor_of(name)}"></a>{name}', hint_of(annotation), f"`{pattern_of(annotation)}`")
-        for name, annotation in NAMED_TYPES
-    ]
-    table = _table(("text", "form", "regular expression"), rows)
-    return "\n".join(['<a id="kinds-of-text"></a>', "", "## Kinds of text", "", *table])
-
-
-def _rule(title: str, about: str, place: str = "", *, advises: bool = False) -> str:
-    parts = [f"{place}:" if place else "", f"**{title}**", "(advisory)" if advises else "", *about.split()]
-    return f"- {' '.join(filter(None, parts))}"
-
-
-def _link(part: Part) -> str:
-    return f"[{part.title}](#{part.anchor})"
 
 
 def _default(key: Key) -> str:
@@ -199,10 +260,11 @@ def _default(key: Key) -> str:
     if default in (None, PydanticUndefined, (), {}):
         return "none"
     if isinstance(default, BaseModel):
-        if default == type(default).model_construct() or not default.model_fields_set:
+        if not default.model_fields_set or default == type(default).model_construct():
             return "its keys' defaults"
-        said = default.model_dump(by_alias=True, exclude_unset=True)
-        return "`{" + ", ".join(f"{name}: {_scalar(value)}" for name, value in said.items()) + "}`"
+        default = default.model_dump(by_alias=True, exclude_unset=True)
+    if isinstance(default, dict):
+        return "`{" + ", ".join(f"{name}: {_scalar(value)}" for name, value in default.items()) + "}`"
     if isinstance(default, tuple):
         return "`[" + ", ".join(map(_scalar, default)) + "]`"
     return f"`{_scalar(default)}`"
@@ -213,16 +275,3 @@ def _scalar(value: Any) -> str:
         return "true" if value else "false"
     text = str(value)
     return f'"{text}"' if isinstance(value, str) and not re.match(r"[A-Za-z/]|[0-9]+[A-Za-z]", text) else text
-
-
-def _paragraphs(texts: Iterable[str]) -> list[str]:
-    return [line for text in texts if text for line in (text, "")]
-
-
-def _yaml(example: str | None) -> list[str]:
-    return ["```yaml", *example.splitlines(), "```", ""] if example else []
-
-
-def _table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Return the lines of a table in Markdown, a blank line at its end."""
-    return [*table(heading, rows).splitlines(), ""]

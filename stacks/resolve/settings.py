@@ -43,7 +43,6 @@ def annotation(stack: Stack) -> str:
             },
         ),
         "images": _named(platform.images, {"backends", "packages"}),
-        "evictionPolicies": _named(platform.eviction_policies, {"settings"}),
         "datasets": _named(platform.datasets, {"writers", "domino"}),
         "servers": {
             server.name: {

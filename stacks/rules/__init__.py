@@ -19,7 +19,6 @@ from . import (  # noqa: F401
     identity,
     names,
     openai,
-    policies,
     promotion,
     reach,
     references,

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from ..definition import Header
 from ..definition.datasets import ClaimDataset, DatasetRepository
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
+from ..definition.policies import SHIPPED
 from ..definition.pools import OnDemand
 from ..load import Document, PathInTree
 from ..problems import Problem
@@ -92,6 +93,16 @@ def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
     for name in (PROXY_IMAGE, *([POLICY_IMAGE] if on_demand else [])):
         if name not in known:
             yield stack.source.problem(("images",), f'images has no "{name}", which every environment runs')
+
+
+@stack_rule("Pools name eviction policies that exist")
+def policies_that_pools_name_exist(stack: Stack) -> Iterator[Problem]:
+    """A pool evicts by one of Tidegate's own policies, or by one that evictionPolicies names."""
+    known = {*SHIPPED, *(policy.name for policy in stack.platform.eviction_policies)}
+    for path, server, pool in stack.pools():
+        if isinstance(pool.loading, OnDemand):
+            what = f"{server.name}/{pool.name} evicts by an unknown policy"
+            yield from unknown(stack.source, (*path, "loading", "policy"), what, pool.loading.policy, known)
 
 
 @stack_rule("Repositories name datasets that exist")
@@ -210,24 +221,6 @@ def domino_principals_need_the_domino_integration(stack: Stack) -> Iterator[Prob
         what = "dominoPrincipal is on, and there is no domino section that says where the platform is"
         do = "Add domino: {}, with its defaults, or take dominoPrincipal away."
         yield stack.source.problem(("proxy", "auth", "dominoPrincipal"), what, do=do)
-
-
-@definition_rule("`images.lock` has digests of the definition's images only")
-def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Iterator[Problem]:
-    """A digest of another image, such as of the tag before, is stale at best."""
-    if definition.lock_document is None:
-        return
-    named = {image.reference for stack in definition.stacks for image in stack.platform.images}
-    seen: set[str] = set()
-    for index, pin in enumerate(definition.lock.images):
-        if pin.image not in named:
-            what = f"the digest is for an image that {definition.file} does not name, {pin.image}"
-            do = f"{suggestion(pin.image, named)} Run `tidegate pin`."
-            yield definition.lock_document.problem(("images", index, "image"), what, do=do)
-        if pin.image in seen:
-            what = f"{pin.image} stands twice"
-            yield definition.lock_document.problem(("images", index, "image"), what, do="Run `tidegate pin`.")
-        seen.add(pin.image)
 
 
 @stack_rule("Dashboards have the recording rules that they show")

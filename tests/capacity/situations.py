@@ -102,7 +102,7 @@ def loads(made: Made, name: str, number: float, seconds: float, size: float, evi
 
 
 def busy(made: Made, reason: str, number: float) -> None:
-    """So many calls were told busy."""
+    """So many calls were refused as busy."""
     said = {"server": SERVER, "pool": POOL, "type": "busy", "reason": reason, "replica": "10.0.0.1"}
     made.grew("tidegate_proxy_problems_total", number, **said)
 

@@ -146,11 +146,6 @@ KEPT: Kept = {
 """What comes near a danger, and is none."""
 
 DANGERS = {**IN_PODS, **AROUND_PODS}
-BESIDE = {
-    "callers-are-named": "callers-are-not-the-whole-internet",
-    "destinations-are-named": "pods-do-not-reach-the-whole-internet-on-every-port",
-}
-"""Guardrails that share a kind of danger: which of them finds a change depends on where it is made."""
 ALL = [(rule, danger) for rule, dangers in DANGERS.items() for danger in dangers]
 
 
@@ -179,7 +174,7 @@ def test_a_dangerous_change_is_a_mandatory_finding(base: Callable[[], Objects], 
     for place in {0, count - 1} if count else ():
         new = set(findings(changed(json.dumps(sound), danger, place))) - before
         found = {each.rule for each in new if each.severity == "mandatory"}
-        assert found & {rule, BESIDE.get(rule)}, "\n".join(map(str, new))
+        assert rule in found, "\n".join(map(str, new))
 
 
 def test_every_guardrail_of_security_has_some() -> None:
@@ -192,13 +187,12 @@ def test_every_guardrail_of_security_has_some() -> None:
         "gpu-slices-stay-under-their-ceiling",
         "the-cost-a-month-stays-within-its-budget",
     }
-    assert {*DANGERS, *BESIDE.values()} == BY_NAME.keys() - of_another_kind
+    assert {*DANGERS} == BY_NAME.keys() - of_another_kind
 
 
 def said(objects: Objects, rule: str) -> set[tuple[str, str]]:
-    """What a guardrail, and the one beside it, say of a stack."""
-    rules = [BY_NAME[name] for name in (rule, BESIDE.get(rule)) if name]
-    breaches = (breach for environment in judged(objects) for each in rules for breach in each(environment))
+    """What a guardrail says of a stack."""
+    breaches = (breach for environment in judged(objects) for breach in BY_NAME[rule](environment))
     return {(str(breach.object["metadata"]["name"]), breach.what) for breach in breaches}
 
 

@@ -7,7 +7,6 @@ from typing import get_args
 import pytest
 
 from policies.guardrails import BY_NAME
-from policies.guardrails.page import page
 from policies.guardrails.rules import RULES
 from policies.guardrails.settings import Kind, Severity
 
@@ -42,25 +41,11 @@ def test_a_guardrail_is_kept_by(case: Case) -> None:
 def test_every_guardrail_has_an_example_that_breaks_it_and_one_that_comes_near() -> None:
     assert set(BY_NAME) - {case.rule for case in BROKEN} - DANGERS.keys() == OF_ITS_OWN
     assert set(BY_NAME) - {case.rule for case in KEPT} == OF_ITS_OWN
-    assert test_guardrails_data.OVERLAPPING
-    assert test_guardrails_data.APART
 
 
 def test_every_guardrail_says_in_a_sentence_what_it_wants_why_and_what_to_do() -> None:
     for rule in RULES:
-        for text in (f"{rule.title}.", rule.why, rule.do):
-            assert text.endswith((".", "….", "standards.")), rule.name
+        assert rule.title
+        assert rule.why.endswith("."), rule.name
+        assert rule.do.endswith("."), rule.name
         assert {rule.severity(kind) for kind in get_args(Kind)} <= {*get_args(Severity), None}
-
-
-def test_every_guardrail_is_on_the_page() -> None:
-    text = page()
-    for rule in RULES:
-        assert text.count(f"### {rule.name}\n") == 1
-        assert f"| [{rule.name}](#{rule.name}) | {rule.production} |" in text
-
-
-def test_the_page_says_which_commands_see_one_stack_only() -> None:
-    text = " ".join(page().split())
-    _, _, section = text.partition(f"### {test_guardrails_data.SHARED} ")
-    assert "they compare only the environments within that one stack" in section.partition("###")[0]

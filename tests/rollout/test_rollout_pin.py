@@ -77,7 +77,7 @@ def digests(push: Push, registry: str, edit: Edit) -> dict[str, str]:
 
 
 def pins(definition: Path) -> dict[str, str]:
-    return {pin.image: pin.digest for pin in read_images_lock(definition.parent)[0].images}
+    return {pin.image: pin.digest for pin in read_images_lock(definition.parent).images}
 
 
 def test_every_image_gets_the_digest_that_its_registry_says(

@@ -10,7 +10,7 @@ from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, re
 from stacks.load import frozen, parse
 from stacks.problems import DefinitionError, Position, Problem
 from stacks.validate import read_definition
-from tests.stacks.definition.examples import BASE, IMAGES, digest, dumped, lock_tree
+from tests.stacks.definition.examples import BASE, digest
 
 
 def refused(folder: Path, text: str) -> list[Problem]:
@@ -23,12 +23,10 @@ def refused(folder: Path, text: str) -> list[Problem]:
 
 
 def test_a_digest_is_found_by_repository_and_tag_and_without_a_file_nothing_is_pinned(tmp_path: Path) -> None:
-    assert read_images_lock(tmp_path) == (ImagesLock(), None)
+    assert read_images_lock(tmp_path) == ImagesLock()
     (tmp_path / FILE_NAME).write_text(f"images:\n- image: a:1\n  digest: {digest(1)}\n")
-    lock, document = read_images_lock(tmp_path)
+    lock = read_images_lock(tmp_path)
     assert (lock.digest("a:1"), lock.digest("a:2")) == (digest(1), None)
-    assert document is not None
-    assert document.file == str(tmp_path / FILE_NAME)
 
 
 @given(st.lists(st.tuples(st.from_regex(r"[a-z0-9./]{1,20}:[A-Za-z0-9_.-]{1,20}", fullmatch=True), st.integers(0, 99))))
@@ -67,35 +65,3 @@ def test_a_definition_and_its_lock_are_both_told_what_is_wrong(tmp_path: Path) -
     with pytest.raises(DefinitionError) as caught:
         read_definition(tmp_path / "inference.yaml")
     assert {Path(problem.file).name for problem in caught.value.problems} == {"inference.yaml", FILE_NAME}
-
-
-# ---- the rules about it ----
-
-
-def said(folder: Path, lock: object, definition: str = BASE) -> list[Problem]:
-    """What is said about a definition and the lock file beside it."""
-    (folder / "inference.yaml").write_text(definition)
-    if lock is not None:
-        (folder / "images.lock").write_text(dumped(lock))
-    try:
-        return list(read_definition(folder / "inference.yaml").advisories)
-    except DefinitionError as error:
-        return error.problems
-
-
-def line_of(problem: Problem) -> str:
-    assert isinstance(problem.where, Position)
-    return Path(problem.where.file).read_text().splitlines()[problem.where.line - 1].strip()
-
-
-def test_a_digest_of_another_image_and_an_image_that_stands_twice_are_said_in_the_lock(tmp_path: Path) -> None:
-    assert said(tmp_path, lock_tree()) == []
-    lock = lock_tree()
-    other = "nvcr.io/nvidia/tritonserver:26.07-py3"
-    lock["images"] += [{"image": name, "digest": digest(9)} for name in (other, IMAGES[1])]
-    stale, twice = said(tmp_path, lock)
-    assert stale.file == twice.file == str(tmp_path / "images.lock")
-    assert (line_of(stale), line_of(twice)) == (f"- image: {other}", f"- image: {IMAGES[1]}")
-    assert f'Did you mean "{IMAGES[0]}"? ' in stale.do
-    assert "tidegate pin" in stale.do
-    assert twice.what == f"{IMAGES[1]} stands twice"

@@ -13,7 +13,7 @@ from stacks.load import parse
 from stacks.overlays import Layers, without_nulls
 from stacks.stack import Stack
 from stacks.validate import PLATFORM_KEYS
-from tests.stacks.definition.examples import FILE, assert_refused, dumped, edited_at, valid
+from tests.stacks.definition.examples import FILE, dumped, edited_at, valid
 
 Path = tuple[str | int, ...]
 
@@ -176,41 +176,6 @@ def test_an_environment_without_overlays_is_the_common_part() -> None:
     found = stack(text, "dev-lab")
     assert found.source.tree == {key: value for key, value in parse(text, FILE).tree.items() if key in PLATFORM_KEYS}
     assert found.platform.proxy.replicas == 2
-
-
-NEW = [{"name": "new"}]
-DEEP = [{"name": "main", "pools": [{"name": "cold", "replica": 2}]}]
-MISTAKES: list[tuple[dict[str, Any], str, str]] = [
-    ({"proxy/concurrency": 0}, "concurrency: »0", "must be at least 1"),  # of several stacks
-    ({"environments/dev/proxy": {"replicas": 0}}, "replicas: »0", "must be at least 1"),
-    ({"environments/dev/servers": DEEP}, "»replica: 2", 'did you mean "replicas"?'),
-    ({"dataPlanes/lab/proxy": {"acess": []}}, "»acess: []", 'did you mean "access"?'),
-    ({"pull_secrets": []}, "»pull_secrets: []", 'did you mean "pullSecrets"?'),
-    ({"environments/dev/productoin": True}, "»productoin: true", 'did you mean "production"?'),
-    ({"environments/dev/monitorin": {}}, "»monitorin: {}", 'did you mean "monitoring"?'),
-    ({"dataPlanes/lab/contxt": "x"}, "»contxt: x", 'did you mean "context"?'),
-    ({"environments/dev/environments": []}, "»environments: []", 'unknown key "environments"'),
-    ({"environments/dev/dataPlanes": []}, "»dataPlanes: []", 'unknown key "dataPlanes"'),
-    ({"environments/dev/models": NEW}, "- »name: new", '"server" is missing'),
-    ({"environments/dev/models": NEW}, "- »name: new", '"new" is new here: Inherited are: churn, ocr.'),
-    ({"environments/dev/models": [{"name": "churm"}]}, "- »name: churm", 'did you mean "churn"? Inherited'),
-    ({"environments/dev/servers": [{"name": "mian", "repository": {"dataset": "models"},
-                                    "pools": [{"name": "warm"}, {"name": "cold"}]}]},
-     "- »name: warm", '"mian" is new here: did you mean "main"?'),
-    ({"environments/dev/servers": [{"name": "mian", "triton": {}}]}, "- »name: mian", 'did you mean "main"?'),
-    ({"environments/dev/models": [{"name": "no", "remove": True}]}, "»remove: true", "there is none to remove"),
-    ({"models/churn/remove": True}, "»remove: true", "churn"),
-    ({"environments/dev/models": [{"name": "churn", "remove": False}]}, "»remove: false", "remove"),
-    ({"environments/dev/images": None}, "»images: null", '"images" is missing'),
-    ({"environments/dev/models": [{"name": "churn", "server": None}]}, "»server: null", '"server" is missing'),
-    ({"environments/dev/datasets": [{"name": "models", "kind": "efs"}]}, "- »name: models",
-     '"fileSystemId" is missing'),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("edits", "at", "what"), MISTAKES)
-def test_a_mistake_is_said_once_in_the_layer_that_makes_it(edits: dict[str, Any], at: str, what: str) -> None:
-    assert what in str(assert_refused(edited_at(edits), at))
 
 
 def test_an_overlay_may_take_away_replace_and_add() -> None:

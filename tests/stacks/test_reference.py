@@ -4,8 +4,6 @@ import copy
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from runpy import run_module
-from shutil import copyfile
 from typing import Any
 
 import jsonschema
@@ -20,16 +18,16 @@ from stacks.definition import Header, Platform
 from stacks.images_lock import ImagesLock
 from stacks.load import load, parse
 from stacks.problems import DefinitionError
-from stacks.reference.outline import keys
+from stacks.reference.page import keys
 from stacks.validate import read_definition, validate
+from tests.cases import GONE
 
-EXAMPLE = reference.ROOT / reference.EXAMPLE
+EXAMPLE = reference.ROOT / "stacks/inference.yaml"
 SCHEMA = reference.definition_schema()
-PAGE = reference.page(EXAMPLE)
+PAGE = reference.page()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 TREE: dict[str, Any] = load(EXAMPLE).tree
 PATH = tuple[str | int, ...]
-GONE = object()
 
 
 def models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -74,18 +72,9 @@ def test_the_generated_files_are_those_of_the_model() -> None:
 
 
 def test_writing_changes_what_is_stale_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / reference.EXAMPLE).parent.mkdir()
-    copyfile(EXAMPLE, tmp_path / reference.EXAMPLE)
     assert reference.write(tmp_path) == [reference.PAGE, reference.SCHEMA, reference.GUARDRAILS, reference.METRICS]
     (tmp_path / reference.SCHEMA).write_text("{}")
     assert [*reference.stale(tmp_path)] == reference.write(tmp_path) == [reference.SCHEMA]
-    assert reference.write(tmp_path) == []
-
-
-def test_arguments_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["reference", "--check"])
-    with pytest.raises(SystemExit, match="2"):
-        run_module("stacks.reference", run_name="__main__")
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -167,7 +156,7 @@ def test_mistakes_of_overlays_are_refused_by_the_schema_and_by_make_check(path: 
         ((*DEV, "models"), [{"name": "fraud-score", "versions": None, "alias": "champion"}]),
         ((*DEV, "pullSecrets"), []),
         ((*DEV, "network"), {"callers": []}),
-        ((*DEV, "servers"), [{"name": "preload", "triton": {"logVerbose": 1, "environment": {"LOG": None}}}]),
+        ((*DEV, "servers"), [{"name": "preload", "triton": {"exitTimeoutSeconds": 9, "environment": {"LOG": None}}}]),
         ((*DEV, "servers"), [{"name": "preload", "repository": {"path": None}}]),
         ((*DEV, "servers"), [{"name": "preload", "pools": [{"name": "main", "placement": {"product": None}}]}]),
         ((*DEV, "datasets"), [{"name": "models", "capacity": "1Ti"}]),
@@ -208,18 +197,3 @@ def test_the_page_begins_with_complete_definitions_that_can_be_used(example: str
     found = read_definition(file)
     assert len(found.stacks) == stacks
     assert not found.advisories
-
-
-def everything(tree: Any) -> Iterator[Any]:
-    yield tree
-    for below in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from everything(below)
-
-
-def test_every_part_of_the_common_part_has_an_example_that_stands_in_the_reference_definition() -> None:
-    _, _, *examples = [yaml.safe_load(example) for example in EXAMPLES]
-    without = {"mesh", "evictionPolicies"}  # of which the reference has none
-    assert {key.name for key in keys(Platform)} - without <= {name for example in examples for name in example}
-    known = list(everything(TREE))
-    for (value,) in (example.values() for example in examples):
-        assert all(item in known for item in (value if isinstance(value, list) else [value]))

@@ -63,7 +63,7 @@ def test_a_pool_has_the_settings_of_a_policy_of_ones_own_as_texts() -> None:
     definition = valid(
         edited_at(
             {
-                "evictionPolicies": [{"name": "own", "settings": [{"name": "least", "type": "number"}]}],
+                "evictionPolicies": [{"name": "own"}],
                 "servers/main/pools/cold/loading/policy": "own",
                 "servers/main/pools/cold/loading/policySettings": {"least": 0.5},
                 "servers/main/pools/more": {"loading": {"mode": "on-demand", "capacity": "1Gi"}},

@@ -66,12 +66,7 @@ def definition_trees(draw: st.DrawFn) -> Tree:
             {"name": name, "repository": f"registry.example.com/{name}", "tag": "1.0"}
             for name in ("triton", "engine", "proxy", "eviction-policy")
         ],
-        "evictionPolicies": [
-            {
-                "name": "own",
-                "settings": [{"name": "spare_seconds", "type": "integer"}, {"name": "word"}],
-            }
-        ],
+        "evictionPolicies": [{"name": "own"}],
         "datasets": [draw(datasets(name)) for name in dataset_names],
         "servers": platform_servers,
         "proxy": draw(proxies()),

@@ -173,10 +173,6 @@ def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
     ]
     settings = sometimes(
         {
-            "logVerbose": st.integers(0, 4),
-            "metrics": st.just({"intervalMilliseconds": 500}),
-            "strictReadiness": st.booleans(),
-            "modelLoadThreads": st.integers(1, 8),
             "exitTimeoutSeconds": st.integers(1, 600),
             "grpcTls": names().map(lambda secret: {"secret": secret}),
             "extraArguments": st.just(["--pinned-memory-pool-byte-size=268435456"]),
@@ -187,8 +183,6 @@ def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
     pool_names = draw(st.lists(names(8), min_size=1, max_size=3, unique=True))
     server_pools = [draw(pools(pool)) for pool in pool_names]
     triton = draw(settings)
-    if any(pool["loading"]["mode"] == "on-demand" for pool in server_pools):
-        triton.pop("strictReadiness", None)
     repository = draw(st.sampled_from(in_datasets + buckets))
     return {"name": name, **repository, "triton": triton, "pools": server_pools}
 

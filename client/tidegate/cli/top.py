@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from tidegate_contracts.whereabouts import Place, SliceRoom, VisibleModel
 
-    from ..whereabouts import PlaneOverview
+    from ..status import PlaneOverview
 
 _COLOURS: Final = {"resident": "green", "draining": "yellow", "loading": "blue"}
 _IN_MEMORY: Final = ("resident", "draining", "loading", "unloading", "freeing")
@@ -52,8 +52,7 @@ def top(
         from rich.live import Live
         from rich.text import Text
 
-        from ..status import proxies
-        from ..whereabouts import overview
+        from ..status import overview, proxies
 
         asked, to = proxies(environment, plane, proxy), console()
         if json or once or not sys.stdout.isatty():
@@ -96,7 +95,7 @@ def _shown(
         if each.models:
             yield _table(each.models, rows, width, wraps=not live)
         if (more := len(each.models) - rows) > 0:
-            yield _line(f"and {more} more: `tidegate models`, or --rows", "dim", live=live)
+            yield _line(f"and {more} more: `tidegate status`, or --rows", "dim", live=live)
         yield _line("", live=live)
     if any(each.slices for each in planes):
         yield _line(_LEGEND, "dim", live=live)
@@ -131,7 +130,7 @@ def _sums(plane: "PlaneOverview") -> str:
     if not plane.models:
         return "no models that you may inspect"
     failed, turned_away = sum(map(_has_failed, plane.models)), sum(_busy(each) > 0 for each in plane.models)
-    of_these = [f"{failed} failed to load"] * (failed > 0) + [f"{turned_away} told busy"] * (turned_away > 0)
+    of_these = [f"{failed} failed to load"] * (failed > 0) + [f"{turned_away} refused as busy"] * (turned_away > 0)
     states = [model.state for model in plane.models]
     return "; of these ".join(filter(None, (_counted(states), ", ".join(of_these))))
 
@@ -164,7 +163,7 @@ def _preloaded(plane: "PlaneOverview") -> dict[str, str]:
 def _unknown(plane: "PlaneOverview") -> dict[str, str]:
     """Return replicas of on-demand pools that do not say what sits in them, with why, and what to do: none may be taken
     for empty."""
-    from ..whereabouts import runbook
+    from ..status import runbook
 
     return {
         f"{model.server}/{model.pool}  {place.replica}": "; ".join(
@@ -270,7 +269,7 @@ def _row(model: "VisibleModel", place: "Place | None") -> tuple[str, ...]:
     waiters = sum(each.waiters for each in model.places)
     bytes_ = place.footprint_bytes if place is not None else None
     failures = "; ".join(dict.fromkeys(each.why for place in model.places for each in place.failures))
-    lately = f"told busy in five minutes: {busy}" if (busy := _busy(model)) else ""
+    lately = f"refused as busy in five minutes: {busy}" if (busy := _busy(model)) else ""
     known = "" if model.loading == "on-demand" and model.state in _UNKNOWN else model.why or failures
     why = "; ".join(filter(None, (known, f"{waiters} waiting" if waiters else "", lately)))
     return (

@@ -24,7 +24,7 @@ _METADATA_PORTS = (80, 988)
 _LINK_LOCAL = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::/32"))
 _GOOGLE = "iam.gke.io/gcp-service-account"
 _EVERY_NAMESPACE = "kubernetes.io/metadata.name"  # A label that each namespace has: that it exists says nothing.
-_ALL, _INTERNET = "every caller", "all addresses"
+_ALL, _INTERNET = "everybody", "the whole internet"
 _CALLED = (proxy_process.HTTP_PORT, proxy_process.GRPC_PORT)
 
 
@@ -50,23 +50,22 @@ def everything_is_refused_by_default(environment: Environment) -> Iterator[Breac
 
 
 @guardrail(
-    "No NetworkPolicy admits the pods of all namespaces, and callers of the proxy cannot reach its metrics",
-    "Name namespaces or pods, and the ports that they need; network.callers does.",
+    "No NetworkPolicy admits the pods of all namespaces or the whole internet, nor callers of the proxy to its metrics",
+    "Name namespaces, pods or ranges, and the ports that they need, in network.callers, and for a load balancer in "
+    "sourceRanges. For a public service, set a waiver.",
     shared="advisory",
     local="advisory",
 )
 def callers_are_named(environment: Environment) -> Iterator[Breach]:
-    """Every address that may call the proxy can use a stolen token.
+    """Every address that may call the proxy can use a stolen token, try keys, and exhaust the proxy.
 
-    The other pods do not admit the whole internet either.
+    A load balancer without sourceRanges is open to every address.
     """
     for policy, rule in _rules(environment, "ingress"):
         whom = _selects(policy)
         proxies = any(pod.is_proxy for pod in environment.selected(at(policy, "spec", "podSelector")))
         for who in _all_of(mappings(rule.get("from"))):
-            # That the whole internet may call the proxy is another rule's.
-            if not proxies or who not in (_ALL, _INTERNET):
-                yield Breach(policy, f"it lets {who} come to {whom}")
+            yield Breach(policy, f"it lets {who} come to {'the proxy' if proxies else whom}")
         if proxies and _opens(rule, proxy_process.ADMIN_PORT, "admin") and any(_opens(rule, port) for port in _CALLED):
             yield Breach(policy, f"it lets callers of the proxy come to its port {proxy_process.ADMIN_PORT} too")
 
@@ -87,13 +86,12 @@ def destinations_are_named(environment: Environment) -> Iterator[Breach]:
     for policy, rule in _rules(environment, "egress"):
         whom = _selects(policy)
         peers = mappings(rule.get("to"))
-        named = bool(items(rule.get("ports")))  # Without ports, the whole internet is another rule's.
         for where in _all_of(peers, elsewhere=True):
-            if where not in (_ALL, _INTERNET) or (named and (where == _ALL or _opens_all(rule))):
+            if not where.startswith(_INTERNET) or _opens_all(rule):
                 yield Breach(policy, f"it lets {whom} out to {where}")
         for peer in peers:
             address = _metadata(mapping(peer.get("ipBlock")), rule)
-            everywhere = not named and is_wide(text(at(peer, "ipBlock", "cidr")))
+            everywhere = _opens_all(rule) and is_wide(text(at(peer, "ipBlock", "cidr")))
             if address and not everywhere and not _asks_google(environment, policy):
                 yield Breach(policy, f"it lets {whom} out to the metadata address {address}")
 
@@ -132,8 +130,8 @@ def _all_of(peers: Sequence[Mapping[str, Any]], *, elsewhere: bool = False) -> I
         yield _ALL
     for peer in peers:
         if "ipBlock" in peer:
-            if is_wide(text(at(peer, "ipBlock", "cidr"))):
-                yield _INTERNET
+            if is_wide(cidr := text(at(peer, "ipBlock", "cidr"))):
+                yield f"{_INTERNET} ({cidr})"
         elif "namespaceSelector" in peer and not _names_somebody(peer["namespaceSelector"]):
             if not (elsewhere and _names_somebody(peer.get("podSelector"))):
                 yield "the pods of all namespaces"

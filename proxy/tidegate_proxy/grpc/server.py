@@ -56,7 +56,7 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
         super().connection_made(transport)
         self._server.connections.add(self)
         if not self.arrive(self._server.context.shared.memory):
-            self.evict_oldest()
+            self.evict()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what the caller waited for."""
@@ -71,9 +71,9 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
             self.memory.count_cut("chatter")
             raise
 
-    def evict_oldest(self) -> None:
+    def evict(self) -> None:
         """End it: there is no room for it any more."""
-        super().evict_oldest()
+        super().evict()
         self.end_streams()
         self.end(h2.ENHANCE_YOUR_CALM, "the proxy can hold no more connections of callers that it does not know")
         self._flush()

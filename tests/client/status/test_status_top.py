@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console, Group
 from tidegate.cli.app import app
 from tidegate.cli.top import _shown, _that_fit
-from tidegate.whereabouts import PlaneOverview
+from tidegate.status import PlaneOverview
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from typer.testing import CliRunner, Result
 
@@ -20,7 +20,7 @@ from tests.proxy.rigs.upstream import Caller
 from . import proxies
 
 WIDE = 160
-HELD = "3.0 MiB 2 (4 in flight) 5 min ago 2 waiting; told busy in five minutes: 7"
+HELD = "3.0 MiB 2 (4 in flight) 5 min ago 2 waiting; refused as busy in five minutes: 7"
 ROOM = {
     "server": "gpu", "pool": "small", "replica": "10.0.0.1:8000", "policy": "break-even", "pod": "gpu-small-0",
     "capacityBytes": 1600,
@@ -91,13 +91,13 @@ def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each
     with planes(folder, east={"models": models}):
         done = top("--rows", "4")
     lines = done.stdout.splitlines()
-    assert lines[0].endswith("   1 quarantined, 2 resident, 2 cold; of these 1 failed to load, 1 told busy")
+    assert lines[0].endswith("   1 quarantined, 2 resident, 2 cold; of these 1 failed to load, 1 refused as busy")
     rows = [line.split() for line in lines[2:6]]
     assert [row[0] for row in rows] == ["held", "failed", "broken", "ant"]
     assert rows[0] == ["held", "gpu/small", "resident", *HELD.split(" ")]
     assert rows[1][2:] == ["cold", "no", "CUDA"]
     assert rows[2][2:] == ["quarantined", "no", "such", "�[31mlibrary"]
-    assert "and 1 more: `tidegate models`" in done.stdout
+    assert "and 1 more: `tidegate status`" in done.stdout
 
 
 def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(folder: Path) -> None:

@@ -112,7 +112,7 @@ ROOM = SliceRoom(
     server="vision", pool="main", replica="10.0.0.1", policy="break-even", capacity_bytes=1 << 30,
     resident_bytes=384 << 20, loading_bytes=0, freeing_bytes=0, leaked_bytes=64 << 20, free_bytes=576 << 20,
 )  # fmt: skip
-WHY = "3 waiting; told busy in five minutes: 7"
+WHY = "3 waiting; refused as busy in five minutes: 7"
 RESIDENT = ["resident", "2026-05-01 10:00:00 UTC", "256.0 MiB", "1 (4 in flight)", "2 min ago", WHY]
 
 

@@ -25,7 +25,7 @@ _SHORTEST_SECONDS = 30.0  # With a shorter period a model stays resident without
 def note(pool: Pool, model: Model, at: float) -> None:
     """Take a call into account, and foresee the next burst after the one that it begins, if it does.
 
-    A caller who was told busy, and comes back in time, called when he came first.
+    A caller who was refused as busy, and comes back in time, called when he came first.
     """
     model.expected_until = -math.inf
     if at <= model.asked_until:

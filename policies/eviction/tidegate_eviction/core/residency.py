@@ -70,7 +70,7 @@ class Residency:
         return step
 
     def leave(self, now: float) -> Step:
-        """SIGTERM: no new leases, nothing is loaded or unloaded; callers that wait are told busy; renewals go on."""
+        """SIGTERM: no new leases, nothing is loaded or unloaded; those that wait are busy; renewals go on."""
         with self._stepping.at(now) as step:
             self._pool.leaving = self._pool.dirty = True
         return step

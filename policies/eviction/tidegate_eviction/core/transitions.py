@@ -208,7 +208,7 @@ def settle(pool: Pool, model: Model) -> None:
 
 
 def queue(pool: Pool, model: Model) -> None:
-    """Queue a cold model for its load. A caller that was told busy and comes back in time has kept its place."""
+    """Queue a cold model for its load. A caller that was refused as busy and comes back in time has kept its place."""
     if pool.now > model.asked_until:
         model.asked_since = pool.now
     model.queued_at, model.room_made, model.due = model.asked_since, False, pool.now

@@ -34,7 +34,7 @@ from ..policies.policy import Policy
 from .near import SimulatedTier
 from .trace import Outcome, Trace, shown
 
-BLOCKS = 100  # Parts of a trace, after each of which it may be told how far the simulation is.
+BLOCKS = 100  # Parts of a trace, after each of which it may report how far the simulation is.
 FOR_EVER = 1e12  # Longer than any trace, in seconds.
 
 
@@ -55,7 +55,7 @@ class SimulationSetting:
 
 
 Answer = lease.Granted | lease.Refusal
-Told = Callable[[Answer, bool], None]
+OnAnswer = Callable[[Answer, bool], None]
 _Ask = tuple[int, str, float | None]  # Which model, for which proxy, and how long to wait for room.
 
 
@@ -87,7 +87,7 @@ class SimulatedReplica:
         self._tier = SimulatedTier(setting.tier_bytes, setting.tier_speedup) if setting.tier_bytes else None
         self._loading = 0
         self._began: dict[_Ask, tuple[float, int]] = {}  # When the last request for each began, and its ticket.
-        self._tickets: dict[int, list[Told]] = {}
+        self._tickets: dict[int, list[OnAnswer]] = {}
         self._leases: dict[str, dict[str, HeldLease]] = {holder: {} for holder in clock.holders}
         self._resident: dict[str, frozenset[str]] = dict.fromkeys(clock.holders, frozenset())
         """What is resident, as each proxy knows from its last renewal."""
@@ -127,20 +127,20 @@ class SimulatedReplica:
         """Have the core do what is due."""
         self._do(self._core.tick(self._clock.now))
 
-    def acquire(self, which: int, holder: str, room_seconds: float | None, told: Told) -> None:
+    def acquire(self, which: int, holder: str, room_seconds: float | None, on_answer: OnAnswer) -> None:
         """Ask for a lease, together with those of a proxy's requests that began to wait for the same within a second;
-        `told` is called with the answer, and whether it came at once."""
+        `on_answer` is called with the answer, and whether it came at once."""
         ask, now = (which, holder, room_seconds), self._clock.now
         began, number = self._began.get(ask, (-FOR_EVER, 0))
         if now - began < TOGETHER_SECONDS and number in self._tickets:
-            self._tickets[number].append(told)
+            self._tickets[number].append(on_answer)
             return
         step, answer = self._core.acquire(self._models[which].name, holder, None, now, room_seconds)
         if isinstance(answer, Ticket):
-            self._began[ask], self._tickets[answer.number] = (now, answer.number), [told]
+            self._began[ask], self._tickets[answer.number] = (now, answer.number), [on_answer]
         self._do(step)
         if not isinstance(answer, Ticket):
-            told(answer, True)
+            on_answer(answer, True)
 
     def work(self, which: int, holder: str) -> None:
         """Begin a request that was granted a lease."""
@@ -212,7 +212,7 @@ class SimulatedReplica:
     def _do(self, *first: Step) -> None:
         """Carry out the commands of steps, and of the steps that follow from them; then pass the answers on."""
         steps = deque(step for step in first if step.events or step.commands)
-        answers: list[tuple[list[Told], Answer]] = []
+        answers: list[tuple[list[OnAnswer], Answer]] = []
         while steps:
             step = steps.popleft()
             for event in step.events:
@@ -228,8 +228,8 @@ class SimulatedReplica:
         due = self._core.next_deadline()
         self.deadline = FOR_EVER if due is None else due
         for waiting, answer in answers:
-            for told in waiting:
-                told(answer, False)
+            for on_answer in waiting:
+                on_answer(answer, False)
 
     def _carry_out(self, command: object) -> list[Step]:
         """Act as the server; return the steps that follow at once. Nothing leaks here, so it is never restarted."""
@@ -322,7 +322,7 @@ class Simulation:
         self._held[holder][which] = found
 
     def refused(self, _position: int, _which: int, _why: NotNow) -> None:
-        """Count a request that is told to come again, and does not."""
+        """Count a request that is to come again, and does not."""
         self._outcome.busy += 1
 
     def _due(self) -> float:
@@ -360,7 +360,7 @@ class Simulation:
             number, room_seconds = found
             replica = candidates[number]
 
-            def told(answer: Answer, at_once: bool) -> None:
+            def on_answer(answer: Answer, at_once: bool) -> None:
                 if isinstance(answer, lease.Granted):
                     outcome.started(position, self.now, self.now - asked, hit=at_once)
                     replica.work(which, holder)
@@ -370,7 +370,7 @@ class Simulation:
                 else:
                     outcome.too_large += 1
 
-            replica.acquire(which, holder, room_seconds, told)
+            replica.acquire(which, holder, room_seconds, on_answer)
 
         ask()
 

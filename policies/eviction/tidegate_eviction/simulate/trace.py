@@ -113,7 +113,7 @@ class Outcome:
 
     @property
     def refused(self) -> int:
-        """Requests that were told busy, or too large."""
+        """Requests that were refused as busy, or too large."""
         return self.busy + self.too_large
 
     def added_wait(self) -> dict[int, float]:

@@ -20,7 +20,7 @@ POLL_SECONDS = 0.25
 
 @dataclass
 class Told:
-    """A caller who was told busy: of which model, when he was told so first, when to come again, and when he had it."""
+    """A busy caller: of which model, when he was told so first, when to come again, and when he had it."""
 
     model: str
     at: float

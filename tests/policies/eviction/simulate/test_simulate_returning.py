@@ -29,7 +29,7 @@ class Returning(Simulation):
         self.pool = self._replicas[0]._core._pool
         self.chance = random.Random(seed)
         self.told: dict[int, list[tuple[float, bool]]] = defaultdict(list)
-        """By call, when it was told busy, and whether it was then that a load goes on whose length is known."""
+        """By call, when it was refused as busy, and whether it was then that a load goes on whose length is known."""
         self.broken: list[str] = []
 
     def refused(self, position: int, which: int, why: NotNow) -> None:

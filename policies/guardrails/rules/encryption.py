@@ -1,7 +1,6 @@
-"""Openness: no way in or out is open because a definition forgot to name who may use it."""
+"""Encryption: whatever comes from outside, and whatever issuers are asked, goes over TLS."""
 
-import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidegate_contracts.proxy_settings import variable
@@ -9,7 +8,6 @@ from tidegate_contracts.proxy_settings import variable
 from ..objects import Environment, at, items, mapping, mappings, name_of, text, texts
 from ..rule import Breach, guardrail
 from .access import access_tables
-from .network import WIDEST
 
 _CERTIFICATES = (
     "alb.ingress.kubernetes.io/certificate-arn",
@@ -22,44 +20,6 @@ _CERTIFICATES = (
 """Annotations by which a load balancer of the cloud, or OpenShift's router, holds a certificate of its own."""
 _REDIRECT = "nginx.ingress.kubernetes.io/ssl-redirect"
 _IN_CLUSTER = (".svc", ".svc.cluster.local")
-
-
-@guardrail(
-    "No address range that may call the proxy is the whole internet",
-    "Name ranges under network.callers, and for a load balancer in sourceRanges; for a public service, set a waiver.",
-    shared="advisory",
-)
-def callers_are_not_the_whole_internet(environment: Environment) -> Iterator[Breach]:
-    """The proxy authenticates its callers, but every address that reaches it can try keys and exhaust it.
-
-    A load balancer without sourceRanges is open to every address.
-    """
-    for policy in environment.of_kind("NetworkPolicy"):
-        if not any(pod.is_proxy for pod in environment.selected(at(policy, "spec", "podSelector"))):
-            continue
-        rules = mappings(at(policy, "spec", "ingress"))
-        if any(not mappings(rule.get("from")) for rule in rules):
-            yield Breach(policy, "it lets every address call the proxy")
-        elif wide := _wide(peer for rule in rules for peer in mappings(rule.get("from"))):
-            yield Breach(policy, f"it lets {wide} call the proxy")
-
-
-@guardrail(
-    "No pod may reach the whole internet on every port",
-    "Name addresses, or the ports that are needed there, in network.reach.",
-    shared="advisory",
-)
-def pods_do_not_reach_the_whole_internet_on_every_port(environment: Environment) -> Iterator[Breach]:
-    """A model, or a holder of a stolen token, could send data to any address.
-
-    Object stores have no fixed addresses: there the range may be wide where ports are named.
-    """
-    for policy in environment.of_kind("NetworkPolicy"):
-        rules = [rule for rule in mappings(at(policy, "spec", "egress")) if not items(rule.get("ports"))]
-        if any(not mappings(rule.get("to")) for rule in rules):
-            yield Breach(policy, "its pods may reach everything on every port")
-        elif wide := _wide(peer for rule in rules for peer in mappings(rule.get("to"))):
-            yield Breach(policy, f"its pods may reach {wide} on every port")
 
 
 @guardrail(
@@ -120,20 +80,6 @@ def issuers_are_asked_over_https(environment: Environment) -> Iterator[Breach]:
 
 def _host(url: str) -> str:
     return url.partition("://")[2].partition("/")[0].partition(":")[0]
-
-
-def _wide(peers: Iterable[Mapping[str, Any]]) -> str:
-    """Return the ranges that are together as wide as the internet, in words; an empty text for none."""
-    found: dict[int, list[Any]] = {4: [], 6: []}
-    for peer in peers:
-        try:
-            network = ipaddress.ip_network(text(at(peer, "ipBlock", "cidr")), strict=False)
-        except ValueError:
-            continue
-        found[network.version].append(network)
-    collapsed = [each for networks in found.values() for each in ipaddress.collapse_addresses(networks)]
-    wide = [str(each) for each in collapsed if each.prefixlen < WIDEST[each.version]]
-    return f"the whole internet ({', '.join(wide)})" if wide else ""
 
 
 def _has_certificate(item: Mapping[str, Any]) -> bool:

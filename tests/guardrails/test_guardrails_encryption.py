@@ -1,32 +1,17 @@
-"""What production lets in and out, where somebody forgot to say who and how."""
+"""Calls from outside, and what issuers are asked, are encrypted."""
 
 import json
 from typing import Any
 
 from tests.cases import GONE
 
-from .stacks import PROXY, Broken, Edit, Kept, adding, at, both, setting, thing
-from .test_guardrails_exposure import PROXIES, SERVERS, balancer, ingress, policy, route, table
+from .stacks import PROXY, Broken, Edit, Kept, at, both, setting
+from .test_guardrails_exposure import PROXIES, balancer, ingress, route, table
 
-CALLERS, EGRESS = "callers-are-not-the-whole-internet", "pods-do-not-reach-the-whole-internet-on-every-port"
 ENCRYPTED, ISSUERS = "calls-from-outside-are-encrypted", "issuers-are-asked-over-https"
-HOLE, DOOR, SIDE = "NetworkPolicy/hole", "Service/door", "Ingress/side"
+DOOR, SIDE = "Service/door", "Ingress/side"
 INGRESS = f"Ingress/{PROXY}"
 TLS: dict[str, Any] = {"tls": [{"hosts": ["side.example.com"]}]}
-
-
-def egress(ports: list[int], *ranges: str, **block: Any) -> Edit:
-    rule: dict[str, Any] = {"to": [{"ipBlock": {"cidr": cidr, **block}} for cidr in ranges]}
-    rule |= {"ports": [{"port": port} for port in ports]} if ports else {}
-    spec = {"podSelector": {"matchLabels": SERVERS}, "policyTypes": ["Egress"], "egress": [rule]}
-    return adding(thing("NetworkPolicy", "hole", spec=spec))
-
-
-def callers(*ranges: str) -> Edit:
-    return both(
-        policy([8080], PROXIES),
-        at("NetworkPolicy", "hole", "spec/ingress/0/from", [{"ipBlock": {"cidr": cidr}} for cidr in ranges]),
-    )
 
 
 def issuer(**said: str) -> Edit:
@@ -39,16 +24,6 @@ def to_gateway(**parent: Any) -> Edit:
 
 
 BROKEN: Broken = {
-    (CALLERS, HOLE): [
-        (callers("10.0.0.0/8", "0.0.0.0/1", "128.0.0.0/1"), "the whole internet (0.0.0.0/0)"),
-        (callers("64.0.0.0/3"), "(64.0.0.0/3)"),
-        (callers(), "every address call the proxy"),
-    ],
-    (EGRESS, HOLE): [
-        (egress([], "0.0.0.0/0", **{"except": ["10.0.0.0/8"]}), "on every port"),
-        (egress([], "0.0.0.0/1", "128.0.0.0/1"), "on every port"),
-        (egress([]), "may reach everything on every port"),
-    ],
     (ENCRYPTED, DOOR): [
         (balancer(PROXIES), "of type LoadBalancer, and none of its ports (80) is https"),
     ],
@@ -63,15 +38,6 @@ BROKEN: Broken = {
     ],
 }
 KEPT: Kept = {
-    CALLERS: [
-        callers("10.0.0.0/8", "203.0.113.0/24"),
-        callers("2001:db8::/32"),
-        both(callers("0.0.0.0/0"), setting(kind="local", severities=None)),
-    ],
-    EGRESS: [
-        egress([443], "0.0.0.0/0"),
-        egress([], "10.0.0.0/8"),
-    ],
     ENCRYPTED: [
         balancer(PROXIES, ports=[{"name": "https", "port": 443}, {"name": "grpc", "port": 8001}]),
         both(

@@ -79,14 +79,6 @@ def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
         await caller(request)
         return _json(service.listing())
 
-    @app.post(f"{lease.MODELS_PATH}/{{model:path}}/retry")
-    async def retry(request: Request, model: str) -> Response:
-        if not (await caller(request)).is_admin:
-            raise NotLetInError("Only `python -m tidegate_eviction retry` in the policy's container may do this.", 403)
-        if not service.retry(model):
-            raise HTTPException(404, f"The pool has no model {model!r}.")
-        return Response(status_code=204)
-
     return app
 
 

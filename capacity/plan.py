@@ -39,7 +39,7 @@ from .lines import Line, percent, table
 from .overlay import laid_over, overlay_text, place_of, size_text
 from .prices import gpu_hours, price_of
 from .search import MOST_GPUS, Search
-from .simulations import MOST_REFUSED, Figures, Simulations
+from .simulations import MOST_REFUSED, Figures
 from .slices import DEFAULT_GPU, Gpu, find_gpu
 
 _ENDPOINTS = "endpoints"  # The line of what slices are held against.
@@ -97,9 +97,8 @@ class _Basis:
 def make_plan(request: PlanRequest) -> None:
     """Search and print what was found; CommandError where no answer meets the target."""
     basis = _basis(request)
-    with Simulations(basis.trace) as simulations:
-        rows = Search(simulations, basis.gpu, basis.target, basis.loading).rows()
-        rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
+    rows = Search(basis.trace, basis.gpu, basis.target, basis.loading).rows()
+    rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
     found = best(rows, basis.target)
     lines = [
         Line(

@@ -15,7 +15,7 @@ from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.serving.metrics import NAMED_MODELS, Snapshot, SnapshotCollector, render, tell
 from tidegate_eviction.staging.stager import StagingCounts
 from tidegate_eviction.triton.memory import MemoryReading, MemorySource
-from tidegate_eviction.units import bytes_text, seconds_text
+from tidegate_eviction.units import bytes_text
 
 from tests.components.alerts import asked_for
 
@@ -167,11 +167,3 @@ def test_what_alerts_ask_for_is_measured() -> None:
 )
 def test_sizes_are_said_in_the_unit_that_fits(size: int | None, said: str) -> None:
     assert bytes_text(size) == said
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(None, "–"), (0.04, "0.0 s"), (9.96, "10.0 s"), (119, "119 s"), (300, "5 min"), (9000, "2.5 h")],
-)
-def test_times_are_said_in_the_unit_that_fits(seconds: float | None, said: str) -> None:
-    assert seconds_text(seconds) == said

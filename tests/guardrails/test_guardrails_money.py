@@ -95,10 +95,3 @@ def test_an_autoscaler_counts_with_its_most_and_objects_of_nobody_cost_nothing()
     assert cost_of(objects).hourly == 9
     assert cost_of([*objects, SCALED]).hourly == 11
     assert cost_of([]) == Cost()
-
-
-def test_slices_of_every_strategy_shares_claims_and_whole_gpus_have_their_price() -> None:
-    total = cost_of(everything())
-    assert total.unpriced == 0
-    assert total.currency == "EUR"
-    assert total.hourly > 0

@@ -19,9 +19,9 @@ def test_every_rendered_file_passes_kubeconform_strict(tmp_path: Path) -> None:
     assert schemas.kubeconform(tmp_path) == (len(list(tmp_path.iterdir())), [])
 
 
-def test_a_small_stack_is_rendered_as_it_was_reviewed() -> None:
+def test_an_object_of_each_kind_is_rendered_as_it_was_reviewed() -> None:
     assert readable() == (FOLDER / f"{READABLE}.yaml").read_text(), IF_MEANT
 
 
-def test_every_object_of_four_stacks_has_the_digest_that_was_reviewed() -> None:
+def test_every_object_of_five_stacks_has_the_digest_that_was_reviewed() -> None:
     assert digests().splitlines() == (FOLDER / "digests.txt").read_text().splitlines(), IF_MEANT

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from policies.guardrails.money import HOURS_A_MONTH, Cost, Hourly, cost, money, price_of
 from policies.guardrails.rules.money import cost_of
 
-from .stacks import SMALL, Broken, Edit, Kept, at, both, everything, in_small, prod, setting, thing
+from .stacks import SMALL, Edit, at, prod, setting, thing
 
 BUDGET = "the-cost-a-month-stays-within-its-budget"
 NAMESPACE = "Namespace/inference-prod"
@@ -25,30 +25,6 @@ SCALED = thing(
 
 def budget(most: int, **prices: Any) -> Edit:
     return setting(monthlyBudget=most, prices=prices.get("prices", PRICES))
-
-
-BROKEN: Broken = {
-    (BUDGET, NAMESPACE): [
-        (
-            budget(8029),
-            "$8,030 a month, and its budget is $8,029: ondemand-large $2,920, preload-main $2,920, ",
-        ),
-        (both(budget(8029), setting(currency="EUR")), "8,030 EUR a month, and its budget is 8,029 EUR"),
-        (both(budget(8030), setting(gpuSlices=9), at("StatefulSet", SMALL, "spec/replicas", 4)), "$8,760"),
-        (budget(99_999, prices={}), "6 of its 6 GPU devices have no price"),
-        (budget(99_999, prices={A100: {**OF_SLICES, "1g.10gb": None}}), "3 of its 6 GPU devices have no price"),
-        (budget(99_999, prices={H100: OF_SLICES}), "have no price"),  # another product
-        (both(setting(monthlyBudget=9)), "and its budget is 9 EUR", everything),
-    ],
-}
-KEPT: Kept = {
-    BUDGET: [
-        budget(8030),
-        both(budget(8030), in_small("nodeSelector", {"nvidia.com/mig.strategy": "mixed"})),  # of any product
-        setting(prices=PRICES),
-        setting(monthlyBudget=None, prices={}, currency="EUR"),
-    ],
-}
 
 
 def test_of_several_products_the_dearest_counts_and_one_without_a_price_makes_it_unknown() -> None:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from .life.context import Context
     from .life.publish import Outcome
     from .registry import Record, RegisteredVersion, SigningKey
-    from .status import PlaneStatus
-    from .whereabouts import PlaneWhereabouts
+    from .status import PlaneOverview, PlaneStatus
 
 CALL_SECONDS: Final = 60.0
 
@@ -138,18 +137,11 @@ class Tidegate(AbstractContextManager["Tidegate"]):
 
         return undeploy(self._context, model, environment)
 
-    def models(
-        self, model: str | None = None, *, environment: str | None = None, plane: str | None = None
-    ) -> "list[PlaneWhereabouts]":
-        """Return which models there are, where, since when, and why not; what they take and give. Loads nothing."""
-        from .status import proxies
-        from .whereabouts import ask
-
-        return ask(proxies(environment, plane, file=self._environments), model)
-
-    def why(self, model: str, *, environment: str | None = None, plane: str | None = None) -> "list[PlaneWhereabouts]":
+    def why(self, model: str, *, environment: str | None = None, plane: str | None = None) -> "list[PlaneOverview]":
         """Return where a model is, what it waits for, who holds it, and what failed, at every replica."""
-        return self.models(model, environment=environment, plane=plane)
+        from .status import overview, proxies
+
+        return overview(proxies(environment, plane, file=self._environments), model=model)
 
     def verify(self, environment: str, models: Sequence[str] = ()) -> "Verified":
         """Compare what an environment's repositories hold with the registry, byte for byte."""
@@ -206,7 +198,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
     def status(
         self, model: str | None = None, *, environment: str | None = None, plane: str | None = None
     ) -> "list[PlaneStatus]":
-        """Return what is in memory where, which versions answer, and how much they are used; nothing is loaded."""
+        """Return which models there are, where, which versions answer, what they take, and how much they are used."""
         from .status import collect, proxies
 
         return collect(proxies(environment, plane, file=self._environments), model)

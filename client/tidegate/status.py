@@ -1,7 +1,7 @@
-"""What is served where, and how much it is used: asked of the proxies, which ask their servers. Nothing is loaded."""
+"""What is served where, why not, and how much it is used: asked of proxies, who ask servers. Nothing is loaded."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -9,13 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 from tidegate_contracts.environments import ModelFacts, Plane
 from tidegate_contracts.message import Message
-from tidegate_contracts.whereabouts import PlaceState, VisibleModel
+from tidegate_contracts.whereabouts import Place, PlaceState, SliceRoom, VisibleModel
 
 from .calling.credentials import Credential, find_credential
-from .calling.proxy import VARIABLE, ProxyClient, proxy_url
+from .calling.inputs import signature_of
+from .calling.proxy import VARIABLE, ProxyClient, proxy_url, served_name
 from .environments import ENVIRONMENTS, environment, load
 from .errors import BusyError, NotFoundError, TidegateError, UnreachableError, UsageError
 from .kinds import KINDS, TRITON
@@ -129,7 +130,6 @@ def proxy_of(
 
 
 ANSWER_SECONDS: Final = 15.0
-Loading = Literal["preload", "on-demand"]
 Statistics = dict[str, dict[str, float]]  # What was counted of one model, by version: `ServerKind.counts`
 Key = tuple[str | None, str]  # server, where it is known, and model
 
@@ -148,20 +148,23 @@ class VersionStatus(Message):
 
 
 class ModelStatus(Message):
-    """One model on one data plane."""
+    """One model on one data plane; what it takes and gives is told of one that is in memory."""
 
     environment: str
     plane: str
     model: str
-    server: str | None = None
-    pool: str | None = None
-    loading: Loading | None = None
-    state: PlaceState | Literal["hidden"] | str
-    """As in `GET /models` of the proxy: that of the replica where it is nearest to use. `hidden`: the caller may not
-    see the model."""
+    server: str
+    pool: str
+    loading: Literal["preload", "on-demand"]
+    state: PlaceState | str
+    """As in `GET /models` of the proxy: that of the replica where it is nearest to use; so are `since` and `why`."""
+    since: AwareDatetime | None = None
     why: str = ""  # Why it is not resident.
     traffic: str  # what decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
     versions: tuple[VersionStatus, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    max_batch: int | None = None  # rows that a request may have; 0: it takes no batches
 
     @property
     def requests(self) -> int:
@@ -179,27 +182,11 @@ class AskedPlane(Message):
     exit_code: int = 0  # with which `tidegate` ends for that
 
 
-Found = TypeVar("Found", bound=AskedPlane)
-Question = Callable[[KnownProxy, ProxyClient], Iterator[dict[str, Any]]]
+class PlaneOverview(AskedPlane):
+    """Its models and slices, as the proxy tells them, and nothing asked beside."""
 
-
-def ask_each(asked: Sequence[KnownProxy], seconds: float, kind: type[Found], question: Question) -> list[Found]:
-    """Ask all proxies at the same time; one that gives no answer in so many seconds says why, and hides no other.
-
-    `question` yields fields of `kind` as soon as it knows them; a failure later on keeps them.
-    """
-
-    def one(proxy: KnownProxy) -> Found:
-        about: dict[str, Any] = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
-        try:
-            with proxy.client(seconds, waits=False) as client:
-                for fields in question(proxy, client):
-                    about |= fields
-        except TidegateError as error:
-            about |= {"error": str(error), "exit_code": error.exit_code}
-        return kind(**about)
-
-    return in_parallel(one, asked)
+    models: tuple[VisibleModel, ...] = ()
+    slices: tuple[SliceRoom, ...] = ()
 
 
 class PlaneStatus(AskedPlane):
@@ -212,106 +199,134 @@ class PlaneStatus(AskedPlane):
     models: tuple[ModelStatus, ...] = ()  # those with the most answered requests first
 
 
+Found = TypeVar("Found", PlaneOverview, PlaneStatus)
+Question = Callable[[KnownProxy, ProxyClient], Iterator[dict[str, Any]]]
+
+
+def _ask_each(
+    asked: Sequence[KnownProxy], seconds: float, kind: type[Found], model: str | None, question: Question
+) -> list[Found]:
+    """Ask all proxies at the same time; one that gives no answer in so many seconds says why, and hides no other.
+
+    `question` yields fields of `kind` as soon as it knows them; a failure later on keeps them. Where a model is named,
+    those that do not have it are left out; raises NotFoundError where there are no others.
+    """
+    if model is not None:
+        served_name(model)  # Refuses what is no name, once for all of them.
+
+    def one(proxy: KnownProxy) -> Found:
+        about: dict[str, Any] = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
+        try:
+            with proxy.client(seconds, waits=False) as client:
+                for fields in question(proxy, client):
+                    about |= fields
+        except TidegateError as error:
+            if model is None or not isinstance(error, NotFoundError):
+                about |= {"error": str(error), "exit_code": error.exit_code}
+        return kind(**about)
+
+    found = in_parallel(one, asked)
+    if model is None:
+        return found
+    if not (having := [each for each in found if each.models or each.error]):
+        raise NotFoundError(f"there is no model {model!r}", do="`tidegate status` shows all that you may see")
+    return having
+
+
+def overview(
+    asked: Sequence[KnownProxy], seconds: float = ANSWER_SECONDS, model: str | None = None
+) -> list[PlaneOverview]:
+    """Return what sits where, or where one model is, with one question to each proxy; one that gives no answer in so
+    many seconds, or cannot be asked, says why. Raises NotFoundError where no proxy has the model."""
+
+    def question(proxy: KnownProxy, client: ProxyClient) -> Iterator[dict[str, Any]]:
+        found = client.whereabouts(model)
+        environment = proxy.environment or found.environment
+        yield {"environment": environment, "models": found.models, "slices": found.slices}
+
+    return _ask_each(asked, seconds, PlaneOverview, model, question)
+
+
+def runbook(model: VisibleModel, place: Place) -> str:
+    """Return where it is written what to do about a replica that has a model not in use, or nothing."""
+    alert = ""
+    if place.state == "unreachable":
+        pool = [each.state for each in model.places if each.pool == place.pool]
+        alert = "TidegatePoolGone" if {*pool} == {"unreachable"} else "TidegateBreakerOpen"
+    elif model.loading == "on-demand":
+        alert = {"unseen": "TidegatePolicySilent", "queued": "TidegateCallsBusy"}.get(place.state, "")
+    return f"docs/runbooks.md, {alert}" if alert else ""
+
+
 def collect(asked: Sequence[KnownProxy], model: str | None = None) -> list[PlaneStatus]:
     """Return the status of each, asked at the same time; one that cannot be asked says why and hides no other.
 
     Raises NotFoundError where a model is named that none of those that answered has.
     """
-    found = ask_each(asked, ANSWER_SECONDS, PlaneStatus, lambda proxy, client: _status(proxy, client, model))
-    if model is not None and not any(each.models or each.error for each in found):
-        raise NotFoundError(f"there is no model {model!r}", do="`tidegate models` shows all that you may see")
-    return found
+    return _ask_each(asked, ANSWER_SECONDS, PlaneStatus, model, lambda proxy, client: _status(proxy, client, model))
 
 
 def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> Iterator[dict[str, Any]]:
     caller = client.whoami()
     environment = proxy.environment or caller.environment
     yield {"environment": environment, "caller": caller.principal}
-    collector = _Collector(client, proxy, model and proxy.own_name(model))
+    collector = _Collector(client, proxy, client.whereabouts(model).models)
     counts = collector.count()
-    found = in_parallel(lambda key: collector.model(key, counts[key]), sorted(counts, key=str))
-    models = [ModelStatus(environment=environment, plane=proxy.plane, **each) for each in found]
+
+    def of(at: VisibleModel) -> ModelStatus:
+        about = collector.model(at, counts[at.server, at.model])
+        return ModelStatus(environment=environment, plane=proxy.plane, **about)
+
+    models = in_parallel(of, collector.models)
     yield {
         "unavailable": tuple(sorted(collector.unavailable)),
-        "away": collector.away(),
+        "away": _away(collector.models),
         "models": tuple(sorted(models, key=lambda each: (-each.requests, each.model))),
     }
 
 
 @dataclass
 class _Collector:
-    """Asks one proxy of one model, or of all."""
+    """Asks one proxy how much models are used, and what they take."""
 
     client: ProxyClient
     proxy: KnownProxy
-    only: str | None
+    models: tuple[VisibleModel, ...]
     unavailable: set[str] = field(default_factory=set)  # pools that gave no statistics, as `server/pool`
-
-    @cached_property
-    def places(self) -> dict[Key, VisibleModel]:
-        """Where the proxy finds each model that the caller may inspect."""
-        try:
-            found = self.client.whereabouts(self.only)
-        except NotFoundError:
-            return {}
-        return {(each.server, each.model): each for each in found.models}
-
-    @cached_property
-    def known(self) -> dict[Key, tuple[str, Loading | None]]:
-        """The pool of each model and how that loads, as the definition says; where that is not at hand, the proxy."""
-        if (plane := self.proxy.facts) is not None:
-            loading = {(server.name, pool.name): pool.loading for server in plane.servers for pool in server.pools}
-            facts = {key: each for key, each in self.proxy.models.items() if self.only in (None, key[1])}
-            return {key: (each.pool, loading.get((each.server, each.pool))) for key, each in facts.items()}
-        return {key: (each.pool, each.loading) for key, each in self.places.items()}
 
     def count(self) -> dict[Key, Statistics]:
         """Return the statistics of each model that there is, by version; empty for what is not in memory."""
-        found: dict[Key, Statistics] = {key: {} for key in self.known}
-        on_demand = {key for key in found if self.known[key][1] == "on-demand"}
-        preloaded = found.keys() - on_demand
+        found: dict[Key, Statistics] = {(each.server, each.model): {} for each in self.models}
+        preloaded = {(each.server, each.model) for each in self.models if each.loading == "preload"}
         for server in sorted({str(server) for server, _ in preloaded}):
             found |= {key: counts for key, counts in self._ask(server, None).items() if key in preloaded}
         # Of an on-demand pool, only the question for one model finds the replica that has it in memory.
-        for key in on_demand:
+        for key in found.keys() - preloaded:
             found |= self._ask(*key)
         return found
 
-    def model(self, key: Key, counts: Statistics) -> dict[str, Any]:
+    def model(self, at: VisibleModel, counts: Statistics) -> dict[str, Any]:
         """Return the state of a model as the proxy gives it, with what its server has counted of its versions."""
-        server, name = key
-        facts, at, (pool, loading) = self.proxy.models.get(key), self.places.get(key), self.known[key]
         config: Mapping[str, Any] = {}
-        if at is not None and at.state == "resident" and facts is not None and facts.alias:
+        if at.state == "resident":
             with suppress(TidegateError):
-                config = self.client.config(name, server=server)
-        named = () if facts is None or at is None else tuple(str(share.version) for share in facts.versions)
-        there = frozenset(str(version) for place in at.places for version in place.versions) if at else frozenset()
+                config = self.client.config(at.model, server=at.server)
+        facts, signature = self.proxy.models.get((at.server, at.model)), signature_of(config)
+        named = () if facts is None else tuple(str(share.version) for share in facts.versions)
+        there = frozenset(str(version) for place in at.places for version in place.versions)
         # A model that loads on demand is loaded when it is called: until then no version is ready or not.
-        is_known = loading != "on-demand" or bool(there)
+        is_known = at.loading != "on-demand" or bool(there)
         return {
-            "model": name,
-            "server": server,
-            "pool": pool,
-            "loading": loading,
-            "state": "hidden" if at is None else at.state,
-            "why": "" if at is None else at.why,
-            "traffic": self.proxy.traffic(server, name, config),
+            **at.model_dump(include={"model", "server", "pool", "loading", "state", "since", "why"}),
+            "traffic": self.proxy.traffic(at.server, at.model, config),
             "versions": tuple(
                 _version(number, number in there if is_known else None, counts.get(number))
                 for number in sorted({*counts, *named, *there}, key=_by_number)
             ),
+            "inputs": tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs),
+            "outputs": tuple(map(str, signature.outputs)),
+            "max_batch": signature.max_batch if config else None,
         }
-
-    def away(self) -> dict[str, tuple[str, ...]]:
-        """Return why replicas do not answer, or do not state what they have, of each pool that has such replicas."""
-        found: dict[str, dict[str, None]] = {}
-        for model in self.places.values():
-            for place in model.places:
-                if place.state in ("unreachable", "unseen"):
-                    at = f"{model.server}/{place.pool or model.pool}"
-                    found.setdefault(at, {})[place.why or f"{place.replica} is {place.state}"] = None
-        return {at: tuple(whys) for at, whys in found.items()}
 
     def _ask(self, server: str | None, model: str | None) -> dict[Key, Statistics]:
         """Return the statistics of a model, or of all models of a server."""
@@ -320,8 +335,8 @@ class _Collector:
         except NotFoundError:
             return {}  # nothing there that this caller may inspect
         except (BusyError, UnreachableError):
-            pools = {pool for key, (pool, _) in self.known.items() if key[0] == server and model in (None, key[1])}
-            self.unavailable |= {f"{server}/{pool}" for pool in pools}
+            of = [each for each in self.models if each.server == server and model in (None, each.model)]
+            self.unavailable |= {f"{server}/{each.pool}" for each in of}
             return {}
         self.unavailable |= set(statistics.unavailable)
         found: dict[Key, Statistics] = {}
@@ -329,6 +344,17 @@ class _Collector:
             counts = self.proxy.kind_of(server).counts(entry)
             found.setdefault((server, str(entry["name"])), {})[str(entry.get("version", ""))] = counts
         return found
+
+
+def _away(models: Iterable[VisibleModel]) -> dict[str, tuple[str, ...]]:
+    """Return why replicas do not answer, or do not state what they have, of each pool that has such replicas."""
+    found: dict[str, dict[str, None]] = {}
+    for model in models:
+        for place in model.places:
+            if place.state in ("unreachable", "unseen"):
+                at = f"{model.server}/{place.pool or model.pool}"
+                found.setdefault(at, {})[place.why or f"{place.replica} is {place.state}"] = None
+    return {at: tuple(whys) for at, whys in found.items()}
 
 
 def _by_number(version: str) -> tuple[int, str]:

@@ -1,17 +1,12 @@
-"""Every metric of the proxy, of the eviction policy and of what stands beside engines, as Prometheus sees it, and how
-many series each may have.
+"""Every metric of the proxy, of the eviction policy and of what stands beside engines, as Prometheus sees it.
 
 Names and units: https://prometheus.io/docs/practices/naming/. docs/metrics.md is written from this.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Final, Literal
 
 Kind = Literal["counter", "gauge", "histogram"]
-Bound = int | str
-"""A number, or what is counted: `servers`, `pools`, `replicas`, `models` (those that have series of their own)."""
 
 SECONDS: Final = {
     "calls": (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
@@ -21,52 +16,40 @@ SECONDS: Final = {
 OTHERS: Final = "*"  # Label of all models or callers that have no series of their own; none is called so.
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """What a label says, how many values it has at most, and which other labels it has one value of each for."""
-
-    meaning: str
-    most: Bound
-    within: tuple[str, ...] = ()
-
-
 LABELS: Final = {
-    "server": Label("server of the definition", "servers"),
-    "pool": Label("pool of the server", "pools", ("server",)),
-    "replica": Label("replica of the pool, by host and port", "replicas", ("server", "pool")),
-    "model": Label(f"model; `{OTHERS}`: all that have no series of their own", "models", ("server",)),
-    "version": Label("version of the model", 100),
-    "protocol": Label("`http` or `grpc`", 2),
-    "status": Label("status of HTTP or gRPC that was met", 24),
-    "type": Label("type of the problem: docs/proxy-api.md, Problems", 16),
-    "reason": Label("why, in one word", 16),
-    "principal": Label("who calls, as access rules name him", "callers"),
-    "source": Label(
-        "of a caller: `api-key`, `domino`, or the issuer that vouches for him; of readings: where memory is read", 4
+    "server": "server of the definition",
+    "pool": "pool of the server",
+    "replica": "replica of the pool, by host and port",
+    "model": f"model; `{OTHERS}`: all that have no series of their own",
+    "version": "version of the model",
+    "protocol": "`http` or `grpc`",
+    "status": "status of HTTP or gRPC that was met",
+    "type": "type of the problem: docs/proxy-api.md, Problems",
+    "reason": "why, in one word",
+    "principal": "who calls, as access rules name him",
+    "source": (
+        "of a caller: `api-key`, `domino`, or the issuer that vouches for him; of readings: where memory is read"
     ),
-    "part": Label("of tokens: `prompt` or `completion`", 2),
-    "how": Label("how the answer failed: `timeout`, `reset`, or the name of an error", 12),
-    "outcome": Label(
+    "part": "of tokens: `prompt` or `completion`",
+    "how": "how the answer failed: `timeout`, `reset`, or the name of an error",
+    "outcome": (
         "of a lease that was asked for: `hit` (it was in memory), `loaded`, `granted`, `busy`, `unknown`, `too-large`, "
-        "`quarantined`, `gone` (its caller left); of a copy, or of a span, what came of it",
-        9,
+        "`quarantined`, `gone` (its caller left); of a copy, or of a span, what came of it"
     ),
-    "of": Label(
+    "of": (
         "of bytes: `callers`, `strangers`; of what was ended so that others go on: `room` (of strangers), `held` (too "
-        "much), `answer` (not taken), `chatter`",
-        4,
+        "much), `answer` (not taken), `chatter`"
     ),
-    "state": Label(
-        "of a model: as `tidegate models` has it; of a breaker: `closed`, `open`, `half-open` (one call tries)", 9
+    "state": ("of a model: as `tidegate status` has it; of a breaker: `closed`, `open`, `half-open` (one call tries)"),
+    "kind": (
+        "of bytes: `capacity`, `resident`, `loading`, `freeing`, `leaked`, `free`; of staged files: `used`, `size`"
     ),
-    "kind": Label(
-        "of bytes: `capacity`, `resident`, `loading`, `freeing`, `leaked`, `free`; of staged files: `used`, `size`", 6
-    ),
-    "from": Label("how it is known", 1),
-    "files": Label("`near`: on the node; `copied`: copied first; `far`: from the volume", 3),
-    "file": Label("which of the mounted files", 4),
-    "issuer": Label("issuer of tokens", "issuers"),
+    "from": "how it is known",
+    "files": "`near`: on the node; `copied`: copied first; `far`: from the volume",
+    "file": "which of the mounted files",
+    "issuer": "issuer of tokens",
 }
+"""What each label says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +60,6 @@ class Family:
     kind: Kind
     text: str
     labels: tuple[str, ...]
-    most: Mapping[str, Bound]  # How many values a label has here at most, where that is not what `LABELS` says.
 
     @property
     def series_name(self) -> str:
@@ -90,24 +72,10 @@ class Family:
         units = {"timestamp_seconds": "Unix seconds", "seconds": "seconds", "bytes": "bytes"}
         return next((unit for ending, unit in units.items() if self.name.endswith(f"_{ending}")), "")
 
-    def most_series(self) -> tuple[int, tuple[str, ...]]:
-        """Return how many series it has at most: a number, and what that is to be multiplied with."""
-        within = {other for label in self.labels for other in LABELS[label].within}
-        bounds = [self.most.get(label, LABELS[label].most) for label in self.labels if label not in within]
-        lines = len(SECONDS["calls"]) + 3 if self.kind == "histogram" else 1  # +Inf, sum and count
-        return lines * prod(each for each in bounds if isinstance(each, int)), tuple(
-            each for each in bounds if isinstance(each, str)
-        )
-
 
 def _families(prefix: str, *rows: tuple[str, Kind, str, str]) -> dict[str, Family]:
-    """Return families by name; a label is said as `label`, or as `label=most`."""
-    found = {}
-    for name, kind, labels, text in rows:
-        said = [each.split("=") for each in labels.split()]
-        most: dict[str, Bound] = {each[0]: int(each[1]) for each in said if each[1:]}
-        found[name] = Family(prefix + name, kind, text, tuple(each[0] for each in said), most)
-    return found
+    """Return families by name; labels have spaces between."""
+    return {name: Family(prefix + name, kind, text, tuple(labels.split())) for name, kind, labels, text in rows}
 
 
 PROXY: Final = _families(
@@ -119,14 +87,14 @@ PROXY: Final = _families(
     ("in_flight", "gauge", "", "Calls that are worked on."),
     ("in_flight_limit", "gauge", "", "Calls that may be worked on at once."),
     ("waiting", "gauge", "", "Calls that wait for a place."),
-    ("held_bytes", "gauge", "of=2", "Bytes that callers make the proxy hold."),
-    ("held_limit_bytes", "gauge", "of=2", "Bytes that they may make it hold."),
+    ("held_bytes", "gauge", "of", "Bytes that callers make the proxy hold."),
+    ("held_limit_bytes", "gauge", "of", "Bytes that they may make it hold."),
     ("cut", "counter", "of", "What was ended so that others go on."),
-    ("problems", "counter", "type=1 reason=40 server pool replica", "Calls the proxy ended itself, and why."),
-    ("model_problems", "counter", "server model type=1 reason=40", "The same by model, where it is known."),
+    ("problems", "counter", "type reason server pool replica", "Calls the proxy ended itself, and why."),
+    ("model_problems", "counter", "server model type reason", "The same by model, where it is known."),
     ("tokens", "counter", "server model source part", "Tokens that calls used, where servers tell that."),
     ("models_unnamed", "gauge", "", f"Models that are counted together, as `{OTHERS}`."),
-    ("caller_requests", "counter", "principal source=1 protocol status", "Calls of all kinds that ended, by caller."),
+    ("caller_requests", "counter", "principal source protocol status", "Calls of all kinds that ended, by caller."),
     ("upstream_errors", "counter", "server how", "Calls without an answer."),
     ("lease_acquires", "counter", "server pool outcome", "Answers to requests for leases."),
     ("lease_spills", "counter", "server pool", "Calls that asked another replica for a lease."),
@@ -135,15 +103,15 @@ PROXY: Final = _families(
     ("leases", "gauge", "server pool replica", "Leases that are held."),
     ("policy_silent", "gauge", "server pool replica", "1 while an eviction policy gives no answer."),
     ("replica_in_flight", "gauge", "server pool replica", "Calls at a replica."),
-    ("breaker", "gauge", "server pool replica state=1", "State of a replica's circuit breaker."),
+    ("breaker", "gauge", "server pool replica state", "State of a replica's circuit breaker."),
     ("pool_ready", "gauge", "server pool", "1 while calls of a pool find a replica."),
     ("index_seen", "gauge", "server pool replica", "1 while a replica says what it could not load."),
     ("load_failures", "gauge", "server pool replica", "Versions that a replica could not load."),
     (
-        "load_failed_timestamp_seconds", "gauge", "server pool replica model=1 version=100",
+        "load_failed_timestamp_seconds", "gauge", "server pool replica model version",
         "Unix time since when a version is not loaded.",
     ),
-    ("spans", "counter", "outcome=3", "Spans of sampled calls."),
+    ("spans", "counter", "outcome", "Spans of sampled calls."),
     ("config_generation", "gauge", "file", "Times a file was taken over."),
     ("config_failures", "counter", "file", "Times a file was refused."),
     ("config_good", "gauge", "file", "1 while the file as it lies there is in use."),
@@ -155,35 +123,25 @@ PROXY: Final = _families(
 EVICTION: Final = _families(
     "tidegate_eviction_",
     ("acquires", "counter", "outcome", "Leases asked for, by outcome: hit where the model was resident."),
-    ("busy", "counter", "reason=11", "Leases not to be had just then, by why."),
-    ("requests", "counter", "", "Requests that went to resident models, as their holders say."),
-    ("renewals", "counter", "", "Renewals of leases."),
-    ("releases", "counter", "", "Leases given back."),
+    ("busy", "counter", "reason", "Leases not to be had just then, by why."),
     ("refused_messages", "counter", "", "Messages to the lease port that were refused for their credential."),
     ("keys_known", "gauge", "", "1 once the cluster's keys were read: only then are holders of leases verified."),
     ("leases", "gauge", "", "Leases that live."),
     ("waiters", "gauge", "", "Callers that wait for a lease."),
-    ("wait_seconds", "histogram", "", "Seconds that callers waited for a lease."),
     ("load_seconds", "histogram", "", "Seconds that loads took, of those that went well."),
     ("load_failures", "counter", "", "Loads that failed."),
     ("unload_failures", "counter", "", "Unloads that the server did not do."),
-    ("evictions", "counter", "reason=8", "Unloads begun, by reason."),
-    ("freeing_seconds", "histogram", "", "Seconds until memory came back after an unload."),
+    ("evictions", "counter", "reason", "Unloads begun, by reason."),
     ("overruns", "counter", "", "Times that more was loaded than there is room for."),
-    (
-        "margins_yielded", "counter", "",
-        "First loads that began with less than their margin: all that could have gone for it is in use.",
-    ),
     ("recycles", "counter", "", "Times that the server was to be restarted, for memory that did not come back."),
     ("policy_failures", "counter", "", "Times that a policy of one's own gave no answer that can be used."),
     ("triton_losses", "counter", "", "Times that the server ended."),
     ("triton_up", "gauge", "", "1 while there is a connection to the server."),
     ("bytes", "gauge", "kind", "Bytes of the slice, by what is there."),
     ("memory_used_bytes", "gauge", "", "Memory in use, as it was read last."),
-    ("memory_total_bytes", "gauge", "", "Memory of the slice, as it was read last."),
     ("memory_source", "gauge", "source", "1 for where readings of memory come from."),
     ("models", "gauge", "state", "Models in each state."),
-    ("model_state", "gauge", "model state=1", "1 for the state that a model is in."),
+    ("model_state", "gauge", "model state", "1 for the state that a model is in."),
     ("model_footprint_bytes", "gauge", "model from", "What a model takes, and how that is known."),
     ("model_leases", "gauge", "model", "Leases on a resident model that live."),
     ("model_loads", "counter", "model", "Loads that went well."),
@@ -192,16 +150,13 @@ EVICTION: Final = _families(
         "model_load_seconds", "gauge", "model",
         "Seconds that the last load of a model took, also before a restart of the policy.",
     ),
-    ("model_evictions", "counter", "model reason=8", "Unloads begun, by reason."),
+    ("model_evictions", "counter", "model reason", "Unloads begun, by reason."),
     ("model_evicted_others", "counter", "model", "Models that were unloaded to make room for this one."),
     ("model_quarantined_timestamp_seconds", "gauge", "model", "Unix time since when a model is not tried any more."),
-    ("settings_generation", "gauge", "", "Times the settings were taken over."),
-    ("settings_failures", "counter", "", "Times the settings were refused."),
     ("settings_good", "gauge", "", "1 while the settings file as it lies there is in use."),
     ("staging_loads", "counter", "files", "Loads, by where their files were."),
     ("staging_copied_bytes", "counter", "", "Bytes that were copied near the server."),
-    ("staging_discarded", "counter", "", "Models whose files went for those of others."),
-    ("staging_bytes", "gauge", "kind=2", "Bytes that staged files take, and may take."),
+    ("staging_bytes", "gauge", "kind", "Bytes that staged files take, and may take."),
 )  # fmt: skip
 
 ENGINE: Final = _families(

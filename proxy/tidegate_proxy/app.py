@@ -4,7 +4,7 @@ Nothing here reads a body: calls of models, which have bodies, never come here.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -16,7 +16,6 @@ from .kinds import KINDS, problem_body
 from .pages import OPENAPI_PATH, models_page, openapi, wants_page
 from .problems import TWO_CREDENTIALS, Problem, ProblemType
 from .servers import ServerQueries, as_it_is
-from .targets import ANYTHING, ModelListing
 from .telemetry.meter import Meter
 
 _CREDENTIALS = {b"authorization", b"x-api-key", b"x-domino-api-key"}
@@ -57,11 +56,6 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
             raise Problem(ProblemType.BUSY, why, 1.0, reason="stopping")
         return {"status": "ready"}
 
-    @app.options(ANYTHING.decode())
-    async def options() -> Response:
-        """The methods that there are (RFC 9110, 9.3.7)."""
-        return Response(status_code=204, headers={"allow": "GET, POST"})
-
     @app.get("/whoami")
     async def whoami(request: Request) -> Response:
         """Name, groups and source by which the proxy knows the caller."""
@@ -99,19 +93,14 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         await count_for_caller(request)
         return await servers.statistics(*_asked(request))
 
-    def tell_models(kind: str, listing: ModelListing) -> Callable[[Request], Awaitable[Response]]:
-        async def tell(request: Request) -> Response:
-            model = _model(request)
-            await count_for_caller(request)
-            return await servers.listing(*_asked(request), model, kind, listing)
-
-        return tell
+    async def openai_models(request: Request) -> Response:
+        model = _model(request)
+        await count_for_caller(request)
+        return await servers.openai_models(*_asked(request), model)
 
     for prefix in ("", "/servers/{server}"):
-        for name, kind in KINDS.items():
-            if (listing := kind.listing) is not None:
-                for path in (listing.path, f"{listing.path}/{{model:path}}"):
-                    app.add_api_route(prefix + path, tell_models(name, listing), methods=["GET"])
+        for path in ("/v1/models", "/v1/models/{model:path}"):
+            app.add_api_route(prefix + path, openai_models, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/health/live", live, methods=["GET"])
         app.add_api_route(f"{prefix}/v2/health/ready", is_ready, methods=["GET"])
         for path in (WHEREABOUTS_PATH, f"{WHEREABOUTS_PATH}/", f"{WHEREABOUTS_PATH}/{{model:path}}"):

@@ -213,7 +213,7 @@ class LiveConfig:
             token = self._lease_token.header
             leases = LeaseManager(server, told, new_holder_name(), self._meter, seconds, most, token)
         live_path = told.live_path.encode() if told.live_path else KINDS[kind].live_path
-        index, speaks_grpc = KINDS[kind].index, KINDS[kind].speaks_grpc
+        index, speaks_grpc = KINDS[kind].index, KINDS[kind].speaks_v2
 
         def is_called(model: str) -> bool:
             routes = self.routes.find(server, model)

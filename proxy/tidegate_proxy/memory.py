@@ -10,12 +10,10 @@ free, so that some is left for others, as with slots (`concurrency`). An eighth 
 many have much.
 """
 
-import logging
 import os
 import sys
 from collections import Counter
 from pathlib import Path
-from time import monotonic
 from typing import Protocol
 
 from .problems import AGAIN_SECONDS, Problem, ProblemType
@@ -28,9 +26,7 @@ OF_CALLERS_WITH_LITTLE = 8  # An eighth of the rest is for callers who have litt
 LITTLE = 336  # … which is 292 KiB of 96 MiB: three connections over TLS, and a short call.
 TIMES_FREE = 6  # No other gets more while it has so many times what else is free: one alone has at most three quarters.
 UNPACKER_BYTES = 48 * 1024  # What unpacking a compressed body needs, besides what it makes.
-CUTS_TOLD_SECONDS = 1.0  # Between two lines of the log about what was cut.
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-log = logging.getLogger(__name__)
 
 
 def process_memory() -> int:
@@ -121,17 +117,10 @@ class Memory:
         self.cut = Counter(dict.fromkeys(("room", "held", "answer", "chatter"), 0))
         """Of `room`: connections of strangers that made room; `held`: connections ended for what they hold; `answer`:
         calls whose answers their callers do not take; `chatter`: connections that sent too much that moves nothing."""
-        self._cut_untold: Counter[str] = Counter()
-        self._cuts_told = 0.0
 
     def count_cut(self, of: str) -> None:
-        """Count what is ended, though nothing is wrong with it, so that others go on; the log tells it in sums."""
+        """Count what is ended, though nothing is wrong with it, so that others go on."""
         self.cut[of] += 1
-        self._cut_untold[of] += 1
-        if monotonic() - self._cuts_told > CUTS_TOLD_SECONDS:
-            log.warning("ended so that others go on", extra={"said": {"cut": dict(self._cut_untold)}})
-            self._cut_untold.clear()
-            self._cuts_told = monotonic()
 
 
 def full() -> Problem:

@@ -12,9 +12,10 @@ from time import monotonic
 from tidegate_contracts import routing
 
 from .concurrency import InFlightCount
-from .kinds import KINDS, ServerKind
+from .kinds import KINDS
 from .pools import Pool, ask
 from .problems import Problem, ProblemType, TableError
+from .server_kind import ServerKind
 from .targets import Target, is_version
 from .telemetry.meter import CallCount
 

@@ -15,12 +15,13 @@ from .access.identity import Identity
 from .config import LiveConfig
 from .kinds import KINDS
 from .memory import Reservation
+from .openai.kind import NAME as OPENAI
+from .openai.kind import tell_model
 from .pools import Pool, ask
 from .problems import Problem, ProblemType, other_protocol
 from .routes import Route
 from .shared_state import SharedState
 from .shared_tasks import SharedTasks
-from .targets import ModelListing
 from .triton.kind import as_served
 from .upstream.request import Answer
 from .whereabouts import whereabouts
@@ -95,28 +96,26 @@ class ServerQueries:
             said = b'{"environment":%b,"models":[%b],"slices":%b}' % ends
             return Response(said, 200, {"cache-control": "no-store"}, "application/json")
 
-    async def listing(
-        self, credential: bytes, server: str | None, model: str | None, kind: str, listing: ModelListing
-    ) -> Response:
-        """Answer which models of one kind of server the caller may inspect, or tell one of them; raises Problem."""
+    async def openai_models(self, credential: bytes, server: str | None, model: str | None) -> Response:
+        """Answer as OpenAI's API does which of its models the caller may inspect, or about one; raises Problem."""
         if model is not None:
-            route = (await self._config.authorizer.ask(credential, server, model, "inspect", kind)).route
-            return Response(listing.tell(model, route.server), media_type="application/json")
+            route = (await self._config.authorizer.ask(credential, server, model, "inspect", OPENAI)).route
+            return Response(tell_model(model, route.server), media_type="application/json")
         identity = await self.identify(credential)
         there = self._config.routes.of_server(server)
         async with self._listing(identity, len(there)) as hold:
             seen = await self._permitted(identity, there)
-            routes = [route for route in seen if route.kind is KINDS[kind]]
+            routes = [route for route in seen if route.kind is KINDS[OPENAI]]
             if server is not None and not routes:
                 raise other_protocol(server) if seen else _no_server()
             routes.sort(key=lambda route: (route.name, route.server))
             parts = []
             for some in _slices(routes, AT_ONCE):
                 await self._shared.long_work.turn(identity.in_flight)
-                told = [listing.tell(name, each.server) for each in some for name in (each.name, *each.served_names)]
-                parts += told
-                hold(sum(map(len, told)))
-            return Response(listing.whole(b",".join(parts)), media_type="application/json")
+                listed = [tell_model(name, each.server) for each in some for name in (each.name, *each.served_names)]
+                parts += listed
+                hold(sum(map(len, listed)))
+            return Response(b'{"object":"list","data":[%b]}' % b",".join(parts), media_type="application/json")
 
     async def live(self, credential: bytes, server: str | None) -> None:
         """Raise Problem unless the caller may know that a server is alive; any may ask whether the proxy is."""
@@ -229,10 +228,10 @@ class ServerQueries:
             raise next(iter(failed.values()))
         return found, ", ".join(failed)
 
-    async def asked(self, credential: bytes, server: str | None, *, over_grpc: bool = False) -> list[Route]:
+    async def asked(self, credential: bytes, server: str | None) -> list[Route]:
         """Return those routes of `seen` whose servers answer KServe v2's questions about a server; raises Problem."""
         seen = await self.seen(credential, server)
-        routes = [each for each in seen if (each.kind.speaks_grpc if over_grpc else each.kind.answers_v2)]
+        routes = [each for each in seen if each.kind.speaks_v2]
         if not routes:
             raise other_protocol(seen[0].server)
         return routes

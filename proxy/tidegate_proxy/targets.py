@@ -14,7 +14,6 @@ is_version: Callable[[str], object] = re.compile(VERSION_PATTERN).fullmatch
 _UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])")
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+([/?].*)?", re.IGNORECASE)
 LONGEST = 1024  # Bytes of a path that is looked at.
-ANYTHING = b"/*"  # Where the application answers `OPTIONS *`, which asks about the proxy as a whole.
 
 
 Asked = tuple[str | None, str, Action, str | None]
@@ -43,15 +42,6 @@ class Target:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "asked", (self.server, self.model, self.action, self.kind))
-
-
-@dataclass(frozen=True, slots=True)
-class ModelListing:
-    """How the proxy itself tells which models a caller may inspect, where a protocol has an address for that."""
-
-    path: str  # That of all; below it each is told alone.
-    tell: Callable[[str, str], bytes]  # Returns what is told of a model, by its name and its server's.
-    whole: Callable[[bytes], bytes]  # Returns the list of what is told, with commas between.
 
 
 def origin_form(url: bytes) -> bytes:

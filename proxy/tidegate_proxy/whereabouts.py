@@ -15,11 +15,11 @@ import msgspec
 from tidegate_contracts.lease import IN_MEMORY, State
 from tidegate_service.reasons import plain
 
-from .kinds import ServerKind
 from .pools import Pool, listed
 from .problems import Problem
 from .residency.client import Listing, PolicyError, Room
 from .routes import Route
+from .server_kind import ServerKind
 from .upstream.breaker import FAILURES
 from .upstream.load_watch import LoadWatch
 from .upstream.replica import Replica

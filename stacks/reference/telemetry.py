@@ -20,12 +20,12 @@ def page() -> str:
     }
     shown = [(each.title, each.description, "; ".join(panel["title"] for panel in each.panels)) for each in DASHBOARDS]
     fields = {**log_fields.ALWAYS, **log_fields.FIELDS}
-    labels = [(f"`{name}`", label.meaning, str(label.most)) for name, label in metrics.LABELS.items()]
+    labels = [(f"`{name}`", meaning) for name, meaning in metrics.LABELS.items()]
     return filled(
         _TEXT,
         **{name: ", ".join(f"{each:g}" for each in seconds) for name, seconds in metrics.SECONDS.items()},
         metrics="\n".join(f"## {title}\n\n{_families(found)}" for title, found in families.items()),
-        labels=table(("label", "what it says", "values at most"), labels),
+        labels=table(("label", "what it says"), labels),
         dashboards=table(("dashboard", "what for", "panels"), shown),
         fields=table(("field", "what it says"), [(f"`{name}`", text) for name, text in fields.items()]),
     )
@@ -33,13 +33,7 @@ def page() -> str:
 
 def _families(found: dict[str, metrics.Family]) -> str:
     rows = [
-        (f"`{each.series_name}`", each.kind, each.unit, ", ".join(f"`{label}`" for label in each.labels), _series(each),
-         each.text)
+        (f"`{each.series_name}`", each.kind, each.unit, ", ".join(f"`{label}`" for label in each.labels), each.text)
         for each in found.values()
-    ]  # fmt: skip
-    return table(("metric", "kind", "unit", "labels", "series", "what"), rows)
-
-
-def _series(family: metrics.Family) -> str:
-    number, words = family.most_series()
-    return " × ".join([*words, *([str(number)] if number > 1 or not words else [])])
+    ]
+    return table(("metric", "kind", "unit", "labels", "what"), rows)

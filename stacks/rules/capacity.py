@@ -168,7 +168,7 @@ def only_on_demand_models_are_pinned_or_idle(stack: Stack) -> Iterator[Problem]:
 def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
     """A model in use would count as idle before its lease ends."""
     for _, server, pool in stack.pools():
-        if not isinstance(pool.loading, OnDemand) or pool.loading.policy == "lru":
+        if not isinstance(pool.loading, OnDemand):
             continue
         for model in stack.models_of(server, pool):
             if model.idle_seconds is not None and model.idle_seconds < pool.loading.lease_seconds:

@@ -81,13 +81,11 @@ def with_texts(args: EnvironmentArgs, texts: list[str], printable: list[str]) ->
     keyed = {f"example.com/key-{number}": text for number, text in enumerate(texts)}
     variables = {f"TEXT_{number}": text for number, text in enumerate(texts)}
     identity = AwsIdentity.model_construct(cloud="aws", role_arn=texts[-1])
-    own = {f"text_{number}": text for number, text in enumerate(printable)}
     servers = [
         changed(
             server,
             triton=changed(server.triton, extra_arguments=texts, environment=variables),
             identity=identity,
-            pools=[changed(pool, policy_settings=own) for pool in server.pools],
         )
         for server in args.servers
         if isinstance(server, TritonServerArgs)

@@ -14,12 +14,13 @@ from tidegate.cli.app import app
 from tidegate.errors import UsageError
 from tidegate.publishing.repository import checked_model
 from tidegate.registry.manifest import checked_name
+from tidegate.triton.entries.configure import Options
 from tidegate.triton.entries.write import new_entry
 
 from tests.client.triton.entries.files import FILES
 
 ROOT = Path(__file__).resolve().parents[2]
-ELSEWHERE = {"models": "status", "rollback": "roll_back", "top": None, "export": None}
+ELSEWHERE = {"rollback": "roll_back", "top": None, "export": None}
 """Commands whose method has another name, or that are for people only."""
 
 
@@ -52,7 +53,7 @@ def test_what_is_not_said_is_an_error_as_the_command_prints_it(monkeypatch: pyte
 
 @pytest.mark.parametrize("name", ["a" * 128, ".a", "-a", "a/b", "a b", "ä", "", "a\n"])
 def test_a_name_that_is_none_is_refused_everywhere(tmp_path: Path, name: str) -> None:
-    entry: Callable[[str], object] = lambda name: new_entry(name, FILES / "double.py", tmp_path)  # noqa: E731
+    entry: Callable[[str], object] = lambda name: new_entry(name, FILES / "double.py", tmp_path, Options())  # noqa: E731
     for take in (entry, checked_name, checked_model, lambda name: model_path(None, name)):
         with pytest.raises(UsageError, match="not more than 127"):
             take(name)

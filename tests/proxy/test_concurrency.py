@@ -56,19 +56,6 @@ def test_who_has_much_long_work_does_one_step_while_others_do_theirs() -> None:
     assert done == ["many 0", "many 1", "few", "many 2", "many 3", "many 4"]
 
 
-def test_of_short_steps_several_are_done_in_one_turn_of_the_loop() -> None:
-    async def run() -> list[list[int]]:
-        queue, done, turns = RoundRobin(3), list[int](), list[list[int]]()
-        for number in range(5):
-            queue.add(number % 2, partial(done.append, number))
-        while len(done) < 5:
-            await asyncio.sleep(0)
-            turns.append(done[:])
-        return turns
-
-    assert asyncio.run(run()) == [[0, 1, 2], [0, 1, 2, 3, 4]]
-
-
 def fail() -> None:
     raise ValueError
 

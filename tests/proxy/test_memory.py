@@ -9,10 +9,9 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
 from tidegate_proxy import memory
 from tidegate_proxy.guests import AccountedConnection
-from tidegate_proxy.memory import OF_STRANGERS, SHARE, Budget, Memory, Reservation, process_memory
+from tidegate_proxy.memory import Budget, Memory, Reservation, process_memory
 from tidegate_proxy.problems import Problem
 
 
@@ -88,22 +87,6 @@ def test_what_never_could_be_held_is_too_large_and_what_cannot_be_now_is_full() 
     assert (told.value.type.word, told.value.retry_after) == ("full", 1.0)
 
 
-def test_what_moves_to_its_caller_is_counted_once() -> None:
-    both, stranger, caller = Memory(1 << 20), Caller(), Caller()
-    booking = Reservation(both.strangers, stranger)
-    booking.set(1000)
-    booking.move(both.callers, caller)
-    assert (both.strangers.held, stranger.held, both.callers.held, caller.held) == (0, 0, 1000, 1000)
-
-
-def test_the_parts_are_shares_of_the_whole() -> None:
-    both = Memory(1 << 29)
-    assert both.strangers.limit == (1 << 29) // SHARE // OF_STRANGERS
-    assert both.strangers.limit + both.callers.limit == (1 << 29) // SHARE
-    assert both.callers.most == ONE_CALLERS_SHARE * (1 << 29)
-    assert both.callers.most > 64 << 20, "a body of the default limit fits into the default memory"
-
-
 @pytest.mark.parametrize(("said", "expected"), [("536870912\n", 1 << 29), ("max\n", None), (None, None)])
 def test_the_memory_is_the_containers_limit_or_the_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, expected: int | None
@@ -114,15 +97,3 @@ def test_the_memory_is_the_containers_limit_or_the_machines(
     monkeypatch.setattr(memory, "_LIMITS", (tmp_path / "none", file))
     found = process_memory()
     assert found == expected if expected else found > 1 << 30
-
-
-def test_what_is_cut_is_counted_and_told_in_sums(caplog: pytest.LogCaptureFixture) -> None:
-    whole, guests = Memory(1 << 24), [guest() for _ in range(100)]
-    for each in guests:
-        each.arrive(whole)
-    assert whole.cut["room"] == 100 - len(whole.strangers.connections)
-    [line] = caplog.records
-    assert line.__dict__["said"] == {"cut": {"room": 1}}
-    whole._cuts_told = 0.0
-    whole.count_cut("held")
-    assert caplog.records[-1].__dict__["said"] == {"cut": {"room": whole.cut["room"] - 1, "held": 1}}

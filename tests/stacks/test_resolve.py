@@ -60,22 +60,6 @@ def test_the_order_of_items_and_keys_changes_nothing(tree: Tree, seed: int) -> N
     assert resolved(read_tree(tree)) == resolved(read_tree(other))
 
 
-def test_a_pool_has_the_settings_of_a_policy_of_ones_own_as_texts() -> None:
-    definition = valid(
-        edited_at(
-            {
-                "evictionPolicies": [{"name": "own"}],
-                "servers/main/pools/cold/loading/policy": "own",
-                "servers/main/pools/cold/loading/policySettings": {"least": 0.5},
-                "servers/main/pools/more": {"loading": {"mode": "on-demand", "capacity": "1Gi"}},
-            }
-        )
-    )
-    args = resolve(definition.stacks[0], definition.lock)
-    pools = {pool.name: pool.policy_settings for pool in args.servers[0].pools}
-    assert pools == {"cold": {"least": "0.5"}, "more": None, "warm": None}
-
-
 @settings(parent=examples(10), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_digests_change_images_and_nothing_else(tree: Tree) -> None:

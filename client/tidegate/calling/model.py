@@ -1,7 +1,7 @@
 """One model behind a proxy: takes what people have, gives what they expect. No MLflow here."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ import numpy
 from ..errors import RefusedError, UnreachableError, UsageError
 from .inputs import Signature, is_frame, requests, signature_of, take
 from .proxy import CallOptions, ProxyClient, Version
-from .tensors import Answer, Array, dtype_of, values
+from .tensors import Answer, Array
 
 _OWN: Final = ("version", "sticky", "deadline")
 _TO_TRITON: Final = ("sequence_id", "sequence_start", "sequence_end", "priority", "timeout")
@@ -27,7 +27,6 @@ class _Call:
     sticky: str | None
     parameters: dict[str, Any]  # those for Triton
     end: float  # of the monotonic clock
-    is_limited: bool  # whether the caller said how long it may take
 
     @property
     def left(self) -> float:
@@ -85,46 +84,26 @@ class Model:
         do = "call it again with what it takes now; nothing is sent twice by itself"
         raise UnreachableError(what, where=self.proxy.url, why=why, do=do)
 
-    def predict_stream(self, given: Any, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-        """Give the outputs of each answer as it comes: values by the names of outputs. One, if the model has one."""
-        call = self._checked(params)
-        signature = self._signature(call)
-        if signature is None or not signature.decoupled:
-            yield self.predict(given, params)
-            return
-        names = [each.name for each in signature.outputs]
-        for inputs in requests(take(given, signature), signature):
-            for outputs in self._streamed(inputs, call, ends=call.is_limited):
-                yield {name: outputs[name] for name in names if name in outputs}
-
     # ---
     def _answer(self, given: Any, signature: Signature | None, call: _Call, found: list[Answer]) -> Answer:
         """Return the whole answer; `found` has those to its parts, also when one of them fails."""
+        if signature is not None and signature.decoupled:
+            why = "its `model_transaction_policy` is decoupled: a request may have any number of answers"
+            do = 'call it with tritonclient.grpc, or POST to generate_stream (docs/proxy-api.md, "Streams")'
+            raise UsageError(f"the model {self.name} answers in a stream", why=why, do=do)
         taken = take(given, signature)
         parts = list(requests(taken, signature))
-        if signature is not None and signature.decoupled:
-            for inputs in parts:
-                for outputs in self._streamed(inputs, call, ends=True):
-                    found.append(Answer(_typed(outputs, signature), self.name, str(outputs.get("model_version", ""))))
-            return _joined(found, numpy.stack) if found else Answer({}, self.name, "")
         for place, inputs in enumerate(parts):
             step = call.step(place, len(parts))
-            found.append(self.proxy.infer(self.name, inputs, step.parameters, **self._how(step)))
+            how: CallOptions = {
+                "server": self.server, "version": step.version, "sticky": step.sticky, "deadline": step.left,
+            }  # fmt: skip
+            found.append(self.proxy.infer(self.name, inputs, step.parameters, **how))
         if not found:
             raise UsageError("there are no rows to answer")
         if taken.rows is None or (taken.batched and len(found) == 1):
             return found[0]
         return _joined(found, numpy.concatenate if taken.batched else numpy.stack)
-
-    def _how(self, call: _Call, *, ends: bool = True) -> CallOptions:
-        deadline = call.left if ends else None
-        return {"server": self.server, "version": call.version, "sticky": call.sticky, "deadline": deadline}
-
-    def _streamed(self, inputs: dict[str, Array], call: _Call, *, ends: bool) -> Iterator[dict[str, Any]]:
-        body: dict[str, Any] = {name: values(array, name) for name, array in inputs.items()}
-        if call.parameters:
-            body["parameters"] = call.parameters
-        return self.proxy.stream(self.name, body, **self._how(call, ends=ends))
 
     def _checked(self, params: Mapping[str, Any] | None) -> _Call:
         """Return how a call is made by its parameters; raises UsageError."""
@@ -137,7 +116,7 @@ class Model:
             raise UsageError(f"the deadline {deadline!r} is no time", do="give seconds, as 2.5")
         parameters: dict[str, Any] = {name: given[name] for name in _TO_TRITON if name in given}
         version, end = given.get("version", self.version), time.monotonic() + deadline
-        return _Call(version, given.get("sticky"), parameters, end, "deadline" in given)
+        return _Call(version, given.get("sticky"), parameters, end)
 
     def _signature(self, call: _Call) -> Signature | None:
         found, until = self._signatures.get(str(call.version or ""), (None, 0.0))
@@ -155,15 +134,6 @@ class Model:
             raise UnreachableError(what, where=self.proxy.url) from None
         self._signatures[str(call.version or "")] = found, until
         return found
-
-
-def _typed(outputs: Mapping[str, Any], signature: Signature) -> dict[str, Array]:
-    """Return an answer of a stream, which is JSON, as arrays of the types that the outputs have."""
-    types = {each.name: dtype_of(each.data_type) for each in signature.outputs if each.name in outputs}
-    try:
-        return {name: numpy.asarray(outputs[name], dtype) for name, dtype in types.items()}
-    except (ValueError, TypeError, OverflowError) as error:
-        raise UnreachableError("an answer of the stream is not what the model gives", why=str(error)) from None
 
 
 def _joined(found: list[Answer], join: Callable[[list[Array]], Array]) -> Answer:

@@ -6,8 +6,8 @@ Addresses are `DOMINO_INFERENCE_PROXY` and what is below it, which no name can c
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from ..errors import UnreachableError, UsageError
 from ..names import RULE, SERVED_NAME_RULE, is_name
 from .credentials import Credential, find_credential
-from .replies import Reply, error_of, events, is_problem
+from .replies import error_of, is_problem
 from .retries import Requester
 from .tensors import HEADER_LENGTH, VERSION, Answer, Array, pack, unpack
 from .transport import Transport
@@ -232,29 +232,6 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         answered as a whole. OpenAI's own client does that, too, and streams: docs/openai.md."""
         where = model_path(server, None).removesuffix("/v2/models")
         return self._json(f"{where}/v1/{call}", {"deadline": deadline}, body)[0]
-
-    def stream(self, model: str, body: Mapping[str, Any], **how: Unpack[CallOptions]) -> Iterator[dict[str, Any]]:
-        """Call a model by Triton's generate extension, with values by input names, and give its answers as they come.
-
-        `deadline` is that of the whole stream; without it, it may last as long as something comes every `seconds`.
-        An error in the middle of the stream, or its being cut, is raised when it comes.
-        """
-        path, deadline, sent = _path(model, how, "/generate_stream", CallOptions), how.get("deadline"), [_dumped(body)]
-        idle = 0 if deadline else self.seconds
-        with ExitStack() as stack:
-            pieces: Iterator[bytes] = iter(())
-
-            def once(headers: Mapping[str, str], end: float) -> Reply:
-                nonlocal pieces
-                opened = self._requester.transport.stream("POST", path, sent, headers, end, idle)
-                reply, pieces = stack.enter_context(opened)
-                if reply.status != 200:
-                    stack.close()
-                return reply
-
-            headers = {"Content-Type": "application/json", "Accept": "text/event-stream"} | _sticky(how.get("sticky"))
-            self._requester.tried(once, "POST", path, headers, deadline, tell_deadline=deadline is not None)
-            yield from events(pieces, self.url + path)
 
     # ---
     def _json(

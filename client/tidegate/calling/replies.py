@@ -1,12 +1,11 @@
-"""What the proxy and Triton answer: replies, the events of a stream, and errors that people understand.
+"""What the proxy and Triton answer: replies, and errors that people understand.
 
-The proxy's problems are RFC 9457 (docs/proxy-api.md, "Problems"); Triton's own errors are `{"error": "…"}`. Events are
-server-sent ones (WHATWG HTML, 9.2), each one line `data: {…}`, as `generate_stream` answers.
+The proxy's problems are RFC 9457 (docs/proxy-api.md, "Problems"); Triton's own errors are `{"error": "…"}`.
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from ..errors import (
 
 PROBLEM: Final = "application/problem+json"
 _MOST_SHOWN: Final = 2000
-_MOST_BYTES: Final = 1 << 26  # of one event
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,10 @@ class Reply:
 
     def json(self) -> Any:
         """Return what the body says; None for what is no JSON."""
-        return _loaded(self.body)
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
 
 
 _SAID: Final[dict[str, tuple[type[TidegateError], str, str]]] = {
@@ -115,57 +116,6 @@ def error_of(reply: Reply, where: str, *, anonymous: bool = False) -> TidegateEr
     return kind(what, where=where, why=why, do=do)
 
 
-def events(pieces: Iterator[bytes], where: str) -> Iterator[dict[str, Any]]:
-    """Give what each event says, from a body that comes in pieces, cut anywhere.
-
-    Raises UnreachableError for an event that is an error of the model's, for what is none, and for half an event.
-    """
-    data: list[bytes] = []
-    size = 0
-    for line in _lines(pieces, where):
-        if line:
-            name, _, value = line.partition(b":")
-            if name == b"data":
-                data.append(value.removeprefix(b" "))
-                size += len(line) + 1
-                if size > _MOST_BYTES:
-                    raise _too_long(where)
-        elif data:
-            yield _event(b"\n".join(data), where)
-            data, size = [], 0
-    if data:
-        raise UnreachableError("the stream was cut in the middle of an answer", where=where, do="try again")
-
-
-def _lines(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
-    rest = bytearray()
-    for piece in pieces:
-        rest += piece
-        if b"\n" not in piece:
-            if len(rest) > _MOST_BYTES:
-                raise _too_long(where)
-            continue
-        *lines, rest = rest.split(b"\n")
-        for line in lines:
-            yield bytes(line.removesuffix(b"\r"))
-    if rest:
-        yield bytes(rest)
-
-
-def _too_long(where: str) -> UnreachableError:
-    return UnreachableError(f"an answer of the stream has more than {_MOST_BYTES} bytes", where=where)
-
-
-def _event(data: bytes, where: str) -> dict[str, Any]:
-    document = _loaded(data)
-    if not isinstance(document, dict):
-        raise UnreachableError("an answer of the stream is no JSON object", where=where)
-    if set(document) == {"error"}:
-        what = "the model reported an error in the middle of its stream"
-        raise UnreachableError(what, where=where, why=_shown(document["error"]))
-    return document
-
-
 def _of_triton(status: int, error: object, where: str) -> TidegateError:
     if not isinstance(error, str):
         why, do = f"it answers {status}, with neither a problem nor an error of Triton's", "see whether it is the proxy"
@@ -174,7 +124,7 @@ def _of_triton(status: int, error: object, where: str) -> TidegateError:
     if status == 404:
         return NotFoundError("the inference server knows no such model or version", where=where, why=why)
     if status < 500:
-        do = "`tidegate models` shows its inputs"
+        do = "`tidegate status MODEL` shows its inputs"
         return UsageError("the model refuses the request", where=where, why=why, do=do)
     return UnreachableError("the inference server failed", where=where, why=why, do="tell who owns the model")
 
@@ -187,13 +137,6 @@ def is_problem(reply: Reply) -> bool:
 def _object(reply: Reply) -> dict[str, Any]:
     document = reply.json()
     return document if isinstance(document, dict) else {}
-
-
-def _loaded(text: bytes | bytearray) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _shown(text: object) -> str:

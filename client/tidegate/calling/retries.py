@@ -1,7 +1,7 @@
 """Requests within the time that a call has: what may be tried again is, with pauses."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from random import uniform
 from typing import Final
 
@@ -15,8 +15,6 @@ _LONGEST_PAUSE: Final = 2.0
 _MOST_TRIES: Final = 3  # of what surely did nothing, or does no harm, and met no proxy that said when to come again
 _MARGIN: Final = 0.25  # The proxy is told to end so many seconds before the caller does, so that its answer arrives.
 _CREDENTIALS: Final = ("Authorization", "X-API-Key", "X-Domino-Api-Key")
-Once = Callable[[Mapping[str, str], float], Reply]
-"""Sends a request with these headers, and returns the answer by then (of the monotonic clock)."""
 
 
 class Deadline:
@@ -70,35 +68,18 @@ class Requester:
         deadline: float | None = None,
         also: int = 200,
     ) -> Reply:
-        """Return the answer 200, or `also`; raises the error that any other one means."""
-
-        def once(head: Mapping[str, str], end: float) -> Reply:
-            return self.transport.ask(method, path, body, head, end)
-
-        return self.tried(once, method, path, headers or {}, deadline, also)
-
-    def tried(
-        self,
-        once: Once,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        deadline: float | None,
-        also: int = 200,
-        tell_deadline: bool = True,
-    ) -> Reply:
-        """Return the answer 200, or `also`, trying again what may be tried again."""
+        """Return the answer 200, or `also`, trying again what may be tried again; raises the error of any other one."""
         until = Deadline(self.seconds if deadline is None else deadline)
         where = self.transport.url + path
         tries, renewed = 0, False
         busy: TidegateError | None = None
         while True:
             tries += 1
-            head = self._head(headers, until, tell_deadline)
+            head = self._head(headers or {}, until)
             if until.left <= 0:
                 raise TimeIsUpError("there was no answer in time", where=where, do="wait longer, or try again later")
             try:
-                reply = once(head, time.monotonic() + until.left)
+                reply = self.transport.ask(method, path, body, head, time.monotonic() + until.left)
             except UnreachableError as error:
                 if busy is not None and until.left <= 0:
                     raise busy from None
@@ -121,11 +102,10 @@ class Requester:
                 continue
             raise refusal
 
-    def _head(self, headers: Mapping[str, str], until: Deadline, tell_deadline: bool) -> dict[str, str]:
+    def _head(self, headers: Mapping[str, str], until: Deadline) -> dict[str, str]:
         head = {"User-Agent": "tidegate", **headers}
         if (who := self._credential.header(max(until.left, 0.0))) is not None:
             head[who[0]] = who[1]
-        if tell_deadline:
-            left = until.left  # after the credential, which may take a while
-            head["request-timeout"] = f"{max(left - _MARGIN, left / 2, 0.001):.3f}"
+        left = until.left  # after the credential, which may take a while
+        head["request-timeout"] = f"{max(left - _MARGIN, left / 2, 0.001):.3f}"
         return head

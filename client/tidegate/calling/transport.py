@@ -1,11 +1,9 @@
 """One request over HTTP, within its time: connections are kept, and shared by threads."""
 
 import os
-import re
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, Final
 
 import urllib3
@@ -18,8 +16,6 @@ CA: Final = "TIDEGATE_PROXY_CA"  # a file of certificates that are believed besi
 _CONNECTIONS: Final = 64  # kept at most
 _PIECE: Final = 1 << 18
 _JOINED: Final = 1 << 16  # bytes of a body up to which one copy costs less than sending its pieces one by one
-_AHEAD: Final = 1 << 24  # bytes that are made room for on an answer's word alone
-_LENGTH: Final = re.compile(r"[0-9]{1,18}")
 MOST_BYTES: Final = 1 << 31  # the longest answer that is taken
 Body = Sequence[bytes | bytearray | memoryview]
 """A request's body, in pieces that are sent one after the other, without being joined."""
@@ -53,28 +49,6 @@ class Transport:
 
         Raises NotSentError, TimeIsUpError, UnreachableError.
         """
-        with self._open(method, path, body, headers, end) as response:
-            return self._whole(response, path, end)
-
-    @contextmanager
-    def stream(
-        self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float, idle: float = 0
-    ) -> Iterator[tuple[Reply, Iterator[bytes]]]:
-        """Give the answer's head, and its body as it comes; only a 200 is streamed. Raises as `ask` does.
-
-        With `idle`, it ends when nothing has come for so many seconds, whatever `end` is.
-        """
-        with self._open(method, path, body, headers, end, idle) as response:
-            if response.status != 200:
-                yield self._whole(response, path, end), iter(())
-                return
-            yield Reply(response.status, _headers(response), b""), self._pieces(response, path, end, idle)
-
-    # ---
-    @contextmanager
-    def _open(
-        self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float, idle: float = 0
-    ) -> Iterator[urllib3.BaseHTTPResponse]:
         left = end - time.monotonic()
         if left <= 0:
             raise self._late(path)
@@ -86,50 +60,41 @@ class Transport:
                 body = [b"".join(body)]
         try:
             response = self._pool.urlopen(
-                method, self._path + path, headers=sent, timeout=urllib3.Timeout(connect=left, read=idle or left),
+                method, self._path + path, headers=sent, timeout=urllib3.Timeout(connect=left, read=left),
                 body=body or None,  # type: ignore[arg-type]  # pieces of any kind are sent as they are
                 retries=False, redirect=False, assert_same_host=False, preload_content=False, decode_content=False,
             )  # fmt: skip
         except http.HTTPError as error:
             raise self._error(error, path) from None
-        whole = False
+        is_whole = False
         try:
-            yield response
-            whole = True
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            content = bytearray()  # writable, as the arrays are that are made of it
+            for piece in self._pieces(response, path, end):
+                content += piece
+            is_whole = True
+            return Reply(response.status, headers, content)
         finally:
-            if not whole:
+            if not is_whole:
                 response.close()  # a connection with half an answer in it cannot be used again
             response.release_conn()
 
-    def _whole(self, response: urllib3.BaseHTTPResponse, path: str, end: float) -> Reply:
-        length = response.headers.get("content-length", "")
-        headers = _headers(response)
-        if not _LENGTH.fullmatch(length):
-            return Reply(response.status, headers, b"".join(self._pieces(response, path, end)))
-        if int(length) > MOST_BYTES:
-            raise UnreachableError(f"the answer has more than {MOST_BYTES} bytes", where=self.url + path)
-        body = bytearray(min(int(length), _AHEAD))  # it grows beyond that, as more comes
-        filled = 0
-        for piece in self._pieces(response, path, end):
-            body[filled : filled + len(piece)] = piece
-            filled += len(piece)
-        return Reply(response.status, headers, body)
-
-    def _pieces(self, response: urllib3.BaseHTTPResponse, path: str, end: float, idle: float = 0) -> Iterator[bytes]:
+    def _pieces(self, response: urllib3.BaseHTTPResponse, path: str, end: float) -> Iterator[bytes]:
         """Give the body in pieces as they come; the time is looked at between them, for a slow one resets no clock."""
+        total, too_long = 0, f"the answer has more than {MOST_BYTES} bytes"
+        if (response.length_remaining or 0) > MOST_BYTES:
+            raise UnreachableError(too_long, where=self.url + path)
         try:
-            total = 0
-            while True:
-                if not idle and time.monotonic() >= end:
-                    raise self._late(path)
+            while time.monotonic() < end:
                 if not (piece := response.read1(_PIECE)):
                     return
                 total += len(piece)
                 if total > MOST_BYTES:
-                    raise UnreachableError(f"the answer has more than {MOST_BYTES} bytes", where=self.url + path)
+                    raise UnreachableError(too_long, where=self.url + path)
                 yield piece
         except http.HTTPError as error:
             raise self._error(error, path) from None
+        raise self._late(path)
 
     def _error(self, error: http.HTTPError, path: str) -> UnreachableError:
         where = self.url + path
@@ -150,10 +115,6 @@ class Transport:
 
     def _late(self, path: str) -> TimeIsUpError:
         return TimeIsUpError("there was no answer in time", where=self.url + path, do="wait longer, or try again later")
-
-
-def _headers(response: urllib3.BaseHTTPResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in response.headers.items()}
 
 
 def _reason(error: BaseException) -> str:

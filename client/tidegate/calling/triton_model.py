@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,10 +40,6 @@ class TritonModel(PythonModel):
     def predict(self, context: Any, model_input: numpy.ndarray, params: Any = None) -> Any:  # noqa: ARG002
         """Call the model; see `Model.predict`."""
         return self._found().predict(model_input, params)
-
-    def predict_stream(self, context: Any, model_input: Any, params: Any = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
-        """Call the model, and give its answers as they come; see `Model.predict_stream`."""
-        return self._found().predict_stream(model_input, params)
 
     def _found(self) -> Model:
         with self._lock:

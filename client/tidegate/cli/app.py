@@ -10,7 +10,7 @@ from ..errors import ExitCode
 from ..triton.cli.entries import new
 from ..triton.cli.export import export
 from . import life
-from .calls import models, predict, status
+from .calls import predict, status
 from .model import check
 from .output import DEFECT
 from .top import top
@@ -61,8 +61,7 @@ def add_commands(app: typer.Typer) -> None:
         (app, life.history, "Show who brought which version where."),
         (app, life.prune, "Remove versions that nobody serves."),
         (app, predict, "Call a model."),
-        (app, models, "Show which models there are, and where."),
-        (app, status, "Show what is in memory, and used."),
+        (app, status, "Show models: where, in memory, and used."),
         (app, top, "Show what sits in every slice, live."),
         (app, why, "Say where a model is, and why it does not answer."),
     ):

@@ -1,8 +1,7 @@
-"""`tidegate predict`, `status` and `models`: calls a model, and tells which there are, where, and how much used."""
+"""`tidegate predict` and `status`: calls a model, and tells which there are, where, and how much they are used."""
 
 import time
 from collections.abc import Sequence
-from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from ..calling.model import Model
     from ..calling.tensors import Answer
     from ..status import AskedPlane, ModelStatus, PlaneStatus, VersionStatus
-    from ..whereabouts import FoundModel
 
 _SHOWN = 8  # values of an output that a table has
 _LONGEST = 200  # characters of a text that it has
@@ -34,7 +32,6 @@ def predict(
     ] = None,
     inputs: Annotated[Texts, Option("--input", "-i", help="An input: NAME=VALUE with JSON; may be repeated.")] = None,
     zeros: Annotated[bool, Option("--zeros", help="Send zeros: does it answer at all?")] = False,
-    stream: Annotated[bool, Option("--stream", help="Print every answer as it comes, one a line, as JSON.")] = False,
     environment: Annotated[
         Text, environment_option("--environment", "-e", help="Else DOMINO_INFERENCE_PROXY says where.")
     ] = None,
@@ -58,7 +55,7 @@ def predict(
             given = _given(called, data, inputs or [], zeros)
             kind = found.kind_of(server) if server is not None else found.kind_of_model(name)
             if not kind.speaks_v2:
-                if stream or not isinstance(given, dict):
+                if not isinstance(given, dict):
                     raise UsageError(f"{name} takes one call of OpenAI's API at a time", do="its own client streams")
                 answered = kind.ask(client, name, given, server=server, version=version or None, deadline=timeout)
                 if json:
@@ -66,16 +63,8 @@ def predict(
                 else:
                     print(*answered["outputs"][0]["data"], sep="\n")
                 return
-            params = {"sticky": sticky, "deadline": timeout}
-            if stream:
-                for each in called.predict_stream(given, params):
-                    outputs = {
-                        name: value.tolist() if hasattr(value, "tolist") else value for name, value in each.items()
-                    }
-                    print(dumps(outputs, ensure_ascii=False), flush=True)
-                return
             began = time.monotonic()
-            answer = called.ask(given, params)
+            answer = called.ask(given, {"sticky": sticky, "deadline": timeout})
             _show_answer(answer, time.monotonic() - began, json)
 
 
@@ -119,7 +108,10 @@ def _short(value: object) -> str:
 def status(
     model: Only = None, environment: Environment = None, plane: Plane = None, proxy: Proxy = None, json: Json = False
 ) -> None:
-    """Show what is in memory where, which versions answer, and how much they are used. Loads nothing."""
+    """Show which models there are, in memory or not, which versions answer, and how much they are used. Loads nothing.
+
+    Of one model, also what it takes and gives, where it is in memory.
+    """
     with exit_codes():
         from ..status import collect, proxies
 
@@ -128,28 +120,7 @@ def status(
             print_json(found)
         else:
             for each in found:
-                _show(each)
-        end(found, json)
-
-
-def models(
-    model: Only = None, environment: Environment = None, plane: Plane = None, proxy: Proxy = None, json: Json = False
-) -> None:
-    """Show which models there are, where, since when, and why not; what they take and give. Loads nothing."""
-    with exit_codes():
-        from ..status import proxies
-        from ..whereabouts import ask
-
-        found = ask(proxies(environment, plane, proxy), model)
-        shown = sorted((each for at in found for each in at.models), key=lambda each: each.model)
-        if json:
-            print_json(shown)
-        elif shown or not any(each.error for each in found):
-            columns = "MODEL", "ENVIRONMENT", "SERVER", "STATE", "SINCE", "VERSIONS"
-            print_table((*columns, "TRAFFIC", "INPUTS", "OUTPUTS", "#BATCH"), [_model_row(each) for each in shown])
-            for each in shown:
-                if each.why:
-                    print(printable(f"{each.model} ({_place(each)}): {each.why}"))
+                _show(each, signatures=model is not None)
         end(found, json)
 
 
@@ -163,7 +134,7 @@ def end(planes: "Sequence[AskedPlane]", json: bool) -> None:
         raise Exit(codes.pop() if len(codes) == 1 else ExitCode.UNREACHABLE)
 
 
-def _show(plane: "PlaneStatus") -> None:
+def _show(plane: "PlaneStatus", *, signatures: bool) -> None:
     if plane.error:
         return
     of_version = "VERSION", "#REQUESTS", "#FAILED", "#MEAN", "#QUEUED", "LAST USED"
@@ -171,6 +142,11 @@ def _show(plane: "PlaneStatus") -> None:
     rows = [row for model in plane.models for row in _rows(model)]
     at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment
     print_table(columns, rows, f"{at}: {plane.proxy} (you are {plane.caller})")
+    for model in plane.models if signatures else ():
+        if model.inputs or model.outputs:
+            batch = f", {model.max_batch} rows at most" if model.max_batch else ""
+            words = f"takes {', '.join(model.inputs)}{batch}; gives {', '.join(model.outputs)}"
+            print(printable(f"{model.model} ({at}) {words}"))
     note(f"{at}: counts are of one replica of each pool, since it loaded the model")
     for pool, whys in plane.away.items():
         note(f"{at}: {pool} is not ready: {'; '.join(whys)}")
@@ -185,21 +161,8 @@ def _show(plane: "PlaneStatus") -> None:
         note(f"{', '.join(models)}: {why}")
 
 
-def _model_row(model: "FoundModel") -> tuple[object, ...]:
-    return (
-        model.model, _place(model), f"{model.server}/{model.pool}", model.state, moment(model.since),
-        ", ".join(map(str, model.versions)), model.traffic, "\n".join(model.inputs), "\n".join(model.outputs),
-        model.max_batch,
-    )  # fmt: skip
-
-
-def _place(model: "FoundModel") -> str:
-    return f"{model.environment} {model.plane}".strip()
-
-
 def _rows(model: "ModelStatus") -> list[tuple[object, ...]]:
-    server = model.server if model.pool is None else f"{model.server}/{model.pool}"
-    head = model.model, server, model.state, model.traffic
+    head = model.model, f"{model.server}/{model.pool}", model.state, model.traffic
     if not model.versions:
         return [(*head, *[""] * 6)]
     first, *others = map(_cells, model.versions)

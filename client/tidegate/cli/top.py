@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from tidegate_contracts.whereabouts import Place, SliceRoom, VisibleModel
 
-    from ..whereabouts import PlaneOverview
+    from ..status import PlaneOverview
 
 _COLOURS: Final = {"resident": "green", "draining": "yellow", "loading": "blue"}
 _IN_MEMORY: Final = ("resident", "draining", "loading", "unloading", "freeing")
@@ -52,8 +52,7 @@ def top(
         from rich.live import Live
         from rich.text import Text
 
-        from ..status import proxies
-        from ..whereabouts import overview
+        from ..status import overview, proxies
 
         asked, to = proxies(environment, plane, proxy), console()
         if json or once or not sys.stdout.isatty():
@@ -96,7 +95,7 @@ def _shown(
         if each.models:
             yield _table(each.models, rows, width, wraps=not live)
         if (more := len(each.models) - rows) > 0:
-            yield _line(f"and {more} more: `tidegate models`, or --rows", "dim", live=live)
+            yield _line(f"and {more} more: `tidegate status`, or --rows", "dim", live=live)
         yield _line("", live=live)
     if any(each.slices for each in planes):
         yield _line(_LEGEND, "dim", live=live)
@@ -164,7 +163,7 @@ def _preloaded(plane: "PlaneOverview") -> dict[str, str]:
 def _unknown(plane: "PlaneOverview") -> dict[str, str]:
     """Return replicas of on-demand pools that do not say what sits in them, with why, and what to do: none may be taken
     for empty."""
-    from ..whereabouts import runbook
+    from ..status import runbook
 
     return {
         f"{model.server}/{model.pool}  {place.replica}": "; ".join(

@@ -35,10 +35,9 @@ def why(
 ) -> None:
     """Say where a model is at each replica, what it waits for, who holds it, and what failed when."""
     with exit_codes():
-        from ..status import proxies
-        from ..whereabouts import ask
+        from ..status import overview, proxies
 
-        found = ask(proxies(environment, plane, proxy), model)
+        found = overview(proxies(environment, plane, proxy), model=model)
         if json:
             print_json(found)
         for each in () if json else found:
@@ -71,7 +70,7 @@ def _reasons(model: "VisibleModel") -> list[str]:
 
 
 def _reasons_at(model: "VisibleModel", place: "Place") -> list[str]:
-    from ..whereabouts import runbook
+    from ..status import runbook
 
     failures = [
         f"{place.replica}: {'' if each.version is None else f'version {each.version} '}failed"

@@ -10,9 +10,10 @@ from weakref import WeakValueDictionary
 from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer, RateLimit
 
 from ..concurrency import InFlightCount
-from ..kinds import KINDS, ServerKind
+from ..kinds import KINDS
 from ..problems import Problem, ProblemType, other_protocol
 from ..routes import Route, Routes
+from ..server_kind import ServerKind
 from ..targets import Asked
 from .api_keys import ApiKeys
 from .identity import TAIL, Credential, Grant, Identity, IdentityCache, RefusalCache

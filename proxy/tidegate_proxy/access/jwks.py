@@ -11,7 +11,7 @@ from tidegate_service.tokens import TokenError, read_keys
 from ..problems import Problem, ProblemType
 from ..shared_tasks import SharedTasks
 from .identity import refused, unanswered
-from .web_client import MOST_REDIRECTS, NoAnswer, WebClient
+from .web_client import NoAnswer, WebClient
 
 REFRESH_SECONDS = 300.0  # Seconds after which keys are fetched again, while nobody waits for it.
 PAUSE_SECONDS = 10.0  # Seconds between two fetches at least, however many unknown keys tokens name.
@@ -96,7 +96,7 @@ class IssuerKeys:
         began, wall = self._clock(), self._wall()
         try:
             url = self.jwks_url or await self._discover()
-            keys = read_keys((await self._web.get(url, redirects=MOST_REDIRECTS)).json())
+            keys = read_keys((await self._web.get(url)).json())
         except Exception as error:  # whatever a provider answers, it must not end the fetching
             self.failures += 1
             if not isinstance(error, NoAnswer | TokenError):
@@ -128,7 +128,7 @@ class IssuerKeys:
             self._changed(self.issuer, is_fewer)
 
     async def _discover(self) -> str:
-        document = (await self._web.get(self.issuer.rstrip("/") + _DISCOVERY, redirects=MOST_REDIRECTS)).json()
+        document = (await self._web.get(self.issuer.rstrip("/") + _DISCOVERY)).json()
         if document.get("issuer") != self.issuer:
             raise NoAnswer("its discovery document is of another issuer")
         url = document.get("jwks_uri")

@@ -11,7 +11,7 @@ import msgspec
 from tidegate_contracts.routing import API_KEYS, OidcIssuer
 from tidegate_service.tokens import ALGORITHMS, MOST_TOKEN_BYTES, TokenError, verified_claims
 
-from .api_keys import PREFIX, ApiKeys, hash_line, is_whole
+from .api_keys import PREFIX, ApiKeys, hash_line
 from .identity import LONGEST_NAME, Credential, Identity, Principal, is_name, refused
 from .jwks import IssuerKeys
 from .web_client import Domino
@@ -128,11 +128,10 @@ class Trust:
         raise refused(_NOT_KNOWN)
 
     def _api_key(self, key: str) -> Identity:
-        if not is_whole(key):
-            raise refused("This is no whole API key: look for signs that are missing or mistyped.")
         principal = self.api_keys.get(hash_line(key))
         if principal is None:
-            raise refused("Nobody here has this API key: it may have been replaced, or be another environment's.")
+            why = "This API key is not known here: it may be mistyped, have been replaced, or be another environment's."
+            raise refused(why)
         return Identity(Principal(principal, frozenset(), API_KEYS), float("inf"))
 
     def _token(self, token: bytes) -> Identity | Later:

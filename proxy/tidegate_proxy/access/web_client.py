@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -19,12 +19,12 @@ import msgspec
 from tidegate_contracts.routing import DOMINO
 from yarl import URL
 
+from ..guests import AccountedConnection
 from ..shared_tasks import SharedTasks
 from .identity import Identity, Principal, is_name, refused, unanswered
 
 ANSWER_SECONDS = 5.0  # Seconds that an answer may take, from the name's look-up to its last byte.
 MOST_ANSWER_BYTES = 512 * 1024
-MOST_REDIRECTS = 3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -68,22 +68,14 @@ class WebClient:
         self._timeout = aiohttp.ClientTimeout(total=seconds)
         self._session: aiohttp.ClientSession | None = None
 
-    async def get(self, url: str, headers: Mapping[str, str] | None = None, redirects: int = 0) -> HttpResponse:
-        """Return what an address answers; raises NoAnswer. A redirect leads to the same scheme, or nowhere."""
+    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
+        """Return what an address answers; raises NoAnswer. No redirect is followed."""
         try:
-            target = URL(url)
-            for _ in range(redirects + 1):
-                answer, onward = await self._get(target, headers or {})
-                if onward is None:
-                    return answer
-                if onward.scheme != target.scheme:
-                    raise NoAnswer(f"it redirects to {onward.scheme}")
-                target = onward
+            return await self._get(URL(url), headers or {})
         except TimeoutError:
             raise NoAnswer(f"no whole answer within {self._timeout.total:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoAnswer(f"{type(error).__name__}: {error}"[:300]) from None
-        raise NoAnswer("it redirects too often" if redirects else "it redirects")
 
     def trust(self, context: ssl.SSLContext) -> None:
         """Judge the servers of later connections by this; connections that are open are used no more."""
@@ -95,20 +87,20 @@ class WebClient:
             await self._session.close()
             self._session = None
 
-    async def _get(self, url: URL, headers: Mapping[str, str]) -> tuple[HttpResponse, URL | None]:
+    async def _get(self, url: URL, headers: Mapping[str, str]) -> HttpResponse:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar())
         headers = {"accept": "application/json", "accept-encoding": "identity", **headers}
         asked = self._session.get(url, headers=headers, allow_redirects=False, ssl=self._context, proxy=web_proxy(url))
         async with asked as response:
             if response.status in _REDIRECTS:
-                return HttpResponse(response.status, b""), url.join(URL(response.headers.get("location", "")))
+                raise NoAnswer(f"it redirects to {response.headers.get('location', '')}"[:300])
             body = bytearray()
             async for chunk in response.content.iter_chunked(65_536):
                 body += chunk
                 if len(body) > MOST_ANSWER_BYTES:
                     raise NoAnswer(f"the answer has more than {MOST_ANSWER_BYTES} bytes")
-            return HttpResponse(response.status, bytes(body)), None
+            return HttpResponse(response.status, bytes(body))
 
 
 HOLD_SECONDS = 60.0  # Seconds for which Domino's word holds; then it is asked again.
@@ -119,22 +111,15 @@ _RETRY_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
-class Sender(Protocol):
-    """The connection over which a credential came."""
-
-    refusals: int  # Credentials that Domino has refused over it.
-
-    @property
-    def host(self) -> str:
-        """The address of its other end."""
-
-
 @dataclass
-class _Unknown:
+class UnknownSender:
+    """Stands for the connection over which a credential came, where there is none."""
+
     host: str = ""
     refusals: int = 0
 
 
+Sender = AccountedConnection | UnknownSender
 SENDER: ContextVar[Sender] = ContextVar("sender")  # Over which connection came what is checked in a task.
 
 
@@ -214,7 +199,7 @@ class Domino:
 
     async def identify(self, header: str, value: str, expires: float | None = None) -> Identity:
         """Return the identity that Domino has for a header's value, which `expires` then; raises Problem."""
-        proof, sender = (header, value), SENDER.get(_Unknown())
+        proof, sender = (header, value), SENDER.get(UnknownSender())
         principal = await self._waiting.join(proof, lambda: self._in_turn(proof, sender))
         now = self._wall()
         if principal is None or (expires is not None and expires <= now):

@@ -39,7 +39,7 @@ class GrpcContext:
 
         This and the next two raise Problem, or UpstreamStatusError.
         """
-        routes = await self.servers.asked(credential, server, over_grpc=True)
+        routes = await self.servers.asked(credential, server)
         return _served(await ask(self.upstreams, routes[0].pool, _METADATA, b"", deadline))
 
     async def statistics(self, credential: bytes, server: str | None, deadline: Deadline) -> tuple[bytes, str]:
@@ -48,7 +48,7 @@ class GrpcContext:
         async def of_pool(pool: Pool, visible: set[str]) -> bytes:
             return _only(await ask(self.upstreams, pool, _STATISTICS, b"", deadline), visible)
 
-        routes = await self.servers.asked(credential, server, over_grpc=True)
+        routes = await self.servers.asked(credential, server)
         found, missing = await self.servers.of_each_pool(routes, of_pool, (Problem, UpstreamStatusError))
         return b"".join(found), missing
 

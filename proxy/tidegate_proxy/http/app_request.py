@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message
 from ..access.web_client import SENDER
 from ..headers import LAST_DIGITS, is_request_id, new_request_id
 from ..problems import Problem, ProblemType
-from ..targets import ANYTHING, LONGEST, origin_form, without_path
+from ..targets import LONGEST, origin_form, without_path
 from .answers import STATUS_LINES, problem_answer
 from .body import MOST_DRAINED, Caller
 from .head import spoken_version
@@ -67,8 +67,6 @@ def request_of(
     whole, method = origin_form(whole_url), parser.get_method()
     url = without_path(whole, path)
     root = "" if url == whole else path.decode()
-    if url == b"*" and method == b"OPTIONS":
-        url = ANYTHING
     if url[:1] != b"/":
         raise httptools.HttpParserInvalidURLError(url[:LONGEST])
     version = spoken_version(parser)

@@ -1,11 +1,10 @@
 """The body of a call over HTTP: taken in as it comes, bounded, in the form in which it is sent on."""
 
-import asyncio
 import zlib
-from typing import Any, Protocol
+from typing import Any
 
-from ..access.web_client import Sender
 from ..bodies import Bytes, OfVersion
+from ..guests import AccountedConnection
 from ..malloc import give_freed_memory_back
 from ..memory import UNPACKER_BYTES, MemoryOwner, Reservation
 from ..problems import Problem, ProblemType
@@ -22,29 +21,16 @@ _PACKED_STEP = 64 * 1024
 _NOTHING = bytearray()
 
 
-class Caller(Sender, Protocol):
-    """What a request needs of its client connection."""
-
-    transport: asyncio.Transport
-    is_unknown: bool
-
-    def set_principal(self, holder: MemoryOwner) -> None:
-        """Learn whose connection it is; raises Problem."""
-
-    def write_out(self, data: bytes) -> None:
-        """Write."""
-
-    def books(self) -> Reservation:
-        """Return what counts for a call over it of which it is not known who makes it."""
+class Caller(AccountedConnection):
+    """A caller's connection, as its requests know it."""
 
     def is_active(self, request: Any) -> bool:
         """Tell whether it is this request's turn to be answered."""
-
-    def listen(self) -> None:
-        """Hear the caller, unless a body is held."""
+        raise NotImplementedError
 
     def ended(self, request: Any) -> None:
         """Go on with the next request."""
+        raise NotImplementedError
 
 
 class RequestBody:

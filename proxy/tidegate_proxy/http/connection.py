@@ -11,7 +11,7 @@ import httptools
 from starlette.types import ASGIApp
 
 from ..concurrency import FIRST_BYTES
-from ..guests import MOST_UNSENT, AccountedConnection
+from ..guests import MOST_UNSENT
 from ..headers import new_request_id
 from ..kinds import KnownTargets
 from ..memory import full
@@ -19,6 +19,7 @@ from ..problems import Problem, ProblemType
 from ..shared_state import SharedState
 from .answers import problem_answer
 from .app_request import AppRequest, request_of
+from .body import Caller
 from .head import MOST_HEAD_BYTES, MOST_HEADERS, not_parsed, too_long_a_head
 from .request import HttpRequest
 
@@ -53,7 +54,7 @@ class HttpServer:
         return ClientConnection(self)
 
 
-class ClientConnection(AccountedConnection):
+class ClientConnection(Caller):
     """Calls of models are `HttpRequest`s; everything else goes to the application."""
 
     # Those of a guest, too: Python reads a slot much faster than an attribute for which the class has a value.

@@ -15,7 +15,8 @@ from ..access.identity import Grant, Identity
 from ..access.web_client import SENDER
 from ..concurrency import BULK_BYTES
 from ..forwarding import Forwarding, call_record, count_problem, no_whole_answer
-from ..kinds import KINDS, UsageReader
+from ..kinds import KINDS
+from ..openai.usage import Usage
 from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
 from ..shared_state import SharedState
 from ..targets import Target
@@ -60,7 +61,7 @@ class HttpRequest(HeadedRequest):
         self.connection: Connection | None = None  # To the replica, until the answer is whole.
         self.began = False  # Whether the answer has begun.
         self.size = 0  # Bytes of the answer's body so far.
-        self.usage: UsageReader | None = None  # What the answer says that was used, where that is told.
+        self.usage: Usage | None = None  # What the answer says that was used, where that is told.
         self._is_held = False  # Whether the caller takes the answer slower than it comes.
         self._is_bulk = False  # Whether much of it came at once, and others have their turn before more is read.
         self._problem: Problem | None = None  # What ended it, if it is one.

@@ -1,4 +1,4 @@
-"""Servers that speak OpenAI's HTTP API as one kind: see `tidegate_proxy.kinds.ServerKind`, which this fulfils.
+"""Servers that speak OpenAI's HTTP API as one kind.
 
 The body names the model, or what else it is called. A version N of the model `m`, where shares choose one, is what the
 server serves as `m-vN`; who asks for that name gets that version.
@@ -14,10 +14,9 @@ from tidegate_contracts.openai import is_served_name, served_as
 from ..bodies import Bytes, OfVersion
 from ..pools import Pool, listed
 from ..problems import Problem, ProblemType
-from ..targets import NAME_PATTERN, ModelListing, Target
-from ..upstream.load_watch import IndexQuestion
+from ..server_kind import ServerKind
+from ..targets import NAME_PATTERN, Target
 from ..upstream.replica import Replica
-from ..upstream.request import Answer
 from .body import UNREADABLE, read
 from .usage import Usage
 
@@ -47,21 +46,16 @@ class _List(msgspec.Struct):
 _list = msgspec.json.Decoder(_List)
 
 
-def _tell(model: str, server: str) -> bytes:
-    # When it was made is not known here.
+def tell_model(model: str, server: str) -> bytes:
+    """Return what the list of models tells of one: when it was made is not known here."""
     return msgspec.json.encode({"id": model, "object": "model", "created": 0, "owned_by": server})
 
 
-class OpenAIKind:
+class OpenAIKind(ServerKind):
     """What the proxy knows of such servers."""
 
     root = "/v1"
-    listing: ModelListing | None = ModelListing(
-        "/v1/models", _tell, lambda told: b'{"object":"list","data":[%b]}' % told
-    )
     live_path = b"/health"  # Of vLLM, SGLang and Dynamo; a pool of others says its own.
-    index: IndexQuestion | None = None
-    answers_v2 = speaks_grpc = False
     usage_of = Usage
 
     def parse_path(self, path: str) -> Target | None:
@@ -99,25 +93,9 @@ class OpenAIKind:
         """Return the server's path: the version is named in the body."""
         return f"/v1/{target.verb}".encode()
 
-    async def answer_without_lease(self, _target: Target, _pool: Pool, _seconds: float, _own_bound: bool) -> Answer:
-        """Raise NotImplementedError: no target has `needs_no_lease`, since the proxy itself lists models."""
-        raise NotImplementedError
-
     def config_path(self, _model: str) -> bytes:
         """Return where a server lists its models, which is all that it tells of them."""
         return b"/v1/models"
-
-    def alias(self, _config: bytes, _alias: str) -> tuple[str, str]:
-        """Raise ValueError: nothing at the server says which version an alias stands for."""
-        raise ValueError("servers that speak OpenAI's API keep no aliases of versions")
-
-    def keeps_sequences(self, _config: bytes) -> bool:
-        """Tell that no model keeps state between requests."""
-        return False
-
-    async def sequence_of(self, _headers: bytes, _unpacked: object) -> bytes | None:
-        """Return None: there are no sequences."""
-        return None
 
     def says_lost(self, status: int, answer: bytes) -> bool:
         """Tell whether a server may say that it does not have the model that it had, and did nothing."""
@@ -132,10 +110,6 @@ class OpenAIKind:
             return names is None or _served(model, version) not in names
         except (Problem, ValueError):
             return True
-
-    def says_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:
-        """Tell that it does not: there is no gRPC."""
-        return False
 
     def problem_body(self, problem: Problem, _request_id: str) -> tuple[str, bytes]:
         """Return it in the shape of OpenAI's own errors."""

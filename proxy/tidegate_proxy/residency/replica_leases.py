@@ -49,7 +49,6 @@ class ReplicaLeases:
     lease_seconds: float = FIRST_LEASE_SECONDS
     resident: frozenset[str] = frozenset()  # Models that a lease is granted on at once, as of the last renewal.
     accepts: bool = True  # Whether the policy grants new leases.
-    is_emptied: bool = False  # Whether its models are being taken elsewhere, for it leaves.
     silent: int = 0  # Renewals in a row that had no answer.
     silent_since: float = 0.0  # When the first of them was.
     _doubted: float = 0.0

@@ -112,7 +112,6 @@ class Rebalancer:
     def __init__(self, table: LeaseTable) -> None:
         self._table = table
         self._task: asyncio.Task[None] | None = None
-        self._emptying: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Start to look at the leases once a second."""
@@ -122,9 +121,9 @@ class Rebalancer:
         """End; leases that are being acquired are given up."""
         if self._task is not None:
             self._task.cancel()
-        moving = [model.moving for model in self._table.models.values() if model.moving is not None]
-        for task in (*moving, *self._emptying):
-            task.cancel()
+        for model in self._table.models.values():
+            if model.moving is not None:
+                model.moving.cancel()
 
     async def _run(self) -> None:
         while True:
@@ -141,15 +140,8 @@ class Rebalancer:
                 self._look_at(name, model, monotonic())
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
-        for replica, here in self._table.replicas.items():
+        for here in self._table.replicas.values():
             here.give_back()
-            if not self._table.leaves(replica):
-                here.is_emptied = False
-            elif not here.is_emptied and here.resident:
-                here.is_emptied = True
-                task = asyncio.get_running_loop().create_task(self._empty(sorted(here.resident)))
-                self._emptying.add(task)
-                task.add_done_callback(self._emptying.discard)
 
     def _look_at(self, name: str, model: ModelLeases, now: float) -> None:
         for lease in list(model.leases):
@@ -207,29 +199,15 @@ class Rebalancer:
         return [each for each in others if rank.index(each.replica.name) < worst]
 
     async def _acquire_one(self, name: str, model: ModelLeases, others: list[ReplicaLeases], spare: bool) -> None:
+        """Get a lease at the first of these replicas that grants one."""
         try:
-            if not await self._have(name, others, spare=spare):
-                model.again = monotonic() + (SPARE_SECONDS if spare else AGAIN_SECONDS)
+            for here in others:
+                try:
+                    answer = await here.acquire(name, spare=spare)
+                except PolicyError:
+                    continue
+                if isinstance(answer, api.Granted):
+                    return
+            model.again = monotonic() + (SPARE_SECONDS if spare else AGAIN_SECONDS)
         finally:
             model.moving = None
-
-    async def _empty(self, names: Sequence[str]) -> None:
-        """Have models of a replica that leaves in memory elsewhere, if there is room to spare for those nobody calls.
-
-        Those that are called are looked after with their leases.
-        """
-        for name in names:
-            if name not in self._table.models:
-                others = [here for here in self._table.in_order(name) if self._table.stays(here.replica)]
-                await self._have(name, others, spare=True)
-
-    async def _have(self, name: str, others: Sequence[ReplicaLeases], *, spare: bool) -> bool:
-        """Get a lease on a model at the first of these replicas that grants one; return whether one did."""
-        for here in others:
-            try:
-                answer = await here.acquire(name, spare=spare)
-            except PolicyError:
-                continue
-            if isinstance(answer, api.Granted):
-                return True
-        return False

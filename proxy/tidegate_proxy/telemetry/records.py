@@ -11,7 +11,7 @@ FAILURES_A_SECOND = 50
 """Failed calls of each kind that are logged each second; the rest are counted, and the next line has their number. The
 kinds are: without a grant, cancelled by its caller, refused, failed. So no caller can use up the lines of another kind.
 """
-SLOW_A_SECOND = 20  # The same of calls that went well after a wait for their model, and of others that were slow.
+SLOW_A_SECOND = 20  # The same of calls that went well, and were slow or waited for their model.
 CLIENT_LEFT = 499  # The status that is counted for a caller that has left before its answer (nginx's number).
 SLOW_SECONDS = 1.0
 WAITED_SECONDS = 0.1  # A shorter one is a question to a policy that has the model in memory.
@@ -27,7 +27,7 @@ class CallLog:
     def __init__(self) -> None:
         self._next_success = 0.0
         self._failures = {kind: LinesASecond(FAILURES_A_SECOND) for kind in ("stranger", "left", "refused", "failed")}
-        self._waits, self._slow = LinesASecond(SLOW_A_SECOND), LinesASecond(SLOW_A_SECOND)
+        self._slow = LinesASecond(SLOW_A_SECOND)
         self._calls: dict[tuple[str, str], int] = defaultdict(int)  # By server and model, since the last line.
 
     def wants(
@@ -48,10 +48,12 @@ class CallLog:
                 "stranger" if stranger else "left" if status == CLIENT_LEFT else "refused" if status < 500 else "failed"
             )
             return self._failures[kind].wants(now)
-        if seconds >= WAITED_SECONDS:
-            lines = self._waits if waited >= WAITED_SECONDS else self._slow if seconds >= SLOW_SECONDS else None
-            if lines is not None and lines.wants(now):
-                return True
+        if (
+            seconds >= WAITED_SECONDS
+            and (seconds >= SLOW_SECONDS or waited >= WAITED_SECONDS)
+            and self._slow.wants(now)
+        ):
+            return True
         if now < self._next_success:
             return False
         self._next_success = now + SUCCESS_EVERY

@@ -1,4 +1,4 @@
-"""Triton as one kind of inference server: see `tidegate_proxy.kinds.ServerKind`, which this fulfils.
+"""Triton as one kind of inference server.
 
 Paths are those of the KServe v2 protocol (open inference protocol), with Triton's for generate, statistics and
 configuration. Only these spellings exist; the path that goes to Triton is written anew from what was understood, so
@@ -6,7 +6,6 @@ that no spelling of a caller's ever reaches it. Model control, shared memory, tr
 """
 
 import re
-from collections.abc import Collection
 from functools import lru_cache
 from time import monotonic
 
@@ -18,7 +17,8 @@ from ..bodies import Bytes, Unpacked
 from ..headers import LAST_DIGITS
 from ..pools import Pool, ask
 from ..problems import CONTENT_TYPE, Problem, ProblemType
-from ..targets import NAME_PATTERN, VERSION_PATTERN, ModelListing, Target, is_name, is_version
+from ..server_kind import ServerKind
+from ..targets import NAME_PATTERN, VERSION_PATTERN, Target, is_name, is_version
 from ..upstream.load_watch import IndexQuestion, LoadIndex
 from ..upstream.request import Answer
 
@@ -124,17 +124,15 @@ def _has_failed(each: _Indexed) -> bool:
     return not each.state or (each.state == "UNAVAILABLE" and each.reason not in ("", _UNLOADED))
 
 
-class TritonKind:
+class TritonKind(ServerKind):
     """What the proxy knows of Triton."""
 
     root = "/v2"
-    listing: ModelListing | None = None  # A repository's index is for no caller.
     live_path = LIVE_PATH.encode()
-    index: IndexQuestion | None = IndexQuestion(
+    index = IndexQuestion(
         b"POST %b HTTP/1.1\r\nhost: %%b\r\ncontent-length: 2\r\n\r\n{}" % INDEX_PATH.encode(), _read_index
     )
-    answers_v2 = speaks_grpc = True
-    usage_of = None
+    speaks_v2 = True
 
     def parse_path(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is not of Triton's protocol."""
@@ -144,14 +142,6 @@ class TritonKind:
         if match is None or (match["model"] == "stats" and not match["verb"] and not match["version"]):
             return None  # `/v2/models/stats` is the statistics of all models
         return _target(match["verb"] or "metadata", match["server"], match["model"], match["version"])
-
-    def version_name(self, _model: str, _version: str) -> str | None:
-        """Return None: paths and metadata name a version."""
-        return None
-
-    def serves(self, _config: bytes) -> Collection[str] | None:
-        """Return None: a configuration is of one model."""
-        return None
 
     def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Bytes]:
         """Return what the envelope of `/predict` asks, and its payload; raises Problem."""

@@ -159,47 +159,6 @@ def test_the_time_holds_however_slow_the_answer(behind: rig.Upstream, behave: ri
     assert 0.5 < time.monotonic() - began < 20
 
 
-def test_a_stream_gives_answers_as_they_come_and_is_an_error_where_it_is_cut(behind: rig.Upstream) -> None:
-    go_on = threading.Event()
-
-    def behave(caller: rig.Caller) -> None:
-        caller.send(rig.head(200, "text/event-stream", None), b'f\r\ndata: {"n":1}\n\n\r\n')
-        assert go_on.wait(20)
-        rig.cut_short(b'f\r\ndata: {"n":2}\n\n\r\n', end=rig.reset)(caller)
-
-    behind.behave = behave
-    stream = client(behind).stream("m", {"IN": 1})
-    assert next(stream) == {"n": 1}, "before the next one is made"
-    go_on.set()
-    assert next(stream) == {"n": 2}
-    with pytest.raises(UnreachableError, match="cut"):
-        next(stream)
-    assert "request-timeout" not in behind.requests[0].headers
-
-
-def test_a_stream_ends_when_nothing_comes_or_its_time_is_up(behind: rig.Upstream) -> None:
-    behind.behave = rig.events(*['{"n":1}'] * 8, seconds=0.15)
-    with pytest.raises(UnreachableError, match="in time"):
-        list(client(behind).stream("m", {}, deadline=0.5))
-    assert len(list(client(behind, seconds=1.0).stream("m", {}))) == 8
-    behind.behave = rig.hang
-    with pytest.raises(UnreachableError, match="in time"):
-        list(client(behind, seconds=0.3).stream("m", {}))
-
-
-def test_a_stream_that_is_left_lets_its_connection_go(behind: rig.Upstream) -> None:
-    behind.behave = rig.events(*['{"n":1}'] * 1000, seconds=0.02)
-    stream = client(behind).stream("m", {})
-    next(stream)
-    stream.close()  # type: ignore[attr-defined]  # it is a generator
-    behind.wait_for(1, behind.left)
-
-
-def test_a_busy_proxy_is_asked_again_for_a_stream_too(behind: rig.Upstream) -> None:
-    behind.behave = rig.by_turns(problem(ProblemType.BUSY, 0.05), rig.events('{"n":1}'))
-    assert list(client(behind).stream("m", {})) == [{"n": 1}]
-
-
 def test_a_credential_that_ended_is_renewed_once(behind: rig.Upstream) -> None:
     class Renewed(Credential):
         times = 0

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -169,37 +169,8 @@ def test_asking_what_a_model_takes_is_in_the_time_of_the_call(behind: Upstream, 
     assert time.monotonic() - begun < 20
 
 
-def streaming(answers: bytes, seconds: float) -> Callable[[Caller], None]:
-    """A decoupled model that gives such an answer again and again."""
-
-    def behave(caller: Caller) -> None:
-        if caller.request.path.endswith("/config"):
-            tensors = {side: [{"name": side, "data_type": "TYPE_FP32", "dims": [1]}] for side in ("input", "output")}
-            caller.answer(json.dumps(tensors | {"model_transaction_policy": {"decoupled": True}}).encode())
-            return
-        caller.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            caller.send(b"data: " + answers + b"\n\n")
-            caller.wait(0.05)
-        caller.close()
-
-    return behave
-
-
-def test_all_answers_together_come_in_the_time_of_the_call() -> None:
-    with upstream(streaming(b'{"output": 1}', 20)) as endless:
-        called = Model(ProxyClient(f"http://{endless.http}", Credential(), seconds=0.5), "m")
-        begun = time.monotonic()
-        with pytest.raises(UnreachableError, match="no answer in time"):
-            called.predict({"input": [1]})
-        assert time.monotonic() - begun < 3
-
-
-@pytest.mark.parametrize("answer", [b'{"output": "abc"}', b'{"output": [[1], [1, 2]]}', b'{"output": [1, {}]}'])
-def test_an_answer_of_a_stream_that_is_none_is_an_error_of_ours(answer: bytes) -> None:
-    with (
-        upstream(streaming(answer, 0.01)) as strange,
-        pytest.raises(UnreachableError, match="not what the model gives"),
-    ):
-        Model(ProxyClient(f"http://{strange.http}", Credential()), "m").predict({"input": [1]})
+def test_a_model_that_streams_is_called_by_other_means(behind: Upstream, triton: Triton) -> None:
+    triton.config = b'{"model_transaction_policy": {"decoupled": true}}'
+    with pytest.raises(UsageError, match=r"answers in a stream(.|\n)*tritonclient\.grpc"):
+        model(behind).predict({"X": [1]})
+    assert configs(triton) == len(triton.asked)

@@ -52,7 +52,6 @@ def test_a_proxy_below_a_path_is_called_by_its_whole_address(exposed: Exposed, m
         assert calls.whoami().principal == "ci"
         numbers = numpy.arange(4, dtype=numpy.float32)
         assert calls.infer("echo", {"INPUT": numbers}).outputs["OUTPUT"].tolist() == [0, 1, 2, 3]
-        assert [each["OUT"] for each in calls.stream("repeat", {"IN": [4, 5], "DELAY": [0, 0]})] == [4, 5]
         assert calls.ready("echo")
     with pytest.raises(UnreachableError, match="this does not answer as an inference proxy does"):
         ProxyClient(f"http://{exposed.address}").whoami()
@@ -62,7 +61,7 @@ def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_
     real_triton: Triton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority, key = Authority(), new_key()
-    write_keyed(tmp_path, real_triton, ["echo", "repeat"], key)
+    write_keyed(tmp_path, real_triton, ["echo"], key)
     tls = authority.write(tmp_path / "tls", "proxy")
     with proxy(tmp_path, settings={"api_keys": "true", "tls": "true"}) as front:
         monkeypatch.setenv("DOMINO_INFERENCE_PROXY", front.http)
@@ -79,7 +78,6 @@ def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_
             array = numpy.arange(150_000, dtype=numpy.float32)
             for _ in range(3):
                 assert calls.infer("echo", {"INPUT": array}).outputs["OUTPUT"].tobytes() == array.tobytes()
-            assert [each["OUT"] for each in calls.stream("repeat", {"IN": [4, 5], "DELAY": [0, 0]})] == [4, 5]
 
 
 # --- by signature
@@ -106,14 +104,3 @@ def test_rows_for_a_model_with_sequences_are_the_steps_of_one(calls: ProxyClient
 def test_a_parameter_that_no_call_has_is_refused(calls: ProxyClient) -> None:
     with pytest.raises(UsageError, match="'versoin'"):
         Model(calls, "versions").predict([3], {"versoin": 2})
-
-
-def test_a_decoupled_model_streams_and_is_gathered(calls: ProxyClient) -> None:
-    model = Model(calls, "repeat")
-    given_ = {"IN": [4, 5], "DELAY": [0, 0]}
-    assert list(model.predict_stream(given_)) == [{"OUT": 4, "INDEX": 0}, {"OUT": 5, "INDEX": 1}]
-    whole = model.predict(given_)
-    assert whole["OUT"].tolist() == [4, 5]
-    assert whole["OUT"].dtype == numpy.int32
-    with pytest.raises(UnreachableError, match="-5 is less than 0"):
-        model.predict({"IN": [4, -5], "DELAY": [0, 0]})

@@ -1,15 +1,13 @@
-"""What the proxy and Triton answer: refusals in words that people understand, and events however they are cut."""
+"""What the proxy and Triton answer: refusals in words that people understand."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate import errors
-from tidegate.calling import replies
-from tidegate.calling.replies import _SAID, Reply, error_of, events, is_failure, retry_after
+from tidegate.calling.replies import _SAID, Reply, error_of, is_failure, retry_after
 from tidegate_proxy.kinds import KINDS as SERVERS
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
@@ -103,52 +101,3 @@ def test_whatever_is_answered_is_an_error_on_lines_of_our_own(status: int, body:
         error = error_of(Reply(status, {"content-type": kind}, body), "here")
         assert len(str(error).splitlines()) <= 3
         assert str(error).isprintable() or "\n" in str(error)
-
-
-said = st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3), max_size=4)
-
-
-def cut(data: bytes, sizes: list[int]) -> Iterator[bytes]:
-    place = 0
-    for size in sizes:
-        yield data[place : place + size]
-        place += size
-    yield data[place:]
-
-
-@given(said, st.lists(st.integers(1, 20)), st.sampled_from(["\n", "\r\n"]))
-def test_events_are_the_same_however_they_are_cut(what: list[dict[str, Any]], sizes: list[int], end: str) -> None:
-    what = [each for each in what if set(each) != {"error"}]
-    body = "".join(f"data: {json.dumps(each)}{end}{end}" for each in what).encode()
-    assert list(events((piece for piece in cut(body, sizes) if piece), "here")) == what
-
-
-def test_comments_names_and_several_lines_of_data_are_understood() -> None:
-    body = b': hello\nevent: x\nid: 1\ndata: {"a":\ndata: 1}\n\n\n\ndata:{"b":2}\n\n'
-    assert list(events(iter([body]), "here")) == [{"a": 1}, {"b": 2}]
-
-
-def test_an_error_in_the_middle_is_raised_when_it_comes() -> None:
-    found = events(iter([b'data: {"a":1}\n\ndata: {"error":"no\\nroom"}\n\n']), "here")
-    assert next(found) == {"a": 1}
-    with pytest.raises(errors.UnreachableError, match=r"here: the model reported(.|\n)*no room"):
-        next(found)
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [(b"data: {\n\n", "no JSON object"), (b"data: [1]\n\n", "no JSON object"), (b"data: \xff\n\n", "no JSON object"),
-     (b'data: {"a":1}', "cut"), (b'data: {"a":1}\n', "cut")],
-)  # fmt: skip
-def test_what_is_no_object_or_half_an_event_is_an_error_and_no_answer(body: bytes, said: str) -> None:
-    with pytest.raises(errors.UnreachableError, match=said):
-        list(events(iter([body]), "here"))
-
-
-def test_an_event_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replies, "_MOST_BYTES", 1000)
-    with pytest.raises(errors.UnreachableError, match="more than"):
-        list(events((b"x" * 100 for _ in range(1000)), "here"))
-    with pytest.raises(errors.UnreachableError, match="more than"):
-        list(events((b"data: 1\n" for _ in range(1000)), "here"))
-    assert len(list(events((b"data: {}\n\n" for _ in range(1000)), "here"))) == 1000

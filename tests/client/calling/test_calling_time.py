@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.calling import retries as retries_module
-from tidegate.calling import transport
 from tidegate.calling.retries import Deadline
 from tidegate.calling.transport import TimeIsUpError, Transport
 from tidegate.errors import UnreachableError
@@ -127,13 +126,6 @@ def test_no_room_is_made_on_an_answers_word_alone() -> None:
             assert tracemalloc.get_traced_memory()[1] < 64 << 20
         finally:
             tracemalloc.stop()
-
-
-def test_an_answer_longer_than_what_room_is_made_for_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_AHEAD", 10)
-    body = bytes(range(256)) * 4
-    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n", body) as url:
-        assert Transport(url).ask("GET", "/x", (), {}, time.monotonic() + 5).body == body
 
 
 def test_a_length_of_many_digits_is_no_defect() -> None:

@@ -38,7 +38,7 @@ def environments(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) 
         for number, name in enumerate(("dev", "prod"), 1):
             shares = (routing.VersionShare(version=number, weight=100),)
             split = routing.Model(name="versions", server=SERVER, pool=POOL, versions=shares)
-            models: list[str | routing.Model] = [split, "add_sub", "repeat"]
+            models: list[str | routing.Model] = [split, "add_sub"]
             root = write_keyed(tmp_path_factory.mktemp(name), real_triton, models, found["key"])
             found[name] = f"http://{stack.enter_context(proxy(root, settings={'api_keys': 'true'})).http}"
         yield found
@@ -105,13 +105,6 @@ def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
     assert table["OUTPUT0"][1].tolist() == list(range(1, 17))
     dicts = model.predict({name: numpy.asarray(value[0]) for name, value in rows.items()})
     assert dicts["OUTPUT1"].tolist() == [each - 1 for each in range(16)]
-
-
-@pytest.mark.usefixtures("endpoint")
-def test_mlflow_streams_what_the_model_streams(tmp_path: Path) -> None:
-    model = loaded(saved(tmp_path, model_name="repeat"))
-    said = [(each["OUT"], each["INDEX"]) for each in model.predict_stream({"IN": [1, 2], "DELAY": [0, 0]})]
-    assert said == [(1, 0), (2, 1)]
 
 
 @pytest.mark.usefixtures("endpoint")

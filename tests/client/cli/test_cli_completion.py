@@ -34,7 +34,7 @@ def completed(words: str, file: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("words", "names"),
-    [("why ", ["churn", "draft", "fraud"]), ("why f", ["fraud"]), ("models --environment dev ", ["draft", "fraud"]),
+    [("why ", ["churn", "draft", "fraud"]), ("why f", ["fraud"]), ("status --environment dev ", ["draft", "fraud"]),
      ("predict -e prod c", ["churn"]), ("promote fraud --to p", ["prod"]), ("prune ", ["dev", "prod"])],
 )  # fmt: skip
 def test_names_are_those_of_the_file(file: Path, words: str, names: list[str]) -> None:

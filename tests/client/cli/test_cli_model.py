@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from google.protobuf import text_format
 from tidegate.cli.app import app
 from tidegate.errors import ExitCode
-from tritonclient.grpc.model_config_pb2 import ModelConfig
 from typer.testing import CliRunner, Result
 
 from tests.client.triton.entries.corpus_entries import CONFIG, MODEL
@@ -15,23 +13,10 @@ from tests.client.triton.entries.files import FILES
 
 DOUBLE = str(FILES / "double.py")
 TENSORS = ("--input", "x:FP32:3", "--output", "y:FP32:3")
-OPTIONS = "--max-batch-size 8 --dynamic-batching --parameter k=v"
-SETTINGS = """
-    instance_group { count: 2 kind: KIND_CPU }
-    max_batch_size: 2 input { name: "x" data_type: TYPE_INT32 dims: 5 optional: true }
-    dynamic_batching { preferred_batch_size: [4, 8] max_queue_delay_microseconds: 1000 }
-    model_warmup {
-      name: "zero" batch_size: 2 count: 1 inputs { key: "x" value { data_type: TYPE_FP32 dims: 3 zero_data: true } }
-    }
-"""
 
 
 def run(*words: object) -> Result:
     return CliRunner().invoke(app, ["model", *map(str, words)])
-
-
-def config(folder: Path) -> ModelConfig:
-    return text_format.Parse((folder / "config.pbtxt").read_text(), ModelConfig())
 
 
 def test_an_entry_is_made_and_its_configuration_printed(tmp_path: Path) -> None:
@@ -50,27 +35,6 @@ def test_programs_get_json(tmp_path: Path) -> None:
     assert told["config"]["input"] == [{"name": "x", "data_type": "TYPE_FP32", "dims": ["3"]}]
 
 
-def test_options_count_over_the_fields_of_a_settings_file(tmp_path: Path) -> None:
-    (tmp_path / "settings.pbtxt").write_text(SETTINGS)
-    words = ("--settings", str(tmp_path / "settings.pbtxt"), *OPTIONS.split())
-    done = run("new", "made", DOUBLE, "--into", str(tmp_path), *TENSORS, *words)
-    assert done.exit_code == 0, done.output
-    assert config(tmp_path / "made") == text_format.Parse(
-        """
-        name: "made" backend: "python" max_batch_size: 8
-        input { name: "x" data_type: TYPE_FP32 dims: 3 optional: true }
-        output { name: "y" data_type: TYPE_FP32 dims: 3 }
-        instance_group { count: 2 kind: KIND_CPU }
-        dynamic_batching { preferred_batch_size: [4, 8] max_queue_delay_microseconds: 1000 }
-        parameters { key: "k" value { string_value: "v" } }
-        model_warmup {
-          name: "zero" batch_size: 2 count: 1 inputs { key: "x" value { data_type: TYPE_FP32 dims: 3 zero_data: true } }
-        }
-        """,
-        ModelConfig(),
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -78,12 +42,8 @@ def test_options_count_over_the_fields_of_a_settings_file(tmp_path: Path) -> Non
         (("made", DOUBLE), "--input NAME:TYPE:DIMS"),
         (("../made", DOUBLE), "no name for a model"),
         (("made", DOUBLE, "--framework", "pyton"), "mean python?"),
-        (("made", DOUBLE, *TENSORS, "--parameter", "y"), "KEY=VALUE"),
-        (("made", DOUBLE, *TENSORS, "--settings", "no.pbtxt"), "no.pbtxt"),
-        (("made", DOUBLE, *TENSORS, "--settings", str(FILES / "weights.pt")), "no text in UTF-8"),
-        (("made", DOUBLE, *TENSORS, "--parameter", "FORCE_CPU_ONLY_INPUT_TENSORS=maybe"), "Triton would refuse this"),
     ],
-    ids=["source", "tensors", "name", "framework", "parameter", "settings", "binary", "refused"],
+    ids=["source", "tensors", "name", "framework"],
 )
 def test_what_is_wrong_is_one_message_and_an_exit_code(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     done = run("new", *words, "--into", str(tmp_path))

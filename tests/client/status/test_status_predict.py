@@ -60,13 +60,6 @@ def test_what_a_model_says_gives_no_orders_to_the_terminal(cli: Cli) -> None:
     assert "ü" in table
 
 
-def test_a_stream_is_a_line_for_each_answer(cli: Cli) -> None:
-    lines = cli.run("predict", "repeat", "--stream", "-i", "IN=[4, 5]", "-i", "DELAY=[0, 0]").splitlines()
-    assert [json.loads(line) for line in lines] == [{"OUT": 4, "INDEX": 0}, {"OUT": 5, "INDEX": 1}]
-    words = ("predict", "repeat", "--stream", "-i", "IN=[4, -5]", "-i", "DELAY=[0, 0]")
-    assert "-5 is less than 0" in cli.run(*words, code=6)
-
-
 def test_the_variable_of_endpoints_says_where_if_nobody_else_does(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", "http://127.0.0.1:9")
     assert "cannot be reached" in cli.run("predict", "batched", "--zeros", code=6)
@@ -106,5 +99,5 @@ def test_what_is_wrong_is_told_and_nothing_is_called(cli: Cli, words: tuple[str,
 
 def test_a_wrong_key_ends_every_command_alike(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_wrong")
-    for words in (("status",), ("models",), ("predict", "versions", "-i", "INPUT=[7]")):
+    for words in (("status",), ("predict", "versions", "-i", "INPUT=[7]")):
         assert "does not believe the credential" in cli.run(*words, code=3)

@@ -1,4 +1,4 @@
-"""`tidegate status` and `tidegate models`, of a real environment: nothing is loaded for looking."""
+"""`tidegate status`, of a real environment: nothing is loaded for looking."""
 
 import json
 from pathlib import Path
@@ -28,10 +28,8 @@ def test_looking_tells_what_is_there_and_loads_nothing(cli: Cli) -> None:
     assert {name for name, each in found.items() if each["state"] == "resident"} == set(found) - {"late", "huge"}
     late = found["late"]
     assert (late["server"], late["loading"], late["state"], late["versions"]) == (ON_DEMAND, "on-demand", "cold", [])
+    assert late["inputs"] == []
     assert found["versions"]["server"] == PRELOAD
-    said = by_name(cli.json("models"))
-    assert (said["late"]["state"], said["late"]["inputs"]) == ("cold", [])
-    assert {name for name, each in said.items() if each["state"] == "resident"} == set(found) - {"late", "huge"}
     assert by_name(cli.json("status")[0]["models"])["late"]["state"] == "cold"
 
 
@@ -52,22 +50,19 @@ def test_it_tells_who_decides_which_version_answers(cli: Cli) -> None:
     table = cli.run("status")
     assert "2 (not ready)" in table
     assert "COMPUTING" not in table
-    traffic = {name: each["traffic"] for name, each in found.items()}
-    assert {name: each["traffic"] for name, each in by_name(cli.json("models")).items()} == traffic
-    assert traffic == {
+    assert {name: each["traffic"] for name, each in found.items()} == {
         "batched": "newest", "repeat": "newest", "words": "newest", "late": "newest", "huge": "newest",
         "versions": "champion → 1", "add_sub": "100 % 1, 0 % 2",
     }  # fmt: skip
 
 
 def test_models_tell_what_they_take_and_give(cli: Cli) -> None:
-    batched = by_name(cli.json("models"))["batched"]
+    batched = by_name(cli.json("status")[0]["models"])["batched"]
     assert batched["inputs"] == ["INPUT FP32[3]"]
     assert batched["outputs"] == ["OUTPUT FP32[3]"]
     assert batched["maxBatch"] == 4
-    table = cli.run("models")
-    assert "INPUT0 INT32[16]" in table
-    assert "cold" in table
+    assert "takes INPUT FP32[3], 4 rows at most; gives OUTPUT FP32[3]" in cli.run("status", "batched")
+    assert "takes" not in cli.run("status")
 
 
 def test_who_is_called_is_counted_and_stands_first(cli: Cli) -> None:
@@ -117,13 +112,13 @@ def test_the_proxys_address_alone_is_enough(cli: Cli, monkeypatch: pytest.Monkey
     assert plane["environment"] == "dev"
     assert {"batched", "versions", "add_sub", "repeat"} <= set(by_name(plane["models"]))
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", cli.environment.url)
-    assert "INPUT0 INT32[16]" in cli.run("models")
+    assert "batched" in cli.run("status")
 
 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [(("status", "lte"), 5, "no model 'lte'"), (("status", "--environment", "prod"), 5, "no environment 'prod'"),
-     (("models", "--plane", "her"), 5, "did you mean here"), (("status", "--proxy", "ftp://x"), 2, "no address"),
+     (("status", "--plane", "her"), 5, "did you mean here"), (("status", "--proxy", "ftp://x"), 2, "no address"),
      (("status", "--proxy", "x", "--environment", "dev"), 2, "leave the environment")],
     ids=["model", "environment", "plane", "address", "both"],
 )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console, Group
 from tidegate.cli.app import app
 from tidegate.cli.top import _shown, _that_fit
-from tidegate.whereabouts import PlaneOverview
+from tidegate.status import PlaneOverview
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from typer.testing import CliRunner, Result
 
@@ -97,7 +97,7 @@ def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each
     assert rows[0] == ["held", "gpu/small", "resident", *HELD.split(" ")]
     assert rows[1][2:] == ["cold", "no", "CUDA"]
     assert rows[2][2:] == ["quarantined", "no", "such", "�[31mlibrary"]
-    assert "and 1 more: `tidegate models`" in done.stdout
+    assert "and 1 more: `tidegate status`" in done.stdout
 
 
 def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(folder: Path) -> None:

@@ -25,6 +25,8 @@ HELD = {
 WAITING = {
     "replica": "10.0.0.3:8000", "state": "queued", "why": "there is no room", "waiters": 2, "evictableIn": 0.0,
 }  # fmt: skip
+COLD = {"replica": "10.0.0.4:8000", "state": "cold"}
+SHUNNED = {"replica": "10.0.0.5:8000", "state": "quarantined", "why": "no memory"}
 BROKEN = {
     "replica": "10.0.0.2:8000", "state": "resident",
     "failures": [{"version": 4, "why": "no backend library", "since": SINCE}],
@@ -45,8 +47,8 @@ def saying(answer: Any) -> Any:
             caller.answer(said.body("r-1"), said.type.status, CONTENT_TYPE)
         else:
             about = {"model": asked.rpartition("/")[2], "server": "gpu", "pool": "small", "loading": "on-demand"}
-            models = [about | {"state": "resident", "places": said}]
-            caller.answer(json.dumps({"environment": "prod", "models": models}).encode())
+            models = [about | {"state": "resident", "why": "no replica is there", "places": said}]
+            caller.answer(json.dumps({"environment": "prod", "models": models, "page": 1}).encode())
 
     return act
 
@@ -65,7 +67,7 @@ def why(*words: str) -> Result:
 
 
 def test_it_says_where_a_model_is_who_holds_it_what_it_waits_for_and_what_failed_when(tmp_path: Path) -> None:
-    with planes(tmp_path, east=[HELD, BROKEN], west=[WAITING]):
+    with planes(tmp_path, east=[HELD, BROKEN], west=[WAITING, COLD, SHUNNED]):
         said = why("fraud")
         assert said.exit_code == 0, said.output
         for text in ("prod on east", "prod on west", "gpu/small", "10.0.0.1:8000", "resident", "2026-03-01 10:20:30"):
@@ -77,8 +79,11 @@ def test_it_says_where_a_model_is_who_holds_it_what_it_waits_for_and_what_failed
         assert f"10.0.0.3:8000: it is wanted, and not in memory yet {do}: there is no room" in said.stdout
         assert "10.0.0.2:8000: version 4 failed (known since 2026-03-01 10:20:30" in said.stdout
         assert "no backend library" in said.stdout
+        assert "10.0.0.4:8000: it is not in memory, and its next call loads it\n" in said.stdout
+        assert "10.0.0.5:8000: it failed too often, and is not loaded until" in said.stdout
+        assert "MODEL, in the pod's container eviction-policy): no memory\n" in said.stdout
         found = json.loads(why("fraud", "--json").stdout)
-        assert [(each["plane"], len(each["models"][0]["places"])) for each in found] == [("east", 2), ("west", 1)]
+        assert [(each["plane"], len(each["models"][0]["places"])) for each in found] == [("east", 2), ("west", 3)]
         assert found[0]["models"][0]["places"][1]["failures"][0]["version"] == 4
 
 
@@ -97,12 +102,21 @@ def test_what_to_do_is_where_the_alert_leads_that_comes_of_it(
         assert f"(docs/runbooks.md, {alert})" in why("fraud").stdout
 
 
+def test_a_model_without_a_replica_and_what_a_newer_proxy_says_besides_are_no_defect(tmp_path: Path) -> None:
+    lease = HELD["leases"][0] | {"since": 1}  # type: ignore[index]
+    newer = HELD | {"state": "thawing", "rack": 7, "leases": [lease]}
+    with planes(tmp_path, east=[], west=[newer]):
+        said = why("fraud")
+    assert "gpu/small: no replica is there" in said.stdout
+    assert (said.exit_code, "thawing" in said.stdout, "proxy-a.1" in said.stdout) == (0, True, True)
+
+
 def test_a_model_that_no_plane_has_is_told_once_with_what_to_do(tmp_path: Path) -> None:
     with planes(tmp_path, east=UNKNOWN, west=UNKNOWN):
         said = why("fraud")
         assert said.exit_code == ExitCode.NOT_FOUND.value, said.output
         assert said.output.count("there is no model 'fraud'") == 1
-        assert "tidegate models" in said.output
+        assert "tidegate status" in said.output
         assert "Traceback" not in said.output
         with Tidegate() as tidegate, pytest.raises(NotFoundError):
             tidegate.why("fraud")

@@ -87,9 +87,8 @@ class Provider:
                     return json_reply({"keys": []})
                 case "huge":
                     return json_reply({"keys": [], "more": "x" * 2_000_000})
-                case "elsewhere" | "moved" | "circle":
-                    where = {"elsewhere": "https://127.0.0.1:1/certs", "moved": f"{self.issuer}/moved"}
-                    return 302, b"", {"Location": where.get(self.mode, self.jwks_url)}
+                case "moved":
+                    return 302, b"", {"Location": f"{self.issuer}/moved"}
         return json_reply(self.jwks())
 
 

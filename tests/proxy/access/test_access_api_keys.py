@@ -4,10 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tidegate_proxy.access import api_keys
-from tidegate_proxy.access.api_keys import hash_line, is_whole, new_key, read_api_keys
+from tidegate_proxy.access.api_keys import hash_line, new_key, read_api_keys
 from tidegate_proxy.problems import ProblemType, TableError
 
 from .tables import access, gate, problem_of, rule
@@ -26,18 +23,7 @@ def written(folder: Path, **files: str) -> Path:
 def test_a_key_is_of_a_form_that_scanners_find_and_differs_each_time() -> None:
     keys = {new_key() for _ in range(100)}
     assert len(keys) == 100
-    assert all(re.fullmatch(r"tgk_[0-9A-Za-z]{49}", key) and is_whole(key) for key in keys)
-
-
-@given(st.integers(4, 52), st.sampled_from("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
-def test_a_slip_of_the_pen_is_noticed(place: int, sign: str) -> None:
-    key = "tgk_0sVtB4zJ0yqGJ3n0C5kXv1ZkQm8rY2wLh6pD9fT7aEu"
-    key += api_keys._check(key[4:])
-    assert is_whole(key)
-    wrong = key[:place] + sign + key[place + 1 :]
-    assert is_whole(wrong) == (wrong == key)
-    assert not is_whole(key[:-1])
-    assert not is_whole(key + "\n")
+    assert all(re.fullmatch(r"tgk_[0-9A-Za-z]{49}", key) for key in keys)
 
 
 async def test_a_key_names_the_principal_whose_file_has_its_hash(tmp_path: Path) -> None:
@@ -56,10 +42,10 @@ async def test_a_key_names_the_principal_whose_file_has_its_hash(tmp_path: Path)
 async def test_keys_that_are_nobodys_are_refused_without_repeating_them(tmp_path: Path) -> None:
     authorizer = gate(access(ANYBODY), keys=read_api_keys(written(tmp_path, batch=hash_line(new_key()))))
     stranger = new_key()
-    for key, said in ((stranger, "Nobody here has"), (stranger[:-1], "missing or mistyped"), ("x", "mistyped")):
+    for key in (stranger, stranger[:-1], "x"):
         problem = await problem_of(authorizer, f"x-api-key {key}".encode())
         assert problem.type is ProblemType.UNAUTHENTICATED
-        assert said in problem.detail
+        assert "is not known here" in problem.detail
         assert stranger[:12] not in problem.detail
 
 

@@ -2,12 +2,11 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
 
 import pytest
 from tidegate_proxy.access import web_client as domino_module
 from tidegate_proxy.access.authorizer import Authorizer
-from tidegate_proxy.access.web_client import SENDER
+from tidegate_proxy.access.web_client import SENDER, UnknownSender
 from tidegate_proxy.problems import Problem, ProblemType
 
 from .provider import DominoFake, Provider
@@ -104,13 +103,7 @@ async def test_a_token_that_says_its_end_ends_then(provider: Provider, domino: D
     assert await kind_of(authorizer, ended) is ProblemType.UNAUTHENTICATED
 
 
-@dataclass(eq=False)
-class Link:
-    host: str
-    refusals: int = 0
-
-
-def from_link(authorizer: Authorizer, link: Link, credential: bytes) -> asyncio.Task[ProblemType | None]:
+def from_link(authorizer: Authorizer, link: UnknownSender, credential: bytes) -> asyncio.Task[ProblemType | None]:
     """Check a credential that came over a connection."""
 
     async def check() -> ProblemType | None:
@@ -137,9 +130,9 @@ async def test_a_flood_of_made_up_credentials_keeps_no_other_caller_out(
     authorizer = gate_for(domino, clock)
     keys = [b"%032x" % number for number in range(66)]
     domino.known = {("X-Domino-Api-Key", key.decode()): {"canonicalName": f"caller-{key!r}"} for key in keys}
-    flooder, caller = Link("10.0.0.1", 3), Link("10.0.0.2", 3)
+    flooder, caller = UnknownSender("10.0.0.1", 3), UnknownSender("10.0.0.2", 3)
     if how == "over a connection without refusals":
-        caller = Link("10.0.0.1")
+        caller = UnknownSender("10.0.0.1")
     elif how == "with a key that Domino knew before":
         caller = flooder
         for key in keys:
@@ -165,7 +158,7 @@ async def test_checks_whose_callers_have_left_keep_their_places_at_domino_and_no
     await kind_of(authorizer, b"x-domino-api-key first")
     before, asked = len(asyncio.all_tasks()), domino.asked
     for number in range(FLOOD):
-        leaving = from_link(authorizer, Link("10.0.0.1"), b"x-domino-api-key made-up-%d" % number)
+        leaving = from_link(authorizer, UnknownSender("10.0.0.1"), b"x-domino-api-key made-up-%d" % number)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         leaving.cancel()

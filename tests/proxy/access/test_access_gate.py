@@ -1,7 +1,6 @@
 """The gate: what callers get and are told, and what is remembered of them."""
 
 import asyncio
-import tracemalloc
 from typing import Any
 from unittest.mock import patch
 
@@ -12,7 +11,7 @@ from tidegate_contracts.routing import AccessRule, AccessTable
 from tidegate_proxy.access import identity as caches
 from tidegate_proxy.access.api_keys import ApiKeys, hash_line, new_key
 from tidegate_proxy.access.authorizer import Authorizer
-from tidegate_proxy.access.identity import Grant, Identity, IdentityCache, Principal, RefusalCache
+from tidegate_proxy.access.identity import Grant, Identity, IdentityCache, Principal
 from tidegate_proxy.access.trust import Trust
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.routes import Routes
@@ -230,15 +229,6 @@ def test_grants_are_bounded_for_each_and_for_all() -> None:
             assert identities.grants == sum(len(each.grants) for each in identities.by_tail.values()) <= 3000
 
 
-def test_one_who_is_forgotten_gets_no_grants_that_nobody_would_count() -> None:
-    identities = IdentityCache(most=1)
-    first, second = identity(), identity()
-    identities.remember(tail(1), first)
-    identities.remember(tail(2), second)
-    identities.grant(first, (None, "a", "infer", None), Grant(first, routes("main/a").find(None, "a")[0], None))
-    assert (first.grants, identities.grants) == ({}, 0)
-
-
 async def test_a_credential_is_compared_whole(provider: Provider) -> None:
     """Its end finds it; all of it must be the same."""
     authorizer = gate_for(provider)
@@ -280,29 +270,6 @@ async def test_a_flood_of_one_bad_token_is_checked_once_a_while(provider: Provid
         clock.goes_on(caches.REFUSED_SECONDS)
         assert await kind_of(authorizer, bad) is ProblemType.UNAUTHENTICATED
         assert checked.call_count == 2
-
-
-def test_refusals_are_bounded() -> None:
-    refusals = RefusalCache(most=100)
-    for n in range(500):
-        refusals.add(tail(n), "no", now=0.0)
-    assert len(refusals._until) == 100
-
-
-async def test_ten_thousand_tokens_take_a_bounded_memory(provider: Provider) -> None:
-    authorizer = gate_for(provider)
-    token, route = provider.token().encode(), authorizer._routes.find(None, "a")[0]
-    tracemalloc.start()
-    try:
-        for n in range(10_000):
-            who = identity(f"user-{n}")
-            authorizer._remember(b"Bearer %06d%b%06d" % (n, token, n), who)
-            bucket = authorizer.limits.bucket(("i", who.principal.name, "main", "a"), 0)
-            authorizer.identities.grant(who, (None, "a", "infer", None), Grant(who, route, bucket))
-        used, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert used / 10_000 < 4096
 
 
 async def test_a_caller_who_says_nothing_is_remembered_nowhere() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jwt.algorithms import RSAAlgorithm
 from tidegate_proxy.access import jwks
 from tidegate_proxy.access.authorizer import Authorizer
@@ -55,13 +53,12 @@ async def test_discovery_of_another_issuer_or_scheme_is_not_believed(provider: P
     assert provider.asked == 0
 
 
-async def test_redirects_are_followed_within_the_scheme(provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_redirect_is_not_followed_and_its_target_is_logged(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
     provider.mode = "moved"
-    assert await gate_for(provider).identify(provider.bearer())
-    for mode, said in (("elsewhere", "redirects to https"), ("circle", "redirects too often")):
-        provider.mode = mode
-        assert await kind_of(gate_for(provider), provider.bearer()) is ProblemType.BUSY
-        assert said in caplog.text
+    assert await kind_of(gate_for(provider), provider.bearer()) is ProblemType.BUSY
+    assert f"it redirects to {provider.issuer}/moved" in caplog.text
 
 
 @pytest.mark.parametrize("mode", ["error", "junk", "empty", "huge", "slow", "gone"])
@@ -180,17 +177,6 @@ def stranger(provider: Provider, number: int) -> bytes:
     return f"Bearer {token}".encode()
 
 
-async def test_a_thundering_herd_of_unknown_keys_is_one_fetch(provider: Provider, clock: Clock) -> None:
-    authorizer = gate_for(provider, clock)
-    await authorizer.identify(provider.bearer())
-    clock.goes_on(jwks.PAUSE_SECONDS)
-    provider.mode = "late"
-    strangers = [stranger(provider, number) for number in range(300)]
-    kinds = await asyncio.gather(*(kind_of(authorizer, each) for each in strangers))
-    assert set(kinds) == {ProblemType.UNAUTHENTICATED}
-    assert provider.asked == 2
-
-
 async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: Provider, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
     asked_before = []
@@ -214,19 +200,6 @@ async def test_a_key_newer_than_the_last_fetch_makes_the_answer_busy(provider: P
     assert problem.retry_after == pytest.approx(jwks.PAUSE_SECONDS - 3)
     clock.goes_on(jwks.PAUSE_SECONDS - 3)
     assert await authorizer.identify(fresh)
-
-
-async def test_one_who_leaves_does_not_end_the_fetch_for_others(provider: Provider) -> None:
-    provider.mode = "late"
-    authorizer = gate_for(provider)
-    first = asyncio.create_task(authorizer.identify(provider.bearer()))
-    while not provider.asked:
-        await asyncio.sleep(0.01)
-    second = asyncio.create_task(authorizer.identify(provider.bearer(sub="bob")))
-    await asyncio.sleep(0)  # it waits for the same fetch
-    first.cancel()
-    assert (await second).principal.name == "bob"
-    assert provider.asked == 1
 
 
 async def test_a_token_without_a_key_name_needs_a_single_key(provider: Provider) -> None:
@@ -275,19 +248,6 @@ def test_keys_of_no_use_are_left_out() -> None:
         assert [key.key_id for key in read_keys({"keys": [jwk, "no key", None, good]})] == ["good"], jwk
         with pytest.raises(TokenError):
             read_keys({"keys": [jwk]})
-
-
-@settings(deadline=None)
-@given(
-    st.dictionaries(
-        st.sampled_from(["kty", "crv", "n", "e", "x", "y", "kid", "alg", "use", "key_ops"]),
-        st.none() | st.integers() | st.text(max_size=9) | st.lists(st.text(max_size=3), max_size=2)
-        | st.sampled_from(["RSA", "EC", "OKP", "P-256", "Ed25519", "AQAB", "sig"]),
-    )
-)  # fmt: skip
-def test_whatever_a_provider_publishes_is_read_or_left_out(jwk: dict[str, Any]) -> None:
-    good = public_jwk(rsa_key("second"), kid="good")
-    assert read_keys({"keys": [good, jwk]})[0].key_id == "good"
 
 
 async def test_an_empty_set_does_not_take_the_keys_away(provider: Provider, clock: Clock) -> None:

@@ -221,11 +221,8 @@ def _peak(process: Process) -> int:
 
 
 @contextmanager
-def arena(root: Path, over_tls: bool = False, most_control_frames: int | None = None) -> Iterator[Arena]:
-    """Run a proxy with the memory of the definition's default, replicas, and those who will attack it.
-
-    `most_control_frames`: so many frames that move nothing it takes within 5 s, where it is not as many as always.
-    """
+def arena(root: Path, over_tls: bool = False) -> Iterator[Arena]:
+    """Run a proxy with the memory of the definition's default, replicas, and those who will attack it."""
     environment = os.environ | python_variables("proxy", "contracts", "service", "policies/eviction", "client")
     with ExitStack() as stack:
         pools = []
@@ -267,20 +264,13 @@ def arena(root: Path, over_tls: bool = False, most_control_frames: int | None = 
         if authority is not None:
             authority.write(root / "tls", "proxy")
         own = {"api_keys": "true", "memory_bytes": str(LIMIT), "tls": str(over_tls).lower()}
-        said = "from tidegate_proxy.access import jwks\n\njwks.PAUSE_SECONDS = 0.0\n"
-        if most_control_frames is not None:
-            said += f"from tidegate_proxy.http2 import frames\n\nframes.MOST_CONTROL_FRAMES = {most_control_frames}\n"
-        (root / "sitecustomize.py").write_text(said)  # Python imports this module first
+        # Python imports this module first.
+        (root / "sitecustomize.py").write_text("from tidegate_proxy.access import jwks\n\njwks.PAUSE_SECONDS = 0.0\n")
         with proxy(root, settings=own, packages=[str(root)]) as place:
-            command = [
-                sys.executable,
-                "-m",
-                "tests.proxy.attacks.attacking",
-                str(place.http_port),
-                str(place.grpc_port),
-            ]
+            command = [sys.executable, "-m", "tests.proxy.attacks.attacking"]
+            ports = [str(place.http_port), str(place.grpc_port)]
             attackers = subprocess.Popen(
-                ["nice", "-n", "10", *command, *(keys[name] for name in attacking)],
+                ["nice", "-n", "10", *command, *ports, *(keys[name] for name in attacking)],
                 env=environment,
                 text=True,
                 stdin=subprocess.PIPE,

@@ -1,6 +1,5 @@
 """No attack makes the proxy hold half of its memory, or fails another's call: a sample here, all in `make test-all`."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,31 +47,3 @@ def _tried(place: Arena, attack: str, number: int) -> Row:
     row = place.try_out(attack, number)
     print(row)
     return row
-
-
-@pytest.mark.parametrize(
-    ("attackers", "connections", "did", "error", "is_one"),
-    [
-        (1, 1, 999, "", False),
-        (1, 1, 1000, "", True),
-        (1, 1, 1000, "a defect", False),
-        (ATTACKERS, 10, 999, "", False),
-        (ATTACKERS, 9, 1000, "", False),
-        (ATTACKERS, 10, 1000, "", True),
-        (ATTACKERS, 10, 1000, "a defect", False),
-    ],
-)
-def test_attackers_who_did_too_little_or_met_a_defect_were_none(
-    attackers: int, connections: int, did: int, error: str, is_one: bool
-) -> None:
-    attack = "requests whose caller leaves, of a server that others use, with a key"
-    done = {"connections": connections, "cancels": did}
-    row = Row(attack, attackers, 5.0, 80.0, 90.0, 80.0, 100, 0.1, (), done, {}, error)
-    assert row.is_one is row.is_harmless is is_one
-    assert not replace(row, left={"streams": 1.0}).is_harmless
-    assert ("IDLE" in str(row)) is not is_one
-
-
-@pytest.mark.parametrize("name", ATTACKS)
-def test_each_attack_says_how_much_of_it_makes_it_one(name: str) -> None:
-    assert any(most > 1 or what == "answers" for what, most in ATTACKS[name].least.items())

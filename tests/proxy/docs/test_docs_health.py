@@ -16,10 +16,8 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from tidegate import whereabouts
 from tidegate.calling.credentials import Credential
-from tidegate.status import KnownProxy, collect
-from tidegate.whereabouts import overview
+from tidegate.status import KnownProxy, collect, overview
 from tidegate_contracts import environments as facts
 from tidegate_contracts import lease, routing
 
@@ -85,13 +83,10 @@ class Plane(RunningProxy):
         models = (facts.ModelFacts(name=self.model, server=SERVER, pool=POOL),)
         plane = facts.Plane(name="here", proxy_url=url, servers=(server,), models=models)
         known = KnownProxy("test", "here", url, Credential("a test", ("X-API-Key", KEY)), plane)
-        of_status, of_models, of_top = await asyncio.to_thread(
-            lambda: (collect([known]), whereabouts.ask([known]), overview([known], 3.0))
-        )
-        assert not any(each.error for each in (*of_status, *of_models, *of_top)), "it never fails whole"
+        of_status, of_top = await asyncio.to_thread(lambda: (collect([known], self.model), overview([known], 3.0)))
+        assert not any(each.error for each in (*of_status, *of_top)), "it never fails whole"
         [status] = of_status[0].models
-        others = [each for each in (*of_models[0].models, *of_top[0].models) if each.model == self.model]
-        assert [each.state for each in others] == [status.state] * 2
+        assert [each.state for each in of_top[0].models if each.model == self.model] == [status.state]
         return status.state
 
     async def ready_metric(self) -> str:
@@ -121,7 +116,7 @@ ASKED: dict[str, Callable[[Plane], Awaitable[str]]] = {
     "`GET /v2/health/live`": lambda here: here.get("/v2/health/live", key=None),
     "`GET /v2/health/ready`": lambda here: here.get("/v2/health/ready", key=None),
     "`GET /servers/{server}/v2/health/ready`": lambda here: here.get(f"/servers/{SERVER}/v2/health/ready"),
-    "`tidegate status`, `models`, `why`, `top`": lambda here: here.status(),
+    "`tidegate status`, `why`, `top`": lambda here: here.status(),
     "`GET /v2/models/{model}/ready`": lambda here: here.get(f"/v2/models/{here.model}/ready"),
     "`GET /v2/models/{model}/stats`": lambda here: here.get(f"/v2/models/{here.model}/stats"),
     "`POST /v2/models/{model}/infer`": call,

@@ -1,27 +1,21 @@
 """What callers make the proxy hold over gRPC is bounded, and given back; who would have more is told so."""
 
-import asyncio
 import struct
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from unittest.mock import Mock
 
 import grpc
 import hpack
 import pytest
 from tidegate_proxy.guests import MOST_UNSENT
 from tidegate_proxy.http2 import frames as h2
-from tidegate_proxy.http2.connection import Http2Connection
 from tidegate_proxy.http2.frames import PREFACE
-from tidegate_proxy.http2.sending import Stream
 
 from .harness import MODELS, Rig, infer_request, method, rig, until
-from .peer import CALM, CONTINUATION, DATA, HEADERS, PING, RESET, SETTINGS, WIDE, WINDOW, Peer, frame, request
+from .peer import CALM, DATA, HEADERS, RESET, SETTINGS, WIDE, WINDOW, Peer, frame, request
 
 MEMORY = 32 << 20
 ENTRY = ("big", "x" * 4000)
-ONE = struct.pack(">L", 1)
 
 
 @pytest.fixture(scope="module")
@@ -133,17 +127,6 @@ def test_answers_that_are_not_taken_count_however_few_they_are(small: Rig, held_
     small.until(lambda: held(small) == 0)
 
 
-def test_a_connection_that_is_lost_keeps_nothing_of_what_was_not_read(small: Rig) -> None:
-    small.close()
-    small.until(lambda: not small.proxy.grpc.connections)
-    peer = Peer(small).send(frame(HEADERS, 0, 1, request()), frame(CONTINUATION, 0, 1, bytes(30_000))[:-1])
-    small.until(lambda: sum(each.unread_bytes for each in small.proxy.grpc.connections) > 30_000)
-    [link] = small.proxy.grpc.connections  # as calls know it, until Python finds that nobody knows them
-    peer.sock.close()
-    small.until(lambda: not small.proxy.grpc.connections)
-    assert link.unread_bytes == 0
-
-
 def test_a_block_of_headers_changes_the_size_of_their_table_twice_at_most() -> None:
     reader = h2.HeaderReader(lambda fields: fields, h2.MOST_HEAD_BYTES)
     small, large, field = b"\x20", b"\x3f\xe1\x1f", b"\x82"
@@ -151,13 +134,6 @@ def test_a_block_of_headers_changes_the_size_of_their_table_twice_at_most() -> N
     for block in (small * 3 + field, large * 3 + field, small * 32_000, (small + large) * 2):
         with pytest.raises(h2.Http2Error, match="again and again"):
             reader.read(block)
-
-
-def test_blocks_that_are_kept_are_few_however_many_come() -> None:
-    reader, encoder = h2.HeaderReader(lambda fields: fields, h2.MOST_HEAD_BYTES), hpack.Encoder()
-    for number in range(100):
-        reader.read(bytes(encoder.encode([hpack.NeverIndexedHeaderTuple("big", f"{number:04}" * 200)])))
-    assert 0 < sum(map(len, reader._kept)) < 8192
 
 
 def _until_reset(peer: Peer) -> Iterator[tuple[int, int, int, bytes]]:
@@ -183,60 +159,6 @@ def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig, monkey
     one.until(lambda: shared.memory.cut["chatter"] == 1 and not one.proxy.grpc.connections)
     assert not shared.open_calls
     assert shared.memory.callers.held == 0
-
-
-def _until_pings(peer: Peer, number: int) -> Iterator[tuple[int, int, int, bytes]]:
-    for found in peer.frames():
-        yield found
-        number -= found[0] == PING
-        if not number:
-            return
-
-
-class Sending(Http2Connection[None]):
-    """Sends data on every stream."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda _: None, {}, b"")
-
-    def stream_opened(self, number: int, _head: None, _end: bool) -> None:
-        self.add(Stream(), number)
-        self.send_data(self.streams[number], b"data")
-
-
-@pytest.mark.parametrize(("more", "ended"), [(0, False), (1, True)])
-def test_updates_of_windows_are_chatter_beyond_what_was_sent(more: int, ended: bool) -> None:
-    async def run() -> bool:
-        link = Sending()
-        link.connection_made(Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None)))
-        link.data_received(frame(h2.SETTINGS) + b"".join(frame(HEADERS, 4, n, request()) for n in range(1, 41, 2)))
-        number = 20 * h2.UPDATES_OF_DATA + h2.MOST_CONTROL_FRAMES - 1 + more  # the settings are one
-        link.data_received(frame(WINDOW, 0, 0, ONE) * number)
-        await asyncio.sleep(0)
-        return link.is_ending
-
-    assert asyncio.run(run()) is ended
-
-
-def test_a_read_of_very_many_frames_is_worked_off_in_turns(tmp_path: Path) -> None:
-    with rig(tmp_path) as running:
-        turns: list[int] = []
-
-        async def count() -> None:
-            while True:
-                turns.append(1)
-                await asyncio.sleep(0)
-
-        counting = asyncio.run_coroutine_threadsafe(count(), running.loop)
-        peer = Peer(running)
-        assert peer.is_up()
-        before = len(turns)
-        running.on_loop(
-            lambda: next(iter(running.proxy.grpc.connections)).data_received(frame(PING, 0, 0, b"12345678") * 8_000)
-        )
-        assert sum(kind == PING for kind, *_ in _until_pings(peer, 8_000)) == 8_000
-        assert len(turns) - before > 8_000 // 512
-        counting.cancel()
 
 
 def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

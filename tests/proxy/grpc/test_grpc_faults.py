@@ -18,7 +18,7 @@ from tidegate_proxy.upstream.breaker import FAILURES, SILENT
 from tidegate_proxy.upstream.replica import Replica
 from tritonclient.grpc import service_pb2 as pb
 
-from .harness import HOST, SERVICE, Rig, Stub, Talk, infer_request, method, refused, replica_of, rig, until
+from .harness import HOST, Rig, Stub, Talk, infer_request, method, refused, replica_of, rig, until
 from .peer import DATA, GOAWAY, HEADERS, RESET, SETTINGS, Peer, frame, request
 
 
@@ -143,21 +143,6 @@ def test_a_replica_that_dies_in_a_stream_ends_it_with_an_error(one: Rig) -> None
     one.stubs[0].stop()
     assert talk.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     talk.end()
-
-
-def test_callers_who_wait_no_longer_open_no_replicas_breaker(one: Rig) -> None:
-    ask = method(one.channel(), "ServerMetadata")
-    for _ in range(10):
-        headers = request(
-            ("authorization", f"Bearer {one.token()}"),
-            ("inference-server", "main"),
-            ("grpc-timeout", "1n"),
-            path=f"/{SERVICE}/ServerMetadata",
-        )
-        peer = Peer(one).send(frame(HEADERS, 4, 1, headers), frame(DATA, 1, 1, bytes(5)))
-        assert peer.headers()["grpc-status"] == "4"
-    assert replicas(one)[0].breaker.state(one.loop.time()) == "closed"
-    assert ask(pb.ServerMetadataRequest(), metadata=one.metadata(("inference-server", "main"))).name == "a"
 
 
 def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(one: Rig) -> None:

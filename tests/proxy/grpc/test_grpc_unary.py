@@ -160,18 +160,12 @@ def test_questions_about_a_model_reach_it(running: Rig, name: str, request_messa
     assert error.code() == grpc.StatusCode.NOT_FOUND
 
 
-def test_statistics_of_all_models_are_those_that_a_caller_may_see(running: Rig) -> None:
-    call = method(running.channel(), "ModelStatistics")
-    stats = call(pb.ModelStatisticsRequest(), metadata=running.metadata(("inference-server", "main")))
-    assert [each.name for each in stats.model_stats] == ["echo", "slow"]
-    assert refused(call, pb.ModelStatisticsRequest()).code() == grpc.StatusCode.UNAUTHENTICATED
-
-
 def test_statistics_name_the_pools_that_are_left_out_and_fail_when_all_are(running: Rig) -> None:
     call = method(running.channel(), "ModelStatistics")
     stats, done = call.with_call(pb.ModelStatisticsRequest(), metadata=running.metadata())
     assert [each.name for each in stats.model_stats] == ["echo", "slow"]
     assert dict(done.initial_metadata())["tidegate-unavailable"] == "spare/one"
+    assert refused(call, pb.ModelStatisticsRequest()).code() == grpc.StatusCode.UNAUTHENTICATED
     nowhere = running.metadata(("inference-server", "spare"))
     assert refused(call, pb.ModelStatisticsRequest(), nowhere).code() == grpc.StatusCode.UNAVAILABLE
 

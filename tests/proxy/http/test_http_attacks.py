@@ -4,15 +4,12 @@ import asyncio
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from ..test_paths import CONTROL, TRICKS
-from .running_proxy import BODY, KEY, MODEL, PATH, Caller, Reply, RunningProxy, request, until
+from .running_proxy import BODY, KEY, MODEL, PATH, Caller, Reply, RunningProxy, request
 from .upstream import raw
 
 pytestmark = pytest.mark.anyio
-AT_ONCE = 25  # Nonsense that is sent at the same time, each over a connection of its own.
 HEAD = f"POST {PATH} HTTP/1.1\r\nHost: proxy\r\nX-API-Key: {KEY}\r\n".encode()
 SMUGGLED = b"GET /v2/models/resnet/config HTTP/1.1\r\nHost: proxy\r\n\r\n"
 
@@ -205,28 +202,3 @@ async def test_who_sends_a_head_too_slowly_is_cut_off(caller: Caller, monkeypatc
             await asyncio.sleep(0.1)
     reply: Reply = await answered
     assert (reply.status, reply.problem) == (408, "request-timeout")
-
-
-WHOLE = request(Content_Type="application/json", Expect="100-continue")
-WORDS = [
-    WHOLE, WHOLE[:40], b"\r\n", b"\r\n\r\n", b"0\r\n\r\n", b"HTTP/1.1", BODY, b": ", b" ", WISH, b"Upgrade: h2c\r\n",
-    b"Transfer-Encoding: chunked\r\n", b"Content-Length: 3\r\n", b"Connection: upgrade\r\n",
-    b"GET /openapi.yaml HTTP/1.1\r\nHost: a\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-]  # fmt: skip
-nonsense = st.lists(st.binary(max_size=20) | st.sampled_from(WORDS), max_size=8).map(b"".join)
-
-
-@settings(max_examples=max(3, settings().max_examples // 8), deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(nonsense, min_size=AT_ONCE, max_size=AT_ONCE))
-async def test_nothing_that_can_be_sent_breaks_the_door(here: RunningProxy, found: list[bytes]) -> None:
-    """Mutations of a request, at once: each is answered or cut off, and the next caller is served."""
-
-    async def send(data: bytes) -> None:
-        async with here.caller() as caller:
-            said = await all_that_comes(caller, data, 0.3)
-        assert not said or said.startswith(b"HTTP/1.1 "), (data, said)
-        assert b"500" not in said[:13], (data, said)
-
-    await asyncio.gather(*map(send, found))
-    assert (await here.ask()).status == 200
-    await until(lambda: here.proxy.shared.limiter.in_flight == 0 and not here.proxy.shared.open_calls)

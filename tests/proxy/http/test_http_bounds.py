@@ -2,19 +2,15 @@
 
 import asyncio
 import gzip
-import json
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy import kinds
 from tidegate_proxy.http import body, connection
 from tidegate_proxy.http.request import HttpRequest
-from tidegate_proxy.memory import SHARE
 from tidegate_proxy.problems import Problem, ProblemType
-from tidegate_proxy.targets import LONGEST
 
 from .running_proxy import (
     ENVELOPE,
@@ -72,14 +68,6 @@ async def test_what_is_no_call_of_a_model_is_answered_without_its_body(tmp_path:
         await sending
 
 
-async def test_sigterm_does_not_wait_for_a_body_that_nobody_reads(tmp_path: Path) -> None:
-    async with running_proxy(tmp_path, drain_seconds=30) as here, here.caller() as caller:
-        await caller.send(head("/Predict", 1000) + b"x")
-        assert (await caller.reply()).status == 404
-        async with asyncio.timeout(5):
-            await here.proxy.stop()
-
-
 async def test_nobody_reads_much_of_a_predict_before_it_is_known_who_sends_it(tmp_path: Path) -> None:
     async with served(tmp_path, body_limit_bytes=LIMIT) as here, here.caller() as caller:
         await caller.send(head("/predict", LIMIT))
@@ -97,40 +85,6 @@ async def test_nobody_reads_much_of_a_predict_before_it_is_known_who_sends_it(tm
         assert (await caller.reply()).problem == "unauthenticated"
         assert read[0] < body.MOST_UNSENT + 1_000_000
         sending.cancel()
-
-
-async def test_large_predicts_of_those_who_are_known_arrive(tmp_path: Path) -> None:
-    payload = json.dumps({"inputs": ["x" * 1_500_000]}).encode()
-    envelope = b'{"inference_server_name":"vision","model_name":"%b","payload":%b}' % (MODEL.encode(), payload)
-    async with served(tmp_path, body_limit_bytes=LIMIT) as here:
-        replies = await asyncio.gather(*(here.ask(request("/predict", envelope)) for _ in range(4)))
-        assert [reply.status for reply in replies] == [200] * 4
-        assert {asked.body for asked in here.replica.asked} == {payload}
-        await until(lambda: held(here) == 0)
-
-
-async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -> None:
-    async with served(tmp_path, body_limit_bytes=2_000_000, memory_bytes=43_000_000) as here:
-        callers = []
-        try:
-            for _ in range(8):
-                reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
-                callers.append(Caller(reader, writer))
-                await callers[-1].send(head("/predict", 2_000_000, f"X-API-Key: {KEY}") + bytes(1_900_000))
-            refused = []
-            for caller in callers:
-                try:
-                    async with asyncio.timeout(0.5):
-                        refused.append((await caller.reply()).problem)
-                except TimeoutError:
-                    pass
-            assert refused
-            assert set(refused) == {"full"}
-            assert held(here) <= 43_000_000 / SHARE
-        finally:
-            for caller in callers:
-                caller.writer.transport.abort()
-        await until(lambda: held(here) == 0)
 
 
 async def test_a_body_that_never_could_be_held_is_too_large_and_one_that_cannot_be_now_waits_for_others(
@@ -177,45 +131,10 @@ async def test_a_body_that_waits_behind_another_request_is_given_back_when_its_c
         await until(lambda: held(here) == 0)
 
 
-async def test_heads_of_strangers_that_do_not_end_make_room_for_the_next(tmp_path: Path) -> None:
-    async with served(tmp_path, memory_bytes=32 << 20) as here:
-        slow = []
-        for _ in range(60):
-            reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
-            slow.append(Caller(reader, writer, here.last_heard))
-            await slow[-1].send(b"GET / HTTP/1.1\r\n" + b"a: %b\r\n" % bytes(b"x" * 200) * 200)
-        async with asyncio.timeout(5):
-            assert (await slow[0].reply()).problem == "full"
-            assert await slow[0].ended()
-        memory = here.proxy.shared.memory
-        assert memory.strangers.held <= memory.strangers.limit
-        assert (await here.ask()).status == 200
-        for each in slow:
-            each.writer.transport.abort()
-        await until(lambda: held(here) == 0)
-
-
 @pytest.mark.parametrize("ended", [b"\r\n", b""], ids=["whole", "without an end"])
 async def test_a_head_of_very_many_headers_is_refused_however_short_they_are(caller: Caller, ended: bytes) -> None:
     await caller.send(b"POST %b HTTP/1.1\r\nHost: a\r\n" % PATH.encode() + b"a:b\r\n" * 300 + ended)
     assert (await caller.reply()).problem == "headers-too-large"
-
-
-async def test_who_takes_no_answers_is_cut_off_once_they_are_too_much(tmp_path: Path) -> None:
-    async with served(tmp_path, answering(bytes(8_000_000)), memory_bytes=16 << 20) as here:
-        deaf = [await deaf_caller(here) for _ in range(40)]
-        for each in deaf:
-            each.send(request())
-        await until(lambda: len(here.proxy.http.connections) < 40)
-        memory = here.proxy.shared.memory
-        assert memory.callers.held <= memory.callers.limit
-        for each in deaf[10:]:
-            each.close()
-        here.replica.act = None
-        assert (await here.ask(seconds=5)).status == 200
-        for each in deaf[:10]:
-            each.close()
-        await until(lambda: held(here) == 0)
 
 
 async def test_a_long_list_of_models_counts_as_its_callers_who_gets_all_of_it_however_slowly(tmp_path: Path) -> None:
@@ -245,25 +164,6 @@ async def test_requests_sent_ahead_are_read_as_they_are_answered(tmp_path: Path)
             assert (await caller.reply()).status == 200
 
 
-async def test_requests_that_are_refused_at_once_are_answered_in_turns(here: RunningProxy, caller: Caller) -> None:
-    number = 2000
-    await caller.send(request())
-    assert (await caller.reply()).status == 200
-    [connection], before = here.proxy.http.connections, here.proxy.http.answered
-    connection.data_received(request(method="GET") * number)
-    assert here.proxy.http.answered - before < 100, "others have their turn before the rest"
-    for _ in range(number):
-        assert (await caller.reply()).status == 405
-
-
-async def test_headers_are_not_kept_for_longer_than_their_request(here: RunningProxy, caller: Caller) -> None:
-    long = b"".join(b"x-%d: %b\r\n" % (number, b"x" * 200) for number in range(200))
-    await caller.send(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n" + long + b"\r\n")
-    assert (await caller.reply()).status == 200
-    [connection] = here.proxy.http.connections
-    assert not connection._headers
-
-
 async def test_a_packed_body_is_unpacked_in_steps_and_no_further_than_needed(tmp_path: Path) -> None:
     keeps = only("GET", answering(b'{"sequence_batching":{}}'))
     shares = tuple(routing.VersionShare(version=version, weight=50) for version in (1, 2))
@@ -290,26 +190,6 @@ async def test_a_packed_body_is_unpacked_in_steps_and_no_further_than_needed(tmp
             assert reply.status == status, reply
             assert bool(more) or turns > LIMIT // body.STEP
             await until(lambda: held(here) == 0)
-
-
-async def test_addresses_are_remembered_only_where_they_are_short_and_mean_something(
-    here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kinds, "MOST_KNOWN_TARGETS", 5)
-    for number in range(12):
-        for path in (f"/nothing/{number}", f"{PATH}?{number}{'x' * LONGEST}", f"/v2/models/m{number}/infer"):
-            await caller.send(request(path))
-            await caller.reply()
-    targets = here.proxy.http.targets
-    assert targets
-    for number in range(12):
-        async with here.caller() as stranger:
-            await stranger.send(request(f"/v2/models/m{number}x/infer", key="tgk_wrong"))
-            assert (await stranger.reply()).status == 401
-    assert not [url for url in targets if url.endswith(b"x/infer")], "strangers leave nothing"
-    assert 0 < len(targets) <= 5
-    assert b"/v2/models/m11/infer" in targets, "what comes later is remembered too"
-    assert all(len(each) <= LONGEST and target is not None for each, target in targets.items())
 
 
 async def deaf_caller(here: RunningProxy) -> socket.socket:

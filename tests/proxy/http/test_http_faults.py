@@ -9,8 +9,8 @@ import pytest
 from lab.local_plane.process import free_ports
 
 from ..rigs.tables import access_table
-from .running_proxy import METADATA, MODEL, Reply, RunningProxy, request, running_proxy, served, standing_still, until
-from .upstream import Act, Asked, Upstream, answer, answering, echo, hang, head, raw, reset, upstream
+from .running_proxy import MODEL, Reply, RunningProxy, request, running_proxy, served, standing_still, until
+from .upstream import Act, Asked, Upstream, answer, answering, echo, hang, head, raw, upstream
 
 pytestmark = pytest.mark.anyio
 CHUNKED = b"transfer-encoding: chunked"
@@ -30,25 +30,6 @@ async def test_when_none_takes_connections_the_caller_is_told_to_come_back(tmp_p
         assert int(reply.headers["retry-after"]) >= 1
     async with running_proxy(tmp_path) as here:
         assert "No replica of vision/main is there" in (await here.ask()).json()["detail"]
-
-
-async def test_what_only_looks_is_asked_of_another_replica(tmp_path: Path) -> None:
-    async with upstream(reset) as bad, upstream() as good, running_proxy(tmp_path, bad, good) as here:
-        assert {(await here.ask(METADATA)).status for _ in range(12)} == {200}
-        assert bad.asked
-        assert len(good.asked) == 12
-
-
-async def test_a_replica_that_hangs_costs_a_caller_no_longer_than_it_said(here: RunningProxy) -> None:
-    here.replica.act = hang
-    reply = await here.ask(request(Request_Timeout="0.3"))
-    assert (reply.status, reply.problem) == (504, "deadline-exceeded")
-    here.replica.act = None
-    for no_number in ("soon", "-1", "nan", "inf", "1e999", ""):
-        assert (await here.ask(request(Request_Timeout=no_number))).status == 200
-    await until(lambda: not here.pool.replicas[0].in_flight)
-    assert here.proxy.shared.limiter.in_flight == 0
-    assert not here.proxy.shared.open_calls
 
 
 async def test_connections_that_a_replica_closed_meanwhile_are_not_used(here: RunningProxy) -> None:
@@ -116,29 +97,6 @@ async def test_a_slow_caller_slows_the_replica_and_nobody_else(here: RunningProx
     writer.close()
 
 
-async def test_a_replica_that_comes_is_used_and_one_that_goes_is_left(tmp_path: Path) -> None:
-    async with upstream() as first, upstream() as second, running_proxy(tmp_path, first) as here:
-        await here.ask()
-        here.leads_to(first, second)
-        await here.look_up()
-        for _ in range(40):
-            await here.ask()
-        assert second.asked
-        here.leads_to(second)
-        await here.look_up()
-        seen = len(first.asked)
-        for _ in range(10):
-            assert (await here.ask()).status == 200
-        assert len(first.asked) == seen
-        assert len(here.pool.replicas) == 2, "it still answers, so it is kept"
-        await first.close()
-        await here.look_up()
-        assert len(here.pool.replicas) == 1
-        here.leads_to()
-        await here.look_up()
-        assert (await here.ask()).status == 200, "it left its name, and there is no other"
-
-
 async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
@@ -155,23 +113,6 @@ async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_p
         go_on.set()
         assert {reply.status for reply in await asyncio.gather(*first)} == {200}
         assert (places.in_flight, places.waiting) == (0, 0)
-
-
-async def test_sigterm_finishes_what_is_in_flight_and_takes_what_still_comes(tmp_path: Path) -> None:
-    async with served(tmp_path, answering(seconds=0.5), drain_seconds=20) as here, here.caller() as kept:
-        before = asyncio.ensure_future(here.ask())
-        await until(lambda: here.replica.asked)
-        ending = asyncio.ensure_future(here.proxy.stop())
-        await until(lambda: here.proxy.why_not_ready == "the proxy is stopping")
-        late = await here.ask()
-        await kept.send(request())
-        last = await kept.reply()
-        for reply in (await before, late, last):
-            assert reply.status == 200
-        assert last.headers["connection"] == "close"
-        await ending
-        with pytest.raises(ConnectionRefusedError):
-            await here.ask()
 
 
 @pytest.mark.usefixtures("nobody_else_looks")

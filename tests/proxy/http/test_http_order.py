@@ -1,13 +1,11 @@
 """Requests one behind another, however they are cut into pieces: each is answered, in order, and once."""
 
 import asyncio
-import json
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
 from .running_proxy import (
@@ -94,51 +92,12 @@ async def test_behind_an_answer_that_was_cut_short_no_other_one_is_sent(here: Ru
     assert len(here.replica.asked) == 1
 
 
-async def test_a_head_after_empty_lines_is_a_request(caller: Caller) -> None:
-    for before in (b"\r\n", b"", b"\r\n", b""):
-        if before:
-            await caller.send_apart(before)
-        await caller.send(before + request())
-        assert (await caller.reply()).status == 200
-
-
-@pytest.mark.parametrize("data", [request(Connection="close"), request().replace(b"HTTP/1.1", b"HTTP/1.0")])
-async def test_a_request_that_is_its_connections_last_ends_it(here: RunningProxy, data: bytes) -> None:
-    async with here.caller() as caller:
-        await caller.send(data)
-        await caller.send(request())
-        reply = await caller.reply()
-        assert (reply.status, reply.headers["connection"]) == (200, "close")
-        assert await caller.ended()
-    assert len(here.replica.asked) == 1
-
-
 async def test_the_answer_to_head_has_no_body_that_the_next_answer_would_follow(caller: Caller) -> None:
     for _ in range(3):
         await caller.send(request(f"/v2/models/{MODEL}", method="HEAD"))
         assert (await caller.head())[0] == 405
         await caller.send(METADATA)
         assert (await caller.reply()).status == 200
-
-
-@pytest.mark.parametrize("path", [PATH, "/predict"])
-async def test_a_request_behind_another_may_come_in_two_pieces(here: RunningProxy, caller: Caller, path: str) -> None:
-    body = ENVELOPE % b"[2]" if path == "/predict" else b"[2]"
-    first, second = request(body=b"[1]"), request(path, body)
-    here.replica.act = slowly
-    async with asyncio.timeout(3):
-        await caller.send_apart(first + second[:-2])
-        await caller.send(second[-2:] + first)
-        assert [(await caller.reply()).body for _ in range(3)] == [b"[1]", b"[2]", b"[1]"]
-
-
-async def test_a_large_request_behind_another_arrives_whole(here: RunningProxy, caller: Caller) -> None:
-    body = json.dumps({"inputs": ["x" * 900_000]}).encode()
-    here.replica.act = slowly
-    async with asyncio.timeout(5):
-        sending = asyncio.ensure_future(caller.send(request() + request(body=body) + request()))
-        assert [len((await caller.reply()).body) for _ in range(3)] == [13, len(body), 13]
-        await sending
 
 
 @pytest.mark.parametrize("size", [120_000, 60_000])
@@ -154,16 +113,6 @@ async def test_a_head_is_not_as_long_as_what_came_before_it(here: RunningProxy, 
     await caller.send(request()[50:])
     async with asyncio.timeout(3):
         assert [len((await caller.reply()).body) for _ in range(2)] == [len(body), 13]
-
-
-async def test_many_requests_and_the_begin_of_another_may_come_at_once(here: RunningProxy, caller: Caller) -> None:
-    await caller.send(METADATA)
-    await caller.reply()
-    [connection] = here.proxy.http.connections
-    connection.data_received(METADATA * 1500 + METADATA[:20])
-    await caller.send(METADATA[20:])
-    async with asyncio.timeout(10):
-        assert {(await caller.reply()).status for _ in range(1501)} == {200}
 
 
 async def test_what_only_looks_is_not_asked_again_when_it_had_a_body(tmp_path: Path) -> None:
@@ -242,17 +191,3 @@ async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
         assert (await first).status == 200
         assert (await second).status == 500
         assert here.proxy.shared.limiter.in_flight == 0
-
-
-async def test_versions_that_callers_make_up_keep_no_others_from_being_remembered(tmp_path: Path) -> None:
-    shares = (routing.VersionShare(version=7, weight=100),)
-    models = [routing.Model(name=MODEL, server="vision", pool="main", versions=shares)]
-    async with served(tmp_path, models=models) as here, here.caller() as caller:
-        for number in range(100, 300):
-            await caller.send(request(f"/v2/models/{MODEL}/versions/{number}/infer"))
-            assert (await caller.reply()).status == 200
-        await caller.send(request())
-        assert (await caller.reply()).headers["tidegate-model-version"] == "7"
-        [route] = here.proxy.config.routes.of_server(None)
-        assert ("infer", "7") in route._heads
-        assert len(route._heads) <= 64

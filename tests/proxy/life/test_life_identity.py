@@ -10,15 +10,12 @@ from time import time
 
 import pytest
 from tidegate_proxy.access.api_keys import hash_line, new_key
-from tidegate_proxy.access.jwks import TRUST_SECONDS
 
 from lab.local_cluster.certificates import LASTS, Authority
 
 from ..http.running_proxy import KEY, Caller, RunningProxy, request, served, until
 from ..http.test_http_metrics import scrape, value
 from ..http.upstream import answering
-from ..rigs.issuer import Issuer
-from ..rigs.tables import GROUP
 from ..rigs.tables import access_table as trusting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_secret_in_the_log")]
@@ -30,27 +27,6 @@ async def status(here: RunningProxy | Caller, token: str) -> int:
         return (await here.ask(data, 60)).status
     await here.send(data)
     return (await here.reply()).status
-
-
-async def test_while_the_provider_is_down_who_is_known_goes_on_and_a_new_one_is_told_to_come_back(
-    tmp_path: Path, identity_provider: Issuer
-) -> None:
-    identity_provider.down = True
-    async with served(tmp_path, access=trusting([identity_provider])) as here:
-        token = identity_provider.token("alice", [GROUP])
-        assert await status(here, token) in (401, 503), "fails closed"
-        assert value(await scrape(here), "issuer_keys_trusted_seconds", issuer=identity_provider.url) == 0
-        assert (await here.ask(request("/healthz", method="GET", key=None))).status == 200
-    identity_provider.down = False
-    async with served(tmp_path, access=trusting([identity_provider])) as here:
-        assert await status(here, token) == 200
-        left = value(await scrape(here), "issuer_keys_trusted_seconds", issuer=identity_provider.url)
-        assert TRUST_SECONDS - 60 < left <= TRUST_SECONDS
-        identity_provider.down = True
-        assert await status(here, token) == 200
-        assert await status(here, identity_provider.token("bob", [GROUP])) == 200, "its key is known"
-        unpublished = identity_provider.new_key(publish=False)
-        assert await status(here, identity_provider.token("carol", [GROUP], key=unpublished)) in (401, 503)
 
 
 @pytest.mark.usefixtures("nobody_else_looks")

@@ -103,59 +103,40 @@ def test_whatever_is_read_of_a_garbled_body_is_what_any_other_parser_reads(
         assert [key for key, _ in json.loads(sent, object_pairs_hook=list)] == list(known)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"model":"a","model":"b"}',
-        b'{"model":"a","mod\\u0065l":"b"}',
-        b'{"mod\\u0065l":"a","model":"\\u0062"}',
-        b'{"mod\\u0065l":"b","x":{"model":"a"}}',
-    ],
-)
-def test_the_server_gets_the_one_model_that_was_read(body: bytes) -> None:
-    model, sent = asked(body, "1")
-    assert model == "b"
-    assert sent.startswith(b'{"model":"b-v1"')
-    assert json.loads(sent) == json.loads(body) | {"model": "b-v1"}
+REFUSED = [
+    *((body, "", ProblemType.MALFORMED) for body in (
+        b'{"model":null}', b'{"model":["a"]}', b'{"messages":[]}', b'["model"]', b"", b"model=a",
+        '{"model":"a"}'.encode("utf-16"), b'\xef\xbb\xbf{"model":"a"}', b"[" * 10_000,
+    )),
+    (b'{"model":""}', "is empty", ProblemType.MALFORMED),
+    *((b'{"model":"%b"}' % name, "more than 255 bytes", ProblemType.MALFORMED) for name in (
+        b"a" * (LONGEST_SERVED_NAME + 1), ("語" * 86).encode(),
+    )),
+    *((f'{{"model":"{name}"}}'.encode(), "", ProblemType.UNKNOWN) for name in (
+        "meta//llama", "meta/", "a/../b", "-m", ".m", "a b", "a@b", "a%2Fb", "é",
+    )),
+    (b'{"model":"a",%b}' % b",".join(b'"%d":0' % number for number in range(MOST_KEYS)), "outermost keys",
+     ProblemType.TOO_LONG),
+    *((b'{"model":"m","x":[%b0]}' % (unit * (2**21 // len(unit))), "values", ProblemType.TOO_LONG) for unit in (
+        b"0,", b"[],", b'{"a":1},', b"[" * 100 + b"]" * 100 + b",",
+    )),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"model":null}',
-        b'{"model":["a"]}',
-        b'{"messages":[]}',
-        b'["model"]',
-        b"",
-        b"model=a",
-        '{"model":"a"}'.encode("utf-16"),
-        b'\xef\xbb\xbf{"model":"a"}',
-        b"[" * 10_000,
-    ],
-)
-def test_a_body_that_names_no_model_is_refused(body: bytes) -> None:
-    with pytest.raises(Problem) as refused:
+@pytest.mark.parametrize(("body", "why", "kind"), REFUSED, ids=range(len(REFUSED)))
+def test_a_body_that_names_no_model_of_the_table_or_takes_too_long_to_read_is_refused(
+    body: bytes, why: str, kind: ProblemType
+) -> None:
+    with pytest.raises(Problem, match=why) as refused:
         asked(body, "1")
-    assert refused.value.type is ProblemType.MALFORMED
+    assert refused.value.type is kind
 
 
-def test_a_body_of_too_many_outermost_keys_is_refused() -> None:
-    with pytest.raises(Problem, match="outermost keys") as refused:
-        asked(b'{"model":"a",%b}' % b",".join(b'"%d":0' % number for number in range(MOST_KEYS)), None)
-    assert refused.value.type is ProblemType.TOO_LONG
-
-
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        (b'{"model":""}', "is empty"),
-        (b'{"model":"%b"}' % (b"a" * 256), "more than 255 bytes"),
-        (('{"model":"%s"}' % ("語" * 86)).encode(), "more than 255 bytes"),
-    ],
-)
-def test_it_is_told_what_is_wrong_with_the_name_of_a_model(body: bytes, why: str) -> None:
-    with pytest.raises(Problem, match=why):
-        asked(body, None)
+def test_a_body_may_be_as_large_as_is_documented() -> None:
+    assert read(b'{"model":"m","x":"%b"}' % (b"," * (MOST_VALUES // 2) + b"y" * 2**20)).model == "m"
+    for name in ("a" * LONGEST_SERVED_NAME, "a/" * 127 + "a"):
+        for written in (name, name.replace("/", "\\/")):
+            assert asked(b'{"model":"%b"}' % written.encode(), None)[0] == name
 
 
 @given(bodies(), st.none() | st.dictionaries(st.sampled_from(["include_usage", "other"]), LEAVES), st.booleans())
@@ -194,30 +175,6 @@ def test_what_tells_its_usage_or_cannot_be_asked_for_it_is_not_asked(said: bytes
     assert (model, json.loads(sent)) == ("m", json.loads(said))
 
 
-@pytest.mark.parametrize("unit", [b"0,", b"[],", b'{"a":1},', b"[" * 100 + b"]" * 100 + b","])
-def test_a_body_of_too_many_values_is_refused_before_it_is_read(unit: bytes) -> None:
-    body = b'{"model":"m","x":[%b0]}' % (unit * (2**21 // len(unit)))
-    with pytest.raises(Problem, match="values") as refused:
-        read(body)
-    assert refused.value.type is ProblemType.TOO_LONG
-    assert read(b'{"model":"m","x":"%b"}' % (b"," * (MOST_VALUES // 2) + b"y" * 2**20)).model == "m"
-
-
-@pytest.mark.parametrize("name", ["meta//llama", "meta/", "a/../b", "-m", ".m", "a b", "a@b", "a%2Fb", "é"])
-def test_a_name_that_no_model_has_is_unknown(name: str) -> None:
-    with pytest.raises(Problem) as refused:
-        asked(b'{"model":"%b"}' % name.encode(), None)
-    assert refused.value.type is ProblemType.UNKNOWN
-
-
-def test_a_name_has_as_many_characters_as_any_server_of_models_takes() -> None:
-    for name in ("a" * LONGEST_SERVED_NAME, "a/" * 127 + "a"):
-        for written in (name, name.replace("/", "\\/")):
-            assert asked(b'{"model":"%b"}' % written.encode(), None)[0] == name
-    with pytest.raises(Problem):
-        asked(b'{"model":"%b"}' % (b"a" * (LONGEST_SERVED_NAME + 1)), None)
-
-
 @pytest.mark.parametrize(
     ("stream", "streams"), [("true", True), ("false", False), ("null", False), ('"true"', True), ("1", True)]
 )
@@ -225,24 +182,6 @@ def test_what_may_be_taken_for_a_wish_for_a_stream_is_one(stream: str, streams: 
     assert CHAT is not None
     assert KIND.open_body(CHAT, f'{{"model":"m","stream": {stream}}}'.encode())[0].streams is streams
     assert KIND.open_body(CHAT, b'{"model":"m"}')[0].streams is False
-
-
-def test_paths_are_those_of_the_api_alone() -> None:
-    found = {path: KIND.parse_path(path) for path in ("/v1/completions", "/servers/llm/v1/responses", "/v1/embeddings")}
-    assert {path: (each.server, each.verb) for path, each in found.items() if each is not None} == {
-        "/v1/completions": (None, "completions"),
-        "/servers/llm/v1/responses": ("llm", "responses"),
-        "/v1/embeddings": (None, "embeddings"),
-    }
-    for path in (
-        "/v1/models",
-        "/v1/chat",
-        "/v1/completions/",
-        "/v1/loras",
-        "/busy_threshold",
-        "/v1/chat/completions/x",
-    ):
-        assert KIND.parse_path(path) is None
 
 
 @pytest.mark.parametrize(

@@ -238,39 +238,6 @@ async def test_an_answer_has_one_request_id_whatever_the_server_repeats(tmp_path
         assert [line for line in lines if line.lower().startswith("x-request-id")] == ["x-request-id: mine"]
 
 
-async def test_a_server_hears_that_its_caller_has_left(tmp_path: Path) -> None:
-    start = head(b"content-type: text/event-stream", b"transfer-encoding: chunked")
-    act = raw(start, *[b"3\r\na\n\n\r\n"] * 1000, pause=0.02)
-    async with served(tmp_path, act, table=table(MODELS)) as here:
-        async with here.caller() as caller:
-            await caller.send(request(CHAT, body("plain", stream=True)))
-            await caller.head()
-        await until(lambda: here.replica.left == 1, 5)
-
-
-async def test_a_server_that_does_not_say_that_it_is_alive_gets_no_calls_though_its_port_takes_connections(
-    tmp_path: Path,
-) -> None:
-    async with upstream() as replica:
-        servers = openai_server(port=replica.port)
-        async with running_proxy(tmp_path, replica, table=table(MODELS, servers), access=ACCESS) as here:
-            assert (await here.ask(chat())).status == 200
-            replica.is_alive = False
-            await until(here.pool.why_not_ready, 5)
-            assert error(await here.ask(chat())) == (503, "server_error", "busy")
-
-
-async def test_a_long_body_is_held_until_it_is_sent_and_no_longer(tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-    async with served(tmp_path, answering(go_on=go_on), table=table(MODELS)) as here:
-        held = here.proxy.shared.memory.callers
-        asking = asyncio.create_task(here.ask(request(CHAT, body("shared", x="y" * 900_000))))
-        await until(lambda: here.replica.asked)
-        await until(lambda: held.held < 100_000)
-        go_on.set()
-        assert (await asking).status == 200
-
-
 async def test_an_alias_of_a_version_is_told_to_be_none_that_a_server_keeps(tmp_path: Path) -> None:
     aliased = routing.Model(name="plain", server=SERVER, pool="main", alias="champion")
     async with upstream() as replica, running_proxy(tmp_path, replica, table=table([aliased])) as here:

@@ -247,35 +247,25 @@ async def test_an_answer_is_not_compressed_where_what_it_says_of_its_usage_is_to
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("stream", [1, "true", "off", [], {}])
-async def test_a_body_that_does_not_say_plainly_whether_it_streams_is_refused_where_tokens_are_limited(
-    tmp_path: Path, stream: object
-) -> None:
-    await only_without_a_limit(tmp_path, said(stream=stream))
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(
-    "options",
+    "wish",
     [
-        b'"stream_options":[1]',
-        b'"stream_options":{"x":"%b"}' % (b"y" * 2000),
+        *(b'"stream":%b' % value for value in (b"1", b'"true"', b'"off"', b"[]", b"{}")),
+        b'"stream":true,"stream_options":[1]',
+        b'"stream":true,"stream_options":{"x":"%b"}' % (b"y" * 2000),
     ],
 )
 async def test_a_stream_that_cannot_be_asked_for_its_usage_is_refused_where_tokens_are_limited(
-    tmp_path: Path, options: bytes
+    tmp_path: Path, wish: bytes
 ) -> None:
-    await only_without_a_limit(tmp_path, b'{"model":"plain","stream":true,%b}' % options)
-
-
-async def only_without_a_limit(root: Path, body: bytes) -> None:
-    async with served(root / "limited", table=table(MODELS), access=limited(100)) as here:
+    body = b'{"model":"plain",%b}' % wish
+    async with served(tmp_path / "limited", table=table(MODELS), access=limited(100)) as here:
         reply = await here.ask(request(CHAT, body))
         assert (reply.status, reply.json()["error"]["code"]) == (400, "malformed")
         assert "`stream` is true or false" in reply.json()["error"]["message"]
         assert not here.replica.asked
         assert (await here.ask(request(CHAT, said(stream=None)))).status == 200
-    async with served(root / "not", table=table(MODELS), access=access((CALLER, ["*"], ["infer"]))) as here:
+    async with served(tmp_path / "not", table=table(MODELS), access=access((CALLER, ["*"], ["infer"]))) as here:
         assert (await here.ask(request(CHAT, body))).status == 200
         assert json.loads(here.replica.asked[-1].body) == json.loads(body)
 

@@ -12,7 +12,6 @@ import numpy
 import pytest
 
 from ..rigs.pytest_rigs import Front
-from ..rigs.tables import SERVER
 
 Headers = dict[str, str]
 Call = Callable[[Any, Headers, Any], Any]
@@ -172,20 +171,6 @@ def test_every_call_has_the_same_result(front: Front, way: str) -> None:
 
 
 @OF_HTTP
-def test_a_client_can_name_the_server_in_its_url(front: Front, way: str) -> None:
-    calls = [CALLS[way][name] for name in ("metadata", "config", "ready", "gzip both ways", "a version")]
-    direct = ask(way, front.triton.http, {}, *calls)
-    assert ask(way, f"{front.proxy.http}/servers/{SERVER}", front.credential, *calls) == direct
-
-
-@OF_HTTP
-def test_an_api_key_is_as_good_as_a_token(front: Front, way: str) -> None:
-    direct = ask(way, front.triton.http, {}, COMMON["infer"])
-    for headers in ({"X-API-Key": front.key}, {"Authorization": f"Bearer {front.key}"}):
-        assert ask(way, front.proxy.http, headers, COMMON["infer"]) == direct
-
-
-@OF_HTTP
 def test_what_the_proxy_refuses_reads_well_in_the_client(front: Front, way: str) -> None:
     nobody = ask(way, front.proxy.http, {}, COMMON["infer"])
     somebody = ask(way, front.proxy.http, front.credential, infer("no_such_model"))
@@ -210,20 +195,6 @@ def test_sequences_have_the_same_answers(front: Front, way: str) -> None:
         assert sums == [1, 1, 3, 3, 6, 6, 10, 10]
 
 
-def test_futures_have_the_same_results(front: Front) -> None:
-    import tritonclient.http as client
-
-    found = []
-    for where, headers in sides(front, "http"):
-        with client.InferenceServerClient(where, concurrency=8) as each:
-            waiting = [
-                each.async_infer("add_sub", add_sub(client), request_id=str(number), headers=headers)
-                for number in range(40)
-            ]
-            found.append([plain(future.get_result()) for future in waiting])
-    assert found[0] == found[1]
-
-
 @OF_HTTP
 def test_statistics_count_each_call_once(front: Front, way: str) -> None:
     """Of what is asked in between, direct and through the proxy, and of nothing else."""
@@ -239,18 +210,6 @@ def test_statistics_count_each_call_once(front: Front, way: str) -> None:
     after = statistics("add_sub")["model_stats"][0]
     assert after["inference_count"] == before["inference_count"] + 5
     assert set(after) == set(before)
-
-
-def test_statistics_over_grpc_have_the_same_models(front: Front) -> None:
-    import tritonclient.grpc as client
-
-    for model in ("add_sub", ""):
-        found = []
-        for where, headers in sides(front, "grpc"):
-            with client.InferenceServerClient(where) as each:
-                stats = each.get_inference_statistics(model, headers=headers).model_stats
-                found.append([(stat.name, stat.version) for stat in stats])
-        assert found[0] == found[1]
 
 
 # --- streams
@@ -294,39 +253,3 @@ def test_streams_bring_the_same(front: Front, work: Callable[[Any, Any], int]) -
             each.stop_stream()
         found.append(sorted(str(plain(result) if error is None else error) for result, error in got))
     assert found[0] == found[1]
-
-
-def test_streams_of_the_asyncio_client_bring_the_same(front: Front) -> None:
-    import tritonclient.grpc as kit
-    import tritonclient.grpc.aio
-
-    aio: Any = tritonclient.grpc.aio
-
-    async def run(where: str, headers: dict[str, str]) -> list[Any]:
-        async def requests() -> Any:
-            for _ in range(3):
-                yield {"model_name": "repeat", "inputs": repeat(kit, [1, 2])}
-
-        async with aio.InferenceServerClient(where) as each:
-            return [(plain(answer), error) async for answer, error in each.stream_infer(requests(), headers=headers)]
-
-    direct, through = (asyncio.run(run(*side)) for side in sides(front, "grpc"))
-    assert sorted(map(str, through)) == sorted(map(str, direct))  # of several requests
-
-
-def test_futures_and_deadlines_work(front: Front) -> None:
-    import tritonclient.grpc as client
-    from tritonclient.utils import InferenceServerException
-
-    for where, headers in sides(front, "grpc"):
-        with client.InferenceServerClient(where) as each:
-            answers: queue.Queue[Any] = queue.Queue()
-            for number in range(40):
-                inputs = add_sub(client)
-                each.async_infer("add_sub", inputs, partial(put, answers), request_id=str(number), headers=headers)
-            got = [answers.get(timeout=10) for _ in range(40)]
-            assert all(error is None for _, error in got)
-            assert {result.get_response().id for result, _ in got} == set(map(str, range(40)))
-            large = [tensor(client, "INPUT", numpy.tile(PICTURE, 10), "FP32")]
-            with pytest.raises(InferenceServerException, match=r"(?i)deadline"):
-                each.infer("echo", large, client_timeout=0.001, headers=headers)

@@ -115,43 +115,19 @@ async def test_proxies_that_found_a_model_at_two_places_come_together(tmp_path: 
         assert not [site.wrong for site in here if site.wrong]
 
 
-async def test_a_model_in_use_moves_before_its_replica_leaves(tmp_path: Path) -> None:
+@pytest.mark.parametrize("who_says_so", ["its policy", "its name alone"])
+async def test_a_model_in_use_moves_before_its_replica_leaves(tmp_path: Path, who_says_so: str) -> None:
     async with sites(2, lease_seconds=0.6) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
         async with load(front, "a", 2) as places:
             await until(lambda: len(first.calls) > 5)
-            first.accepts = False
+            if who_says_so == "its policy":
+                first.accepts = False
+            else:
+                front.addresses[:] = [each for each in front.addresses if each[1][0] != first.host]
             await until(lambda: list(front.held()) == [second.host] and second.calls)
         assert set(places) == {first.host, second.host}
         await until(lambda: first.released == ["a"])
-
-
-async def test_a_model_in_use_moves_before_its_replica_leaves_though_only_its_name_says_so(tmp_path: Path) -> None:
-    async with sites(2, lease_seconds=0.6) as here, estate(tmp_path, here) as front:
-        first, second = in_rank("a", here)
-        async with load(front, "a", 2) as places:
-            await until(lambda: len(first.calls) > 5)
-            front.addresses[:] = [each for each in front.addresses if each[1][0] != first.host]
-            await until(lambda: list(front.held()) == [second.host] and second.calls)
-        assert set(places) == {first.host, second.host}
-        await until(lambda: first.released == ["a"])
-
-
-async def test_what_nobody_calls_is_in_memory_elsewhere_before_its_replica_leaves_if_there_is_room(
-    tmp_path: Path,
-) -> None:
-    async with sites(2, lease_seconds=0.6) as here, estate(tmp_path, here) as front:
-        leaving, staying = here
-        leaving.resident |= {"a", "b", "c"}
-        staying.resident |= {"d"}
-        staying.room = 3
-        await until(lambda: all(site.renewals and site.resident for site in here))
-        await front.look_up()
-        front.addresses[:] = [each for each in front.addresses if each[1][0] == staying.host]
-        await until(lambda: len(staying.resident) == 3)
-        await until(lambda: set(staying.released) == {"a", "b"})
-        assert staying.resident == {"a", "b", "d"}, "nothing went for c"
-        assert leaving.resident == {"a", "b", "c"}
 
 
 async def test_a_replica_that_comes_gets_what_is_called_and_ranks_first_there_if_it_has_room(

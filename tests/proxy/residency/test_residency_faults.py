@@ -34,20 +34,6 @@ def policy_of(here: Estate, site: Site) -> ReplicaLeases:
     return next(each for each in here.leases.table.replicas.values() if each.replica.address[0] == site.host)
 
 
-async def test_a_lost_lease_in_use_is_named_until_the_work_ends_and_then_given_back(tmp_path: Path) -> None:
-    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
-        slow = asyncio.ensure_future(here.call("slow"))
-        await until(lambda: "/v2/models/slow/infer" in site.calls)
-        site.lost.add("slow")
-        await until(lambda: not here.held())
-        count = len(site.renewals)
-        await until(lambda: len(site.renewals) > count)
-        assert site.renewals[count].models["slow"].in_flight == 1
-        assert not site.released
-        assert (await slow).status == 200
-        await until(lambda: site.released == ["slow"])
-
-
 async def test_after_a_restart_every_lease_is_void_and_models_are_loaded_anew(tmp_path: Path) -> None:
     async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
         for model in ("a", "b"):
@@ -89,17 +75,6 @@ async def test_a_policy_that_hangs_lets_leases_run_out_and_others_are_asked(tmp_
             began = monotonic()
         assert where == second.host
         assert not wrong(here)
-
-
-async def test_where_no_policy_answers_the_caller_is_told_to_come_back(tmp_path: Path) -> None:
-    async with sites(2, lease_seconds=0.3) as here, estate(tmp_path, here) as front:
-        await until(lambda: all(policy.asked_once.is_set() for policy in front.leases.table.replicas.values()))
-        for site in here:
-            await site.policy.close()
-        reply = await front.call("a", 5)
-        assert (reply.status, reply.problem) == (503, "busy")
-        assert "gives no answer" in reply.json()["detail"]
-        assert reply.headers["retry-after"] == "1"
 
 
 async def test_a_policy_whose_process_has_ended_stops_loads_and_no_inference_at_any_proxy(tmp_path: Path) -> None:
@@ -175,33 +150,6 @@ async def test_a_copy_that_cannot_be_used_is_not_kept_for_one_that_can(
             assert at(await front.call("a")) == second.host
             await asyncio.sleep(0.02)
         assert len(second.acquires) == 1, "its lease is kept, though its rank is lower"
-
-
-async def test_where_the_only_triton_fails_the_caller_is_told_so(tmp_path: Path) -> None:
-    async with sites() as [site], estate(tmp_path, [site]) as here:
-        await here.call("a")
-        await site.triton.close()
-        await asyncio.sleep(0.25)  # the kept connection is looked at before it is used
-        reply = await here.call("a", 5)
-        assert (reply.status, reply.problem) == (503, "busy")
-        assert "No replica of vision/main" in reply.json()["detail"]
-        assert here.proxy.shared.limiter.in_flight == 0
-
-
-async def test_a_release_names_the_latest_grant_so_that_it_ends_no_later_one(tmp_path: Path) -> None:
-    async with sites(lease_seconds=20) as [site], estate(tmp_path, [site]) as here:
-        for number in (1, 2):
-            await here.call("a")
-            policy = give_back(here, site)
-            await until(lambda number=number: len(site.releases) == number)
-        assert [each.serials for each in site.releases] == [{"a": 1}, {"a": 2}]
-        await here.call("a")
-        site.restart()
-        site.acquires.clear()
-        assert (await here.call("a")).problem == "busy"
-        await until(lambda: not here.held())
-        await here.call("a")
-        assert policy.leases["a"].serial == 1, "another start counts anew"
 
 
 async def test_a_version_that_is_not_loaded_is_triton_s_to_refuse_and_puts_no_lease_in_doubt(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What is only looked at: a cold model is no fault, and looking keeps nothing in memory; and what operators see."""
 
 import asyncio
-import re
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
@@ -31,15 +30,6 @@ async def test_a_model_is_not_ready_where_no_policy_answers_unless_it_is_leased(
         await site.policy.close()
         assert (await here.look("a/ready")).status == 200
         assert (await here.look("cold/ready")).status == 400
-
-
-async def test_statistics_of_a_cold_model_are_none_and_load_nothing(tmp_path: Path) -> None:
-    async with sites(2) as here, estate(tmp_path, here) as front:
-        reply = await front.look("a/stats")
-        assert (reply.status, reply.json()) == (200, {"model_stats": []})
-        await front.call("a")
-        assert (await front.look("a/stats")).json() == {"model_stats": [{"name": "a"}]}
-        assert sum(len(site.acquires) for site in here) == 1
 
 
 async def test_looking_again_and_again_keeps_no_lease(tmp_path: Path) -> None:
@@ -84,16 +74,3 @@ async def test_operators_see_leases_waits_and_outcomes(tmp_path: Path) -> None:
         await until(lambda: sum(front.leases.silent().values()) == 1)
         found = await scrape(front)
         assert value(found, "policy_silent", replica=f"127.0.0.2:{here[1].triton.port}", **pool) == 1
-
-
-async def test_the_labels_are_those_of_the_table_alone(tmp_path: Path) -> None:
-    async with sites() as [site], estate(tmp_path, [site]) as here:
-        for model in ("a", "b", "c"):
-            await here.call(model)
-        found = await scrape(here)
-        page = (Path(__file__).resolve().parents[3] / "docs/eviction.md").read_text("utf-8")
-        told = {name.removesuffix("_total") for name in re.findall(r"`(tidegate_proxy_\w+)`", page)}
-        assert told == {name for name in found if "lease" in name or "policy" in name}
-        for name in ("lease_acquires", "lease_spills", "lease_wait_seconds", "leases", "policy_silent"):
-            labels = {label for each in found[f"tidegate_proxy_{name}"].samples for label in each.labels}
-            assert labels <= {"server", "pool", "replica", "outcome", "le"}, name

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.placement import ranked
 from tidegate_proxy.residency.leases import CALM, CALM_SECONDS, HOT_A_SECOND, HOT_IN_FLIGHT, Heat
@@ -20,16 +20,6 @@ places = st.dictionaries(
     names.map(lambda found: found[0]), st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=8
 )
 MANY = [f"model-{number}" for number in range(2000)]
-
-
-@given(models, names, st.data())
-def test_a_replica_that_goes_leaves_the_others_in_their_order(
-    model: str, found: list[str], data: st.DataObject
-) -> None:
-    gone = data.draw(st.sampled_from(found))
-    assert ranked(model, [name for name in found if name != gone]) == [
-        name for name in ranked(model, found) if name != gone
-    ]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 13])
@@ -57,26 +47,6 @@ def test_warm_ones_come_first_then_the_rank_decides_and_those_that_leave_are_las
     assert in_order == sorted(found, key=lambda name: (not found[name][0], not found[name][1], rank.index(name)))
 
 
-loads = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 500)), max_size=200)
-
-
-@given(loads)
-def test_a_model_below_both_bounds_is_never_hot(found: list[tuple[int, int]]) -> None:
-    heat = Heat()
-    for in_flight, requests in found:
-        assert not heat.look(min(in_flight, int(HOT_IN_FLIGHT) - 1), min(requests, int(HOT_A_SECOND) - 1), 1.0)
-
-
-@given(loads)
-def test_a_model_above_half_of_a_bound_never_turns_cold(found: list[tuple[int, int]]) -> None:
-    heat = Heat()
-    for _ in range(60):
-        heat.look(int(HOT_IN_FLIGHT) * 2, 0, 1.0)
-    assert heat.hot
-    for in_flight, requests in found:
-        assert heat.look(max(in_flight, int(HOT_IN_FLIGHT * CALM) + 1), requests, 1.0)
-
-
 @pytest.mark.parametrize(("in_flight", "requests"), [(2 * HOT_IN_FLIGHT, 0), (0, 2 * HOT_A_SECOND)])
 def test_a_burst_makes_no_model_hot_and_a_load_that_lasts_does_until_calm_has_lasted(
     in_flight: float, requests: float
@@ -87,14 +57,6 @@ def test_a_burst_makes_no_model_hot_and_a_load_that_lasts_does_until_calm_has_la
     assert seconds < 10
     calm = next(second for second in range(600) if not heat.look(0, 0, 1.0))
     assert CALM_SECONDS <= calm + 1 < CALM_SECONDS + 30
-
-
-@given(st.integers(0, 3), st.integers(0, 10))
-def test_looks_in_quick_succession_are_no_load(in_flight: int, requests: int) -> None:
-    assume(requests < 10)
-    heat = Heat()
-    assert not heat.look(in_flight, requests, 0.0)
-    assert (heat.in_flight, heat.a_second) == (0.0, 0.0)
 
 
 def test_the_page_tells_when_a_model_is_hot() -> None:

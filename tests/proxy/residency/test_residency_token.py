@@ -28,22 +28,6 @@ def test_each_message_carries_the_token_of_now(tmp_path: Path) -> None:
     assert token.header() == b""
 
 
-def test_a_token_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path, 1)
-    reads = []
-    read = Path.read_bytes
-
-    def counted(path: Path) -> bytes:
-        reads.append(path)
-        return read(path)
-
-    monkeypatch.setattr(Path, "read_bytes", counted)
-    token = LeaseToken(tmp_path / "token")
-    for _ in range(10):
-        token.header()
-    assert len(reads) == 1
-
-
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_token_that_cannot_be_read_leaves_the_last_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool

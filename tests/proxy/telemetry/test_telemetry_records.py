@@ -50,16 +50,6 @@ def test_every_call_of_a_model_is_told_of_once_and_soon(calls: list[tuple[float,
     assert told == Counter(model for _, _, model in calls if model is not None)
 
 
-def test_failures_that_are_too_many_to_log_are_counted_all_the_same() -> None:
-    with Lines() as lines:
-        log = CallLog()
-        for _ in range(3 * FAILURES_A_SECOND):
-            if log.wants(503, 5.0, ("main", "ant")):
-                log.say(503, {"protocol": "http"})
-        log.flush(6.0)
-        assert sum(said(record)["calls"]["main"]["ant"] for record in lines.taken()) == 3 * FAILURES_A_SECOND
-
-
 @pytest.mark.parametrize(
     ("noise", "stranger"),
     [(401, True), (503, True), (CLIENT_LEFT, False), (429, False)],
@@ -161,9 +151,3 @@ def test_calls_that_waited_take_no_lines_from_those_that_failed() -> None:
 
 
 FIELDS = log_fields.ALWAYS.keys() | log_fields.FIELDS.keys()
-
-
-def test_slow_calls_take_no_lines_of_those_that_waited_for_their_model() -> None:
-    log = CallLog()
-    assert sum(log.wants(200, 5.0, seconds=2.0) for _ in range(500)) == SLOW_A_SECOND + 1, "and one that went well"
-    assert log.wants(200, 5.0, seconds=2.0, waited=0.5)

@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import pairwise
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
@@ -14,9 +13,7 @@ from unittest.mock import patch
 import pytest
 from tidegate_contracts import routing
 from tidegate_contracts.proxy_process import METRICS_PATH, SERVER_READY_PATH
-from tidegate_proxy.pools import ask
-from tidegate_proxy.problems import Problem
-from tidegate_proxy.upstream import health_check, question
+from tidegate_proxy.upstream import health_check
 from tidegate_proxy.upstream.breaker import FAILURES, Breaker
 from tidegate_proxy.upstream.replica import Replica
 
@@ -58,27 +55,6 @@ async def readiness(here: RunningProxy, server: str = "vision") -> tuple[int, st
     """Return what the operators' probe of a server says."""
     status, [line] = await admin(here, f"{SERVER_READY_PATH}/{server}")
     return status, line
-
-
-async def test_a_replica_is_asked_one_question_at_a_time_however_many_want_to_know(here: RunningProxy) -> None:
-    [check] = here.pool._checks.values()
-    await check.ask()  # the one that may be under way
-    before = len(here.replica.checked)
-    await asyncio.gather(*(check.ask() for _ in range(50)))
-    assert len(here.replica.checked) == before + 1
-    assert not here.replica.asked
-
-
-async def test_questions_are_as_far_apart_as_they_should_be_and_never_in_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(health_check, "CHECK_SECONDS", 0.1)
-    async with served(tmp_path) as here:
-        await until(lambda: len(here.replica.checked) > 12)
-        times = here.replica.checked[1:]  # the first is asked when the replica is found
-    pauses = [after - before for before, after in pairwise(times)]
-    assert min(pauses) > 0.1 * (1 - question.JITTER) - 0.01
-    assert max(pauses) - min(pauses) > 0.005
 
 
 async def test_a_proxy_that_gets_no_processor_does_not_take_its_replicas_for_silent(
@@ -143,17 +119,6 @@ async def test_calls_at_a_replica_that_falls_silent_keep_no_other_from_its_place
             call.cancel()
         await until(lambda: not here.proxy.shared.open_calls)
         assert (places.in_flight, places.waiting, here.pool.replicas[0].in_flight) == (0, 0, 0)
-
-
-async def test_what_the_proxy_itself_asks_waits_no_longer_than_until_its_replica_falls_silent(
-    here: RunningProxy,
-) -> None:
-    here.replica.act, here.replica.is_alive = hang, False
-    began = monotonic()
-    for own in (True, False):
-        with pytest.raises(Problem, match="can be used: there is no answer"):
-            await ask(here.pool, b"/v2/models/stats", 30, own_bound=own)
-    assert monotonic() - began < KNOWN_SECONDS
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -264,14 +229,6 @@ async def test_nor_is_a_model_that_it_has_loaded_on_demand(tmp_path: Path) -> No
         assert (await here.look("a")).status == 503
         at(await here.call("a"))
         assert await ready(here, "a") == [200, 200, 200]
-
-
-async def test_a_replica_that_fails_calls_and_is_alive_is_ready_when_nobody_has_called_it_for_long(
-    here: RunningProxy,
-) -> None:
-    breaker = fails_calls(here.pool.replicas[0], 60)
-    await until(lambda: breaker.state(monotonic()) == "closed", KNOWN_SECONDS)
-    assert await ready(here, MODEL) == [200, 200, 200]
 
 
 async def test_answers_to_who_only_looks_excuse_no_calls_that_hang(tmp_path: Path) -> None:

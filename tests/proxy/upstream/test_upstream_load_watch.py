@@ -1,6 +1,5 @@
 """What a preloading replica could not load is known to the proxy: a state, a metric, a line in the log; calls go on."""
 
-import asyncio
 import logging
 from pathlib import Path
 from time import monotonic
@@ -54,30 +53,20 @@ async def test_a_version_that_cannot_be_loaded_is_told_with_its_reason_and_calls
     place = await told(here)
     assert (place.state, place.replica) == ("resident", here.pool.replicas[0].name)
     assert [(each.version, each.why) for each in place.failures] == [(2, WHY)]
-    [line] = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert vars(line)["said"].keys() <= log_fields.FIELDS.keys()
-    assert vars(line)["said"]["version"] == "2"
-    assert vars(line)["said"]["why"] == WHY
-    assert vars(line)["said"]["pool"] == "main"
+    [warning] = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert vars(warning)["said"].keys() <= log_fields.FIELDS.keys()
+    assert [vars(warning)["said"][name] for name in ("version", "why", "pool")] == ["2", WHY, "main"]
     number, since = await metrics(here)
     assert number.endswith(" 1.0")
     assert f'model="{MODEL}",pool="main"' in since
+    status, [first, line] = await admin(here, f"{SERVER_READY_PATH}/vision")
+    assert (status, first) == (200, "ready"), "calls find a replica"
+    assert line.startswith(f"{MODEL} version 2 cannot be loaded at {here.pool.replicas[0].name} (known since ")
+    assert line.endswith(WHY)
     assert (await here.ask()).status == 200
     here.replica.index = [READY, BROKEN | {"state": "READY"}]
     await until(lambda: not failed(here))
     assert not (await told(here)).failures
-
-
-async def test_readiness_names_what_cannot_be_loaded_and_stays_what_a_call_would_meet(here: RunningProxy) -> None:
-    path = f"{SERVER_READY_PATH}/vision"
-    assert await admin(here, path) == (200, ["ready"])
-    here.replica.index = [READY, BROKEN]
-    await until(lambda: failed(here))
-    status, [first, line] = await admin(here, path)
-    assert (status, first) == (200, "ready")
-    assert line.startswith(f"{MODEL} version 2 cannot be loaded at {here.pool.replicas[0].name} (known since ")
-    assert line.endswith(WHY)
-    assert (await here.ask()).status == 200
 
 
 async def test_while_it_is_tried_again_it_has_failed_since_it_failed_first(here: RunningProxy) -> None:
@@ -168,28 +157,6 @@ async def test_an_index_that_is_none_changes_nothing(here: RunningProxy, index: 
     assert not watch.seen
     assert not watch.failed
     assert (await here.ask()).status == 200
-
-
-async def test_who_asks_while_the_replica_is_closed_is_answered(here: RunningProxy) -> None:
-    [watch] = here.pool.watches.values()
-    asking = asyncio.create_task(watch.look())
-    await asyncio.sleep(0)
-    here.pool.replicas[0].close()
-    async with asyncio.timeout(5):
-        await asking
-
-
-async def test_who_asks_often_has_no_index_listed_more_often_than_what_a_listing_took_allows(
-    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(load_watch, "RESTS", 10.0)
-    [watch] = here.pool.watches.values()
-    here.replica.index_seconds = 0.1
-    await until(lambda: watch._rest > 1)
-    before, began = here.replica.looks, watch._looked_at
-    while monotonic() - began < 2.5:
-        assert (await told(here)).state == "unknown"
-    assert here.replica.looks - before <= (monotonic() - began + 0.1) // 1.1
 
 
 @pytest.mark.parametrize("was_seen", [True, False])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from ...cli.output import File, Json, Texts, exit_codes, note, print_json
+from ...cli.output import Json, Texts, exit_codes, note, print_json
 from ...errors import UsageError, hints_once
 from ...names import nearest_of
 
@@ -36,40 +36,24 @@ def new(
         int, Option(metavar="N", min=0, help="The largest batch; 0 is none. DIMS leave it out.")
     ] = 0,
     dynamic_batching: Annotated[bool, Option("--dynamic-batching", help="Let Triton form batches.")] = False,
-    parameter: Annotated[Texts, Option(metavar="KEY=VALUE", help="A parameter for the backend.")] = None,
-    settings: Annotated[
-        File,
-        Option(exists=True, dir_okay=False, help="Any other fields, as config.pbtxt has them; options count over it."),
-    ] = None,
     json: Json = False,
 ) -> None:
-    """Make an entry of a model: its files laid out for Triton, and a config.pbtxt that it takes.
+    """Make an entry of a model: its files laid out for Triton, and a config.pbtxt that it takes, for you to add to.
 
     The framework, and the names, types and shapes of tensors, are read from the model's files, which are never run.
     A language model's folder for an engine is an entry as it is.
     """
     with exit_codes():
-        from tritonclient.grpc.model_config_pb2 import ModelConfig
-
-        from ..entries.configure import Options, overlaid
+        from ..entries.configure import Options
         from ..entries.detect import Framework
-        from ..entries.text import parse_config
         from ..entries.write import new_entry
 
-        options = Options(input_ or (), output or (), max_batch_size, dynamic_batching, parameter or ())
-        chosen = ModelConfig() if settings is None else parse_config(_text(settings), str(settings))
+        options = Options(input_ or (), output or (), max_batch_size, dynamic_batching)
         if framework and framework not in {*Framework}:
             raise UsageError(f"there is no framework {framework!r}", do=nearest_of(framework, Framework, "frameworks"))
         known = Framework(framework) if framework else None
-        made = new_entry(name, source, into, framework=known, settings=overlaid(chosen, options.config()))
+        made = new_entry(name, source, into, options, framework=known)
         _print_new(made, json)
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError("it is no text in UTF-8", where=str(file), why=str(error)) from None
 
 
 def _print_new(made: "NewEntry", json: bool) -> None:

@@ -10,16 +10,15 @@ from textwrap import indent
 from typing import Any
 
 from tidegate_contracts.manifest import ENTRY_VERSION
-from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...errors import UsageError, hints_once
 from ...findings import Finding, errors
 from ...names import RULE, is_name
 from .checks import check_entry
-from .configure import complete, first_dimension_varies
+from .configure import Options, complete, first_dimension_varies
 from .detect import READERS, Framework, detect
 from .entry import read_entry
-from .frameworks.reading import Reading, in_range
+from .frameworks.reading import Reading
 from .text import CONFIG, config_text
 
 _MAY_BATCH = "all tensors have a variable first dimension: where it is the batch, --max-batch-size N lets Triton batch"
@@ -37,18 +36,16 @@ class NewEntry:
 
 
 def new_entry(
-    name: str, source: Path, parent: Path, *, framework: Framework | None = None, settings: Any = None
+    name: str, source: Path, parent: Path, options: Options, *, framework: Framework | None = None
 ) -> NewEntry:
     """Make the entry `name` in the folder `parent` of a model's file or folder.
 
-    `settings` is a ModelConfig with what was chosen (see `complete`). The entry appears whole, and nothing is
-    overwritten. Raises UsageError, also for what Triton would refuse.
+    The entry appears whole, and nothing is overwritten. Raises UsageError, also for what Triton would refuse.
     """
     if not is_name(name):
         raise UsageError(f"{name!r} is no name for a model", do=RULE)
     folder = parent / name
     check_free(folder)
-    settings = ModelConfig() if settings is None else settings
     if framework is None or not source.exists():
         framework, source = detect(source)
     elif source.is_dir():  # which may hold one file of the framework
@@ -56,8 +53,11 @@ def new_entry(
             found, file = detect(source)
             source = file if found is framework else source
     reading = READERS[framework](source)
-    with in_range(str(source)):
-        config = complete(reading, name, settings)
+    try:
+        config = complete(reading, name, options)
+    except ValueError as error:  # protobuf's
+        what = "a number is too large, or too small, for Triton's configuration"
+        raise UsageError(what, where=source, why=str(error)) from None
     parent.mkdir(parents=True, exist_ok=True)
     staged = staging(parent, name)
     try:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy
-from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...calling.tensors import Array, pack_json, values
 from ...errors import TidegateError, UsageError
 from ...names import RULE, is_name
 from ...registry.golden import Golden
+from ..entries.configure import Options
 from ..entries.frameworks import onnx
 from ..entries.write import check_free, new_entry, staging
 from .model import OTHERWISE, Sample, ask_exported, ask_original, columns_of, convert, load, resized, sample_of
@@ -96,10 +96,8 @@ class Export:
             others = {name: resized(array, rows) for name, array in wanted.items()}
             self._differences(others, dict(zip(named, batched, strict=True)), f" in a batch of {rows}")
         golden = self._golden(sample, wanted)
-        settings = ModelConfig(max_batch_size=self.max_batch_size)
-        if self.max_batch_size > 1:
-            settings.dynamic_batching.SetInParent()
-        new_entry(self.name, file, scratch, settings=settings)
+        batches = Options(max_batch_size=self.max_batch_size, dynamic_batching=self.max_batch_size > 1)
+        new_entry(self.name, file, scratch, batches)
         (scratch / self.name / GOLDEN).write_bytes(golden.canonical())
         folder = shlex.quote(str(self.folder))
         then = f"tidegate register {folder} --golden {shlex.quote(str(self.folder / GOLDEN))}"

@@ -1,7 +1,6 @@
 """Entries that are made: whole or not at all, accepted by `check_entry`, and loaded by the real Triton as meant."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ from onnx import TensorProto, helper
 from tidegate.errors import UsageError
 from tidegate.findings import errors
 from tidegate.triton.entries.checks import check_entry
-from tidegate.triton.entries.configure import Options, overlaid
+from tidegate.triton.entries.configure import Options
 from tidegate.triton.entries.detect import Framework
 from tidegate.triton.entries.entry import read_entry
-from tidegate.triton.entries.text import parse_config
 from tidegate.triton.entries.write import NewEntry, new_entry
 
 from lab.local_plane.process import CannotBeHadError
@@ -66,7 +64,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 def make(name: str, source: Path, parent: Path, options: Options = TENSORS, **more: Any) -> NewEntry:
-    return new_entry(name, source, parent, settings=options.config(), **more)
+    return new_entry(name, source, parent, options, **more)
 
 
 @pytest.mark.parametrize(("source", "framework", "options"), MADE, ids=[case[0] for case in MADE])
@@ -130,9 +128,11 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_triton_would_refuse_or_makes_no_sense_is_not_made(tmp_path: Path) -> None:
-    settings = overlaid(TENSORS.config(), parse_config("dynamic_batching { preferred_batch_size: 4 }"))
+    gap = Options(["image__0:FP32:3", "mask__2:FP32:2"], SCRIPT.outputs)
     with pytest.raises(UsageError, match=r"Triton would refuse this entry[^$]*config.pbtxt:\d+: error: "):
-        new_entry("made", DOUBLE, tmp_path, settings=settings)
+        make("made", FILES / "script.pt", tmp_path, gap)
+    with pytest.raises(UsageError, match="too large"):
+        make("made", DOUBLE, tmp_path, Options(["x:FP32:99999999999999999999"], TENSORS.outputs))
     for name in ("", "..", "a/b", "x" * 201):
         with pytest.raises(UsageError, match="no name for a model"):
             make(name, DOUBLE, tmp_path)
@@ -149,94 +149,19 @@ def test_a_framework_can_be_said_and_batches_are_offered_where_they_seem_possibl
         assert any("--max-batch-size" in note for note in notes) is offered
 
 
-BATCHED = """
-    dynamic_batching {
-      preferred_batch_size: [4, 8] max_queue_delay_microseconds: 500 priority_levels: 2 default_priority_level: 1
-      default_queue_policy {
-        timeout_action: DELAY default_timeout_microseconds: 1000000 allow_timeout_override: true max_queue_size: 10
-      }
-      priority_queue_policy { key: 1 value { default_timeout_microseconds: 5000000 max_queue_size: 9 } }
-    }
-    version_policy { specific { versions: 1 } }
-    model_warmup {
-      name: "random" batch_size: 4 count: 1
-      inputs { key: "raw" value { data_type: TYPE_FP32 dims: 3 random_data: true } }
-    }
-"""
-SEQUENCES = """
-    sequence_batching {{
-      max_sequence_idle_microseconds: 5000000 {} {{ max_queue_delay_microseconds: 100 }}
-      control_input {{ name: "START" control {{ kind: CONTROL_SEQUENCE_START int32_false_true: [0, 1] }} }}
-      control_input {{ name: "END" control {{ kind: CONTROL_SEQUENCE_END bool_false_true: [false, true] }} }}
-      control_input {{ name: "ID" control {{ kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 }} }}
-    }}
-"""
-RAGGED = """
-    input { name: "raw" allow_ragged_batch: true } input { name: "more" optional: true }
-    dynamic_batching { preserve_ordering: true } response_cache { enable: true }
-    model_warmup {
-      name: "zero" batch_size: 1 count: 1 inputs { key: "raw" value { data_type: TYPE_FP32 dims: 2 zero_data: true } }
-    }
-"""
-
-
-class Served:
-    """A Triton with everything that `new` can choose for the Python backend."""
-
-    def __init__(self, client: Any, made: dict[str, NewEntry]) -> None:
-        self.client, self.made = client, made
-
-    def call(self, model: str, given: np.ndarray[Any, Any], name: str, answer: str) -> Any:
-        tensor = grpc.InferInput(name, list(given.shape), "FP32")
-        tensor.set_data_from_numpy(given)
-        return self.client.infer(model, [tensor]).as_numpy(answer)
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def test_a_real_triton_loads_what_was_made_as_it_was_written_and_it_answers(tmp_path: Path) -> None:
     try:
         installed()
     except CannotBeHadError as error:
         pytest.skip(f"NOT RUN: {error}; what `tidegate model new` writes is not loaded by a real Triton")
-    folder = tmp_path_factory.mktemp("made")
-    repository = folder / "repository"
-    made = {}
-
-    def add(name: str, options: Options, settings: str = "", **more: Any) -> None:
-        config = overlaid(parse_config(settings), options.config())
-        made[name] = new_entry(name, DOUBLE, repository, settings=config, **more)
-
-    tensors = Options(["raw:FP32:3"], ["doubled:FP32:3"], 8)
-    everything = Options(tensors.inputs, tensors.outputs, 8, dynamic_batching=True, parameters=["hello=you"])
-    add("batched", everything, BATCHED)
-    for strategy in ("direct", "oldest"):
-        add(f"sequences-{strategy}", tensors, SEQUENCES.format(strategy))
-    add("ragged", Options(["raw:FP32:-1", "more:INT32:1"], ["doubled:FP32:-1"], 4), RAGGED)
-    add("streaming", tensors, "model_transaction_policy { decoupled: true }")
-    with triton(folder / "triton", repository) as server, grpc.InferenceServerClient(server.grpc) as client:
-        yield Served(client, made)
-
-
-def test_triton_loads_every_entry_that_was_made(served: Served) -> None:
-    index = served.client.get_model_repository_index(as_json=True)["models"]
-    assert {(each["name"], each["version"], each["state"]) for each in index} == {
-        (name, "1", "READY") for name in served.made
-    }
-
-
-def test_triton_understands_every_field_as_it_was_written(served: Served) -> None:
-    for name, made in served.made.items():
-        ours, theirs = made.config, served.client.get_model_config(name).config
-        for group in theirs.instance_group:
-            group.ClearField("name")  # Triton gives names, and sizes that it prefers, where nobody did
-        if not ours.dynamic_batching.preferred_batch_size and theirs.HasField("dynamic_batching"):
-            theirs.dynamic_batching.ClearField("preferred_batch_size")
-        if theirs.sequence_batching.HasField("oldest"):
-            theirs.sequence_batching.oldest.ClearField("preferred_batch_size")
-        for field, said in ours.ListFields():
-            assert said == getattr(theirs, field.name), (name, field.name)
-
-
-def test_a_model_that_was_made_answers(served: Served) -> None:
-    given = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
-    assert (served.call("batched", given, "raw", "doubled") == given * 2).all()
+    repository, given = tmp_path / "repository", np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    options = Options(["raw:FP32:3"], ["doubled:FP32:3"], 8, dynamic_batching=True)
+    made = make("batched", DOUBLE, repository, options)
+    with triton(tmp_path / "triton", repository) as server, grpc.InferenceServerClient(server.grpc) as client:
+        theirs = client.get_model_config("batched").config
+        theirs.dynamic_batching.ClearField("preferred_batch_size")  # which Triton chooses where nobody did
+        for field, said in made.config.ListFields():
+            assert said == getattr(theirs, field.name), field.name
+        tensor = grpc.InferInput("raw", [2, 3], "FP32")
+        tensor.set_data_from_numpy(given)
+        assert (client.infer("batched", [tensor]).as_numpy("doubled") == given * 2).all()

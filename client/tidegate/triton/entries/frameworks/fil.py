@@ -117,8 +117,8 @@ def _reading(source: Path, kind: str, name: str, forest: _Forest) -> Reading:
     notes: tuple[str, ...] = ()
     if forest.classifier:
         parameters += [("predict_proba", "true"), ("threshold", "0.5")]
-        do = "--parameter predict_proba=false --output output__0:FP32:1"
-        notes = (f"it answers with probabilities; for the class itself: {do}",)
+        do = "write false for predict_proba in config.pbtxt, and dims: [ 1 ] for output__0"
+        notes = (f"it answers with probabilities; for the class itself {do}",)
     config = config_of("fil", parameters=parameters)
     config.max_batch_size = BATCH
     config.dynamic_batching.SetInParent()

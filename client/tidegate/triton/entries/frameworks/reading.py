@@ -1,7 +1,6 @@
 """What the files of a framework tell of a model: the parts of its entry that are not the user's choice."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,6 @@ class Tensor:
     name: str
     data_type: str
     dims: tuple[int, ...]
-    optional: bool = False
-    ragged: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,16 +62,6 @@ def data_type(text: str) -> str:
     if name not in DATA_TYPES:
         raise UsageError(f"there is no data type {text!r}", do=nearest_of(name, DATA_TYPES, "data types"))
     return name
-
-
-@contextmanager
-def in_range(where: str = "") -> Iterator[None]:
-    """Turn the error of a number that a ModelConfig cannot hold, which protobuf raises, into UsageError."""
-    try:
-        yield
-    except ValueError as error:
-        what = "a number is too large, or too small, for Triton's configuration"
-        raise UsageError(what, where=where, why=str(error)) from None
 
 
 def head(file: Path) -> bytes:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import UsageError
+from tidegate.triton.entries.configure import Options
 from tidegate.triton.entries.detect import READERS, Framework, detect
 from tidegate.triton.entries.frameworks.fil import read_ubjson
 from tidegate.triton.entries.frameworks.reading import Reading
@@ -111,7 +112,7 @@ def test_a_number_that_no_configuration_holds_is_refused(tmp_path: Path) -> None
     (tmp_path / "m.xml").write_text(re.sub(r"<dim>\d+</dim>", f"<dim>{2**63}</dim>", xml), "utf-8")
     (tmp_path / "m.bin").write_bytes(b"")
     with pytest.raises(UsageError, match="too large"):
-        new_entry("m", tmp_path / "m.xml", tmp_path / "entries")
+        new_entry("m", tmp_path / "m.xml", tmp_path / "entries", Options())
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from stacks.definition.kinds import TritonByDefault
 from stacks.definition.models import Model
 from stacks.definition.openai import AnyEngine
 from stacks.definition.pods import Pods
-from stacks.definition.policies import SettingName
 from stacks.definition.pools import Pool
 from stacks.definition.prices import Currency
 from stacks.definition.proxy import REPLICAS, CertificateIssuer
@@ -84,8 +83,6 @@ class PoolArgs(Pool):
     """How many; without effect where an autoscaler owns the number."""
     models: tuple[Model, ...] = ()
     """Models that it serves."""
-    policy_settings: Annotated[dict[SettingName, str], Field(min_length=1)] | None = None
-    """Settings of its eviction policy, where that is one of your own."""
     pulumi_timeouts: Annotated[PulumiTimeouts | None, NOT_IN_VALUES] = None
     """How long Pulumi's engine waits; ten minutes without it."""
 

@@ -36,7 +36,6 @@ def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool
     return {
         "version": eviction.VERSION,
         "policy": loading.policy,
-        "policySettings": args.policy_settings,
         "repository": repository,
         "staging": when(loading.staging, staging.settings),
         "grpcTls": grpc_tls,

@@ -10,7 +10,7 @@ class Shelf(Artifacts):
     """Artifacts by their paths."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
-        self.where, self._folder = "a shelf", Path("/")
+        self.where = "a shelf"
         self.files = files
 
     def list(self, folder: str) -> tuple[dict[str, int], list[str]]:

@@ -40,8 +40,6 @@ class Plan:
     first: str  # the configuration under which old and new serve, and calls by an alias still go to the old one
     last: str  # the one under which they go to the new one, and the newest is the new one
     fresh: bool  # whether nobody has been seen to serve the version yet
-    back: int | None = None  # the version that is called once `before` is in force again, where that can be told
-    is_cut_over: bool = False  # whether an earlier run had calls go to the version already, and did not come to its end
 
     def is_there(self, manifest: Manifest) -> bool:
         """Whether the version lies in the repository; while it is not served, with all files: an upload may be cut."""
@@ -60,19 +58,21 @@ class Plan:
         pairs = zip([None, *way], way, strict=False)
         return max(self.repository.configs.loaded_at_once(one, other) for one, other in pairs)
 
-    def put_back(self) -> bool:
-        """Have the servers serve what they served before, and nothing else; the version stays, for the next run.
+    @property
+    def starts_empty(self) -> bool:
+        """Whether nothing is served before it, and servers look at the repository to see so."""
+        serves = self.before is not None and self.repository.configs.read_published(self.before).served
+        return self.target.kind.follows_repository and not serves
 
-        Return whether they are to let go of the model, since nothing served before.
-        """
+    def put_back(self) -> None:
+        """Have the servers serve what they served before, and nothing else; the version stays, for the next run."""
         repository, model = self.repository, self.target.model
         if repository.config(model) == self.before:
-            return False  # nothing was written
+            return  # nothing was written
         if self.before is not None and repository.configs.read_published(self.before).served:
             repository.write_config(model, self.before)
-            return False
-        repository.withdraw(model)  # Triton would try to load it again and again
-        return self.target.kind.follows_repository
+        else:
+            repository.withdraw(model)  # Triton would try to load it again and again
 
 
 def make_plan(
@@ -109,9 +109,9 @@ def make_plan(
     last = config(after | {number}, dict.fromkeys(target.aliases, number))
     first = last if alone else config(kept | {number}, aliased(old))
     fresh = published is None or number not in published.served or number not in had.ever
-    back, before = old, None
-    is_cut_over = number == old and number not in (had.current, had.named)
-    if is_cut_over:
+    before = None
+    if number == old and number not in (had.current, had.named):
+        # An earlier run had calls go to the version already, and did not come to its end.
         back = had.current if had.current in there else None
         left = named | ({back} if back is not None else set())
         before = config_of(repository, model, left, back, aliased(back))
@@ -119,7 +119,7 @@ def make_plan(
         # Not the configuration of a run that stopped half way, but the one before.
         half = set(published.served) - had.ever - target.named - {old, *aliases.values()}
         before = text if not half else config_of(repository, model, set(published.served) - half, old, aliases)
-    return Plan(target, repository, number, old, text, before, first, last, fresh, back, is_cut_over)
+    return Plan(target, repository, number, old, text, before, first, last, fresh)
 
 
 def version_called(target: Target, published: Published | None, recorded: int | None) -> int | None:

@@ -8,7 +8,7 @@ next run goes on.
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Protocol
 
 from tidegate_contracts.environments import ALIAS_RULE, Environment, is_alias
 from tidegate_contracts.manifest import Manifest
@@ -16,24 +16,14 @@ from tidegate_contracts.message import Message
 
 from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError, UsageError
 from ..failures import plain, scrubbed
+from ..publishing import Repository
 from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
 from .context import Context
 from .plan import History, Plan, make_plan, published_entry_config, registered_config
-from .ready import (
-    PRELOAD,
-    answers,
-    still_serving_note,
-    unloads_on_withdrawal,
-    unobservable_note,
-    until_called,
-    until_served,
-    wait_until_withdrawn,
-)
+from .ready import answers, until_called, until_served
 from .rules import BRINGS, Operation, before, current
 from .target import Placement, targets
-
-_UNTIL_THEN: Final = "until its servers have looked at the repository again"
 
 
 class Outcome(Message):
@@ -93,7 +83,13 @@ def publish_version(
         locks.enter_context(attempted(context, what, version, of, who) if to_do else nullcontext())
         for plan in plans:
             run.check(plan, entry_config, replace=replace)
-        with run.put_back_on_failure():
+        after = "what served before serves on"
+        if any(each.starts_empty for each in plans):
+            after = "where nothing served before, it may answer until its servers have looked at the repository again"
+        what_failed = f"version {number} of {model} did not come into {of.name}"
+        if not to_do:
+            what_failed = f"{of.name} has version {number} of {model} already, and it was not seen to be called"
+        with put_back_on_failure(context, what_failed, plans, run.notes, after):
             if changed:
                 for plan in plans:
                     run.publish(plan)
@@ -128,7 +124,6 @@ class _Run:
     of: Environment
     plans: list[Plan]
     notes: list[str] = field(default_factory=list)
-    still: dict[str, str] = field(default_factory=dict)  # Of data planes where it may answer though it was taken back.
 
     @property
     def homes(self) -> list[tuple[Plan, Placement]]:
@@ -233,64 +228,6 @@ class _Run:
                 yield f"on {home.plane.name} calls do not go to it: {among}; {do}"
 
     @contextmanager
-    def put_back_on_failure(self) -> Iterator[None]:
-        """Put every configuration back that was written, and say what is so then; what served before serves on."""
-        try:
-            yield
-        except BaseException as error:
-            reached, left, withdrawn = False, [], []
-            for plan in reversed(self.plans):
-                try:
-                    reached = _is_called(plan) or reached
-                    withdrawn += [plan] if plan.put_back() else []
-                except (TidegateError, OSError) as worse:
-                    left.append(f"{plan.repository.where}: {worse}")
-            waits = isinstance(error, TidegateError | OSError)  # whoever stops it does not wait
-            for plan in withdrawn:
-                try:
-                    if waits:
-                        self._let_go(plan)
-                except KeyboardInterrupt:  # what failed before is told all the same
-                    waits = False
-                if not waits:
-                    planes = [home.plane.name for home in plan.target.homes]
-                    self.still = dict.fromkeys(planes, _UNTIL_THEN) | self.still
-            what, more = self._did_not_come(), [f"note: {note}" for note in self.notes]
-            if reached:
-                until = "" if withdrawn else f", and may be {_UNTIL_THEN}"
-                more.append(f"note: calls may have been answered by version {self.version.number} meanwhile{until}")
-            if left:
-                more.append("and its configuration could not be put back: " + "; ".join(left))
-            if not isinstance(error, TidegateError | OSError):
-                self.context.tell("\n    ".join([what, *more]))
-                raise
-            do, why = "run the same command again", plain(error)
-            if isinstance(error, TidegateError):
-                do, why = error.do or do, str(error).removesuffix(f"\n  do: {error.do}")  # it stands at the end, once
-            kind = type(error) if isinstance(error, BusyError | IntegrityError) else UnfinishedError
-            raise kind(what, why="\n    ".join([why, *more]), do=do) from error
-
-    def _let_go(self, plan: Plan) -> None:
-        """Wait until nothing serves a model that was withdrawn, and remove it then."""
-        gone = any(home.pool.loading == PRELOAD for home in plan.target.homes)
-        for home in plan.target.homes:
-            try:
-                why = (
-                    unobservable_note(self.context, home)
-                    if unloads_on_withdrawal(home)
-                    else still_serving_note(self.context, home)
-                )
-                if unloads_on_withdrawal(home) and not why:
-                    gone = wait_until_withdrawn(self.context, home, {self.version.number}) and gone
-            except TidegateError as error:
-                why = error.why or error.what
-            if why:
-                gone, self.still[home.plane.name] = False, why
-        if gone:
-            with suppress(TidegateError, OSError):
-                plan.repository.remove_model(self.version.model)
-
-    @contextmanager
     def told_on_failure(self) -> Iterator[None]:
         """Say what to do when the new version has begun to serve, and what is left to do fails."""
         name = f"version {self.version.number} of {self.version.model}"
@@ -308,15 +245,44 @@ class _Run:
             self.context.tell(f"{what}\n  do: {do}")
             raise
 
-    def _did_not_come(self) -> str:
-        name, number = f"version {self.version.number} of {self.version.model}", self.version.number
-        if all(plan.back == number for plan in self.plans):
-            return f"{self.of.name} has {name} already, and it was not seen to be called"
-        planes: dict[str, list[str]] = {}
-        for plan, home in self.homes:
-            planes.setdefault(_serves(plan, self.still.get(home.plane.name)), []).append(home.plane.name)
-        serves = [what if len(planes) == 1 else f"{', '.join(where)}: {what}" for what, where in planes.items()]
-        return f"{name} did not come into {self.of.name}; {'; '.join(serves)}"
+
+class Change(Protocol):
+    """What is to become of one repository."""
+
+    @property
+    def repository(self) -> Repository:
+        """The repository."""
+
+    def put_back(self) -> None:
+        """Have its servers serve what they served before."""
+
+
+@contextmanager
+def put_back_on_failure(
+    context: Context, what: str, changes: Sequence[Change], notes: Sequence[str], after: str
+) -> Iterator[None]:
+    """Put every configuration back if the block fails; say `what` did not happen, and what is so `after` that."""
+    try:
+        yield
+    except BaseException as error:
+        left, more = [], [f"note: {note}" for note in notes]
+        for change in reversed(changes):
+            try:
+                change.put_back()
+            except (TidegateError, OSError) as worse:
+                left.append(f"{change.repository.where}: {worse}")
+        if left:
+            more.append("and its configuration could not be put back: " + "; ".join(left))
+        else:
+            what = f"{what}: {after}"
+        if not isinstance(error, TidegateError | OSError):
+            context.tell("\n    ".join([what, *more]))
+            raise
+        do, why = "run the same command again", plain(error)
+        if isinstance(error, TidegateError):
+            do, why = error.do or do, str(error).removesuffix(f"\n  do: {error.do}")  # it stands at the end, once
+        kind = type(error) if isinstance(error, BusyError | IntegrityError) else UnfinishedError
+        raise kind(what, why="\n    ".join([why, *more]), do=do) from error
 
 
 @contextmanager
@@ -337,27 +303,3 @@ def attempted(
             failed = record.model_copy(update={"when": context.now(), "ended": "failed", "note": note})
             context.registry.append_record(version, failed)
         raise
-
-
-def _is_called(plan: Plan) -> bool:
-    """Tell whether calls may have gone to the version, by what this run wrote or by the definition."""
-    if not plan.target.kind.follows_repository:
-        return plan.number in plan.target.called
-    text = plan.repository.config(plan.target.model)
-    if text is None or text == plan.now:
-        return False
-    if text == plan.last:
-        return True
-    return plan.target.newest and plan.number == max(plan.repository.configs.read_published(text).served, default=None)
-
-
-def _serves(plan: Plan, still: str | None) -> str:
-    """Say what serves after the configuration went back; `still` is where it may do so that is to serve no more."""
-    if not plan.target.kind.follows_repository:
-        return "what the definition names serves on"
-    again = f" again: an earlier run had calls go to version {plan.number} already" if plan.is_cut_over else ""
-    if plan.before is None or not plan.repository.configs.read_published(plan.before).served:
-        return (f"it may still answer: {still}" if still else "nothing serves under its name") + again
-    if plan.back is None:
-        return f"what served before serves{again or ' on'}"
-    return f"version {plan.back} serves{again or ' on'}"

@@ -146,17 +146,6 @@ def still_serving_note(context: Context, home: Placement) -> str:
     return f"{there} may serve what is in memory until nobody uses it for a while" if there else ""
 
 
-def unobservable_note(context: Context, home: Placement) -> str:
-    """Return where a model may be served, and no waiting would tell: as an older proxy knows no places; or nothing."""
-    try:
-        places = places_of(context, home)
-    except errors.NotFoundError as error:
-        return f"where it is could not be asked ({error.why or error.what})"
-    except _NOT_TOLD:
-        return ""
-    return ", ".join(_in_memory(places)) if any(each.state == "unseen" for each in places) else ""
-
-
 def wait_until_withdrawn(context: Context, home: Placement, versions: Collection[int]) -> bool:
     """Wait until nothing serves a model that was withdrawn. Raises UnfinishedError when something still does.
 

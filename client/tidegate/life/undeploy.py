@@ -7,18 +7,15 @@ It has the care of `publish`: the same permission, the same locks, everything lo
 every failure puts the configurations back. A run that is killed is ended by the next one.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 
-from tidegate_contracts.environments import Environment
-
-from ..errors import NotFoundError, RefusedError, TidegateError, UnfinishedError, UnreachableError, UsageError
+from ..errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from ..publishing import Repository
 from ..registry import Record
 from .context import Context
 from .deploy import may
-from .publish import Outcome, attempted
+from .publish import Outcome, attempted, put_back_on_failure
 from .ready import PRELOAD, places_of, still_serving_note, unloads_on_withdrawal, wait_until_withdrawn
 from .rules import current, of_environment
 from .target import Target, homes, targets
@@ -77,7 +74,11 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
                 what = f"whether {model} is still served could not be told, and nothing was done"
                 do = f"tidegate why {model} --environment {of.name} says why not"
                 raise UnreachableError(what, where=home.plane.name, why=f"unseen: {', '.join(unseen)}", do=do)
-        with attempted(context, "undeploy", version, of, who), _put_back_on_failure(context, model, of, leaving):
+        what = f"{model} was not taken out of {of.name}"
+        if not any(each.served for each in leaving):  # a run that was killed had taken it out of the repositories
+            what = f"{model} is not out of {of.name} yet"
+        after = "its configuration is back, and servers that had let go load it again"
+        with attempted(context, "undeploy", version, of, who), put_back_on_failure(context, what, leaving, (), after):
             for each in leaving:
                 context.tell(f"taking {model} out of {each.repository.where}")
                 each.write()
@@ -122,26 +123,3 @@ def _leaving(target: Target, repository: Repository) -> _Leaving:
         do = "when nobody needs it, move its folder away"
         raise UsageError(what, where=repository.where, why="it could not be brought back", do=do)
     return _Leaving(target, repository, text, published.served)
-
-
-@contextmanager
-def _put_back_on_failure(context: Context, model: str, of: Environment, leaving: list[_Leaving]) -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        left = []
-        for each in reversed(leaving):
-            try:
-                each.put_back()
-            except (TidegateError, OSError) as worse:
-                left.append(f"{each.repository.where}: {worse}")
-        more = ["and its configuration could not be put back: " + "; ".join(left)] if left else []
-        what = f"{model} was not taken out of {of.name}"
-        if not left:
-            what += ": its configuration is back, and servers that had let go load it again"
-        if not any(each.served for each in leaving):  # a run that was killed had taken it out of the repositories
-            what = f"{model} is not out of {of.name} yet"
-        if not isinstance(error, TidegateError | OSError):
-            context.tell("\n    ".join([what, *more]))
-            raise
-        raise UnfinishedError(what, why="\n    ".join([str(error), *more]), do="run the same command again") from error

@@ -4,21 +4,16 @@ They stream, through MLflow's server or straight to the store, with MLflow's own
 certificates, tries and time-outs. Nothing is unpickled.
 """
 
-import hashlib
-import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
-
-from tidegate_contracts.manifest import is_inside
+from urllib.parse import urlsplit
 
 from ..errors import NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
 from ..failures import of_store, shown, translated
-from ..hashing import CHUNK_BYTES, chunks_of, hashed
-from ..parallel import HASHING, TRANSFERS
+from ..hashing import hashed
 from .settings import settings
 
 SERVED: Final = ("mlflow-artifacts", "http", "https")
@@ -46,7 +41,6 @@ class Artifacts:
             do = "have MLflow hand its artifacts through (`mlflow server --serve-artifacts`)"
             raise UsageError("artifacts of this kind cannot be reached", where=self.where, do=do)
         self._served = scheme in SERVED
-        self._folder = Path(unquote(urlsplit(uri).path)) if scheme in ("file", "") else None
         with self._translated("the artifacts cannot be reached"):
             if self._served:
                 resolve: Any = MlflowArtifactsRepository.resolve_uri
@@ -56,11 +50,6 @@ class Artifacts:
     def list(self, folder: str) -> tuple[dict[str, int], list[str]]:
         """Return the files of one folder with their sizes in bytes, and its folders, all below the URI; not deeper."""
         what = f"the folder {folder or '/'} cannot be listed"
-        if self._folder is not None:  # as in `download`
-            there, prefix = self._folder / folder, f"{folder}/" if folder else ""
-            below = list(os.scandir(there)) if there.is_dir() else []
-            sizes = {prefix + each.name: each.stat().st_size for each in below if not each.is_dir()}
-            return sizes, [prefix + each.name for each in below if each.is_dir()]
         with self._translated(what):
             try:
                 found = self._repository.list_artifacts(folder or None)
@@ -70,12 +59,6 @@ class Artifacts:
         files = {each.path: each.file_size or 0 for each in found if not each.is_dir}
         return files, [each.path for each in found if each.is_dir]
 
-    def threads(self, sizes: Iterable[int]) -> int:
-        """Return how many files of these sizes are worth being sent at a time: small ones of a folder take no time."""
-        if self._folder is None:
-            return TRANSFERS
-        return HASHING if max(sizes, default=0) > CHUNK_BYTES else 1
-
     def download(self, path: str, to: Path) -> tuple[int, str]:
         """Write a file to disk; return size and SHA-256 of what came. Raises TidegateError, and OSError of the disk.
 
@@ -83,13 +66,11 @@ class Artifacts:
         client tries for minutes.
         """
         what = f"{path} cannot be downloaded"
-        if self._folder is not None and is_inside(path):  # MLflow's own way takes longer than a small file
-            try:
-                return _copied(self._folder / path, to)
-            except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-                raise NotFoundError(what, where=self.where, why=str(error)) from None
-        with self._translated(what):
-            self._repository._download_file(path, str(to))  # what every kind of repository has to have
+        try:
+            with self._translated(what):
+                self._repository._download_file(path, str(to))  # what every kind of repository has to have
+        except IsADirectoryError as error:  # of artifacts that lie in a folder
+            raise NotFoundError(what, where=self.where, why=str(error)) from None
         return hashed(to)
 
     def upload(self, local: Path, path: str) -> None:
@@ -132,15 +113,6 @@ class Artifacts:
             raise UsageError(what, where=self.where, why=str(error), do=do) from None
         except Exception as error:  # each store's library has errors of its own
             raise of_store(error, self.where, what) from None
-
-
-def _copied(source: Path, to: Path) -> tuple[int, str]:
-    digest, size = hashlib.sha256(), 0
-    with source.open("rb", buffering=0) as there, to.open("wb") as here:
-        for chunk in chunks_of(there.fileno()):
-            digest.update(chunk)
-            size += here.write(chunk)
-    return size, digest.hexdigest()
 
 
 def _check_server(uri: str, tracking_uri: str, where: str) -> None:

@@ -71,10 +71,6 @@ class Registry:
         )
         return self.version(manifest.model, registration.run())
 
-    def models(self) -> list[str]:
-        """Return the names of the models that have versions for inference servers, sorted."""
-        return sorted(model.name for model in self._server.models() if words.MODEL in model.tags)
-
     def versions(self, model: str) -> list[RegisteredVersion]:
         """Return the versions of a model that `register` made, the oldest first; NotFoundError without the model."""
         aliases = self._aliases(model)

@@ -44,7 +44,7 @@ def upload(
                 raise IntegrityError(what, where=local, do="let nobody write the entry, and register it again")
         progress(file.size)
 
-    in_parallel(send, manifest.files, artifacts.threads(file.size for file in manifest.files))
+    in_parallel(send, manifest.files)
 
 
 def download(
@@ -87,7 +87,7 @@ def download(
     except OSError as error:
         raise _not_written(partial, error) from None
     try:
-        in_parallel(get, files, artifacts.threads(file.size for file in files))
+        in_parallel(get, files)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -144,13 +144,13 @@ def test_after_a_cut_over_one_goes_back_by_the_records(repository: Repository, a
     clean = repository.config(MODEL)
     bring(repository, where, 2, had(1))
     again = make_plan(where, repository, 2, CONFIG, had(1))
-    assert (again.last, again.is_cut_over, again.back) == (again.now, True, 1)
+    assert again.last == again.now
     assert again.before == clean
     first = make_plan(where, repository, 2, CONFIG, had())
-    assert (first.is_cut_over, first.back, first.before) == (True, None, None)
+    assert (first.before, first.starts_empty) == (None, True)
     named = History(1, frozenset({1}), named=2)  # the registry's alias was moved last, when all had been seen
     seen = make_plan(where, repository, 2, CONFIG, named)
-    assert (seen.is_cut_over, seen.back, seen.before) == (False, 2, seen.now)
+    assert (seen.before, seen.starts_empty) == (seen.now, False)
 
 
 def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: Repository) -> None:

@@ -249,37 +249,15 @@ def test_history_shows_what_failed_and_what_was_interrupted_and_not_what_went_we
     assert ends == ["done", "interrupted"]
 
 
-def test_a_first_version_that_does_not_hold_what_it_promises_is_let_go_of(life: Life) -> None:
+def test_a_first_version_that_does_not_hold_what_it_promises_is_served_no_more_and_comes_when_it_does(
+    life: Life,
+) -> None:
     life.papers.request = golden(7)  # which nothing here answers
-    life.fails(1, "answers its golden request otherwise")
-    assert not (life.models / MODEL).exists()
+    told = life.fails(1, "answers its golden request otherwise").what
+    assert told.endswith(
+        "where nothing served before, it may answer until its servers have looked at the repository again"
+    )
+    assert (life.served(), (life.models / MODEL).exists()) == ((), True)  # it may be being loaded
     life.papers.request = None
     assert life.bring(1).previous is None
     assert life.served() == (1,)
-
-
-def test_where_a_first_version_that_was_taken_back_may_still_answer_is_told(life: Life) -> None:
-    life.papers.request = golden(7)  # which nothing here answers
-    life.answers.places = (STAYING,)
-    assert "did not come into prod; it may still answer: 10.0.0.1:8000 (resident)\n" in f"{life.fails(1)}"
-    assert (life.served(), (life.models / MODEL).exists()) == ((), True)  # it may be being loaded
-    life.answers.places = ()
-    assert "nothing serves under its name" in life.fails(1).what
-
-
-def test_what_no_waiting_would_tell_of_a_first_version_that_was_taken_back_is_told_at_once(life: Life) -> None:
-    life.papers.request = golden(7)  # which nothing here answers
-    life.answers.silent = chain([NotFoundError("no", why="no such path")] * 2, repeat(KeyboardInterrupt()))
-    told = life.fails(1).what
-    assert told.endswith("it may still answer: where it is could not be asked (no such path)")
-    life.answers.silent = chain([None] * 2, repeat(KeyboardInterrupt()))
-    life.answers.places = (STAYING.model_copy(update={"state": "unseen"}), STAYING)
-    told = life.fails(1).what
-    assert told.endswith("it may still answer: 10.0.0.1:8000 (unseen), 10.0.0.1:8000 (resident)")
-    assert (life.models / MODEL).exists()
-
-
-def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_of_what_was_taken_back(life: Life) -> None:
-    life.papers.request = golden(7)  # which nothing here answers
-    life.answers.silent = iter([BusyError("it is rolled out")] * 2)
-    assert "nothing serves under its name" in life.fails(1).what

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tidegate.errors import IntegrityError, RefusedError, TidegateError
+from tidegate.errors import IntegrityError, NotFoundError, RefusedError, TidegateError
 from tidegate.registry import Golden, RegisteredVersion, Registry
 from tidegate.registry.manifest import manifest_of
 
@@ -59,7 +59,8 @@ def test_a_killed_registration_is_finished_by_the_next(world: World, before: Rel
     finally:
         process.kill()
         process.wait()
-    assert world.registry().models().count("killed") == 0  # nobody sees half a version
+    with pytest.raises(NotFoundError):  # nobody sees half a version
+        world.registry().versions("killed")
     there = {key.rpartition("/entry/")[2] for key in world.keys("/entry/1/")}
     assert "1/9.part" not in there
     before.hold = None
@@ -122,7 +123,8 @@ def test_an_entry_that_changes_meanwhile_is_not_registered(world: World, tmp_pat
     (root / "1/model.py").write_bytes(program(7))
     with pytest.raises(IntegrityError, match="changed while it was being registered"):
         registry.register(root, registered_by="anna", manifest=manifest)
-    assert "changing" not in registry.models()
+    with pytest.raises(NotFoundError):
+        registry.versions("changing")
 
 
 @pytest.mark.thorough

@@ -48,7 +48,6 @@ FIELDS: Final = {
     "bytes": "bytes that it is about",
     "bytesIn": "bytes of the request's body",
     "bytesOut": "bytes of the answer's body",
-    "neededBytes": "bytes that a load needs",
     "footprintBytes": "bytes that a model takes",
     "leakedBytes": "bytes of the slice that did not come back, all in all",
     "measured": "bytes that were measured, by model and part",

@@ -1,19 +1,21 @@
 """One recommendation for a pool, from what presses on it and from what the simulator expects of each remedy."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from tidegate_eviction.simulate.engine import SimulationSetting, simulate
 from tidegate_eviction.simulate.trace import Trace
 
-from stacks.definition.pools import OnDemand
+from stacks import devices
+from stacks.definition.models import Model
+from stacks.definition.pools import OnDemand, Pool
 
 from .answers import longest_wait
-from .expected import expect, setting_of_pool
 from .pressures import Pressures
 from .remedies import FILES_NEAR, NEAR_BYTES_PER_SECOND, PoolUnderReview, Remedy, remedies, staging
-from .simulations import Figures, only
+from .simulations import Figures, figures, only, setting_of
 
 TARGET: Final = 0.99  # Share of calls that are to find their model resident.
 ENOUGH: Final = 0.2  # What a remedy may leave of the seconds that are lost for want of room.
@@ -158,3 +160,21 @@ def _more_room(subject: PoolUnderReview, trace: Trace | None) -> Advice:
             "first load reads from the volume as today. The size is that of footprints: files may be smaller."
         )
     return Advice(remedy.kind, why, remedy.change, now, then, beside)
+
+
+def setting_of_pool(pool: Pool, models: Collection[Model]) -> SimulationSetting | None:
+    """Return how an on-demand pool is simulated; None where that cannot be: a policy that is not installed here, a
+    slice of unknown size."""
+    loading, capacity = pool.loading, devices.capacity_bytes(pool)
+    if not isinstance(loading, OnDemand) or capacity is None:
+        return None
+    pinned = frozenset(model.name for model in models if model.pinned)
+    try:
+        return setting_of(loading, capacity, max(1, devices.most_replicas(pool)), pinned)
+    except ValueError:
+        return None
+
+
+def expect(trace: Trace, setting: SimulationSetting) -> Figures:
+    """Return what is to be expected of a pool."""
+    return figures(trace, setting.wait_seconds, simulate(trace, setting)) if len(trace) else Figures()

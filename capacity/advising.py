@@ -8,19 +8,19 @@ from pathlib import Path
 from stacks import devices
 from stacks.command import WRONG_INPUT, CommandError, chosen_stacks
 from stacks.definition.pools import OnDemand
-from stacks.problems import count_of, escaped, listed
+from stacks.problems import count_of, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from .advice import TARGET, Advice, advise, is_compute_short, is_memory_short
-from .overlay import overlay_text, place_of
+from .answers import target_of
+from .overlay import laid_over, overlay_text, place_of
 from .pressures import Pressures, pressures
 from .recorded import read_samples
 from .remedies import PoolUnderReview
 from .samples import PoolSamples, Recorded
 from .simulations import Figures
 
-_MOST_HOURS = 366 * 24.0
 NEVER_ADVISED = (
     "Not advised: proxy.rateLimit, which is a decision about callers, and how many loads run at once, for which the "
     "definition has no key: four, as many as Triton's threads, are what the simulator and every measurement knew."
@@ -47,25 +47,12 @@ def print_advice(request: AdviceRequest) -> None:
         names = listed(stack.name for stack in stacks)
         raise CommandError(f"Name the stack that this Prometheus reads: --stack, one of {names}.", WRONG_INPUT)
     (stack,) = stacks
-    target = _share(request.target)
+    target = target_of(request.target)
     if not request.prometheus:
         raise CommandError("Name the Prometheus to read: --prometheus <url> (--hours 24).", WRONG_INPUT)
-    if not 0 < request.hours <= _MOST_HOURS:
-        raise CommandError(f"--hours {request.hours:g} is not more than 0 and at most {_MOST_HOURS:g}.", WRONG_INPUT)
     match = ",".join(filter(None, [f'namespace="{stack.namespace}"', request.match]))
     for line in list(lines_of(definition, stack, read_samples(request.prometheus, match, request.hours), target)):
         print(line)
-
-
-def _share(text: str) -> float:
-    """Return a share that is said as `99%`. Raises CommandError."""
-    try:
-        share = float(text.removesuffix("%")) / 100
-    except ValueError:
-        share = 0.0
-    if not text.endswith("%") or not 0 < share <= 1:
-        raise CommandError(f"--target {escaped(text)} is no share of calls, such as 99%.", WRONG_INPUT)
-    return share
 
 
 def lines_of(definition: Definition, stack: Stack, recorded: Recorded, target: float = TARGET) -> Iterator[str]:
@@ -101,7 +88,7 @@ def _of_pool(definition: Definition, subject: PoolUnderReview, advice: Advice, t
     if advice.change:
         environment = subject.stack.environment.name
         yield f"           paste at {place_of(definition, environment)}, then run `tidegate check`:"
-        yield from (f"    {line}" for line in overlay_text(environment, advice.change).splitlines())
+        yield from (f"    {line}" for line in overlay_text(laid_over(environment, advice.change)).splitlines())
     if advice.now is not None:
         then = f" → {_expected(advice.then)}" if advice.then is not None else ""
         yield f"  expected {_expected(advice.now)}{then} (the same calls, simulated)"

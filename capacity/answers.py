@@ -1,23 +1,37 @@
 """Answers to the question how many slices of which size, and what they cost."""
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
 
 from tidegate_contracts.eviction import MODELS_SHARE
+from tidegate_eviction.simulate.engine import SimulationSetting
 from tidegate_eviction.simulate.trace import Trace, TracedModel
 
 from stacks import devices
+from stacks.command import WRONG_INPUT, CommandError
 from stacks.definition.pools import OnDemand, Pool
+from stacks.problems import escaped
 
-from .simulations import Figures, SimulatedPool
+from .simulations import Figures, setting_of
 from .slices import Gpu, GpuSlice
 
 LOADING = OnDemand(mode="on-demand")
 """How planned pools load: as the definition does where it says no more."""
 MOST_WAIT_SECONDS: Final = 600
+
+
+def target_of(text: str) -> float:
+    """Return a share of calls, written in per cent; CommandError for anything else."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
+    share = float(match[1]) / 100 if match else 0.0
+    if not 0 < share <= 1:
+        why = "it is a share of calls in per cent: more than 0%, at most 100%"
+        raise CommandError(f"--target {escaped(text)}: {why}. Write --target 99%.", WRONG_INPUT)
+    return share
 
 
 def longest_wait(longest_load: float, request_seconds: float) -> int:
@@ -33,12 +47,11 @@ def loading_for(trace: Trace, request_seconds: float) -> OnDemand:
 
 @dataclass(frozen=True)
 class Answer:
-    """One pool: replicas on slices of one size, which all models share."""
+    """One pool: replicas on slices of one size, which all models of the trace share."""
 
     gpu: Gpu = field(hash=False)
     on: GpuSlice
     replicas: int
-    models: frozenset[str]
     loading: OnDemand = field(default=LOADING, hash=False)
 
     @property
@@ -55,9 +68,10 @@ class Answer:
         """The name of its pool."""
         return f"s-{str(self.on).lower().replace('.', '-').replace(' ', '-')}"
 
-    def simulated(self, faster: float = 1.0) -> SimulatedPool:
-        """Return the pool as a simulation takes it."""
-        return SimulatedPool(self.loading, capacity_bytes(self.gpu, self.on), self.replicas, self.models, faster=faster)
+    @property
+    def setting(self) -> SimulationSetting:
+        """How the pool is simulated."""
+        return setting_of(self.loading, capacity_bytes(self.gpu, self.on), self.replicas)
 
 
 @dataclass(frozen=True)
@@ -108,15 +122,6 @@ def with_footprints(trace: Trace, declared: dict[str, int]) -> Trace:
     """Return the trace with the footprints that a definition declares, which are what its policies go by."""
     models = (replace(model, footprint_bytes=declared.get(model.name, model.footprint_bytes)) for model in trace.models)
     return replace(trace, models=tuple(models))
-
-
-def front(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows than which no other one is as cheap and answers more at once, the cheapest first."""
-    kept: list[Row] = []
-    for row in sorted(rows, key=lambda row: (row.answer.share, -row.figures.share_warm, row.figures.lost_seconds)):
-        if not kept or row.figures.share_warm > kept[-1].figures.share_warm:
-            kept.append(row)
-    return kept
 
 
 def best(rows: Sequence[Row], target: float) -> Row | None:

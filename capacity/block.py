@@ -1,11 +1,9 @@
 """An answer as the change of a definition: the pool, and the `models:` that it serves."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-import yaml
 from tidegate_eviction.simulate.trace import Trace
 
 from stacks.definition.base import LEAST_BYTES, byte_count
@@ -16,11 +14,9 @@ from stacks.problems import listed
 from stacks.stack import Stack
 
 from .answers import Answer, pool_tree
+from .overlay import laid_over, overlay_text
 
-_UNFIT: Final = re.compile(r"^[^A-Za-z0-9_]|[^A-Za-z0-9_.-]")
-_LONGEST_NAME: Final = 127
 _ON_DEMAND: Final = "ondemand"  # Name of the server, where the definition has none that loads on demand.
-_IN_LINES: Final = "pools", "models"  # Lists that have a line for each item.
 
 
 @dataclass(frozen=True)
@@ -104,11 +100,11 @@ def definition_patch(stack: Stack | None, answer: Answer, trace: Trace) -> Defin
     )
     said.append(f"Its slices need {gpus} × {answer.gpu.name} at least.")
     if stack is not None:
-        change = {"environments": [{"name": stack.environment.name, **change}]}
+        change = laid_over(stack.environment.name, change)
         if not answer.gpu.label:
             label = "--gpu <their node label nvidia.com/gpu.product>"
             said.append(f"The definition has no {answer.gpu.name}: say {label}, and the block asks for such GPUs.")
-    return DefinitionPatch(_text(change), tuple(said))
+    return DefinitionPatch(overlay_text(change), tuple(said))
 
 
 def _models(place: _Place, pool: str, trace: Trace) -> Iterator[dict[str, Any]]:
@@ -126,48 +122,11 @@ def _models(place: _Place, pool: str, trace: Trace) -> Iterator[dict[str, Any]]:
         yield tree
 
 
-def fitting(trace: Trace) -> tuple[Trace, dict[str, str]]:
-    """Return a trace whose models have names that a definition takes, and what those that had none are called now."""
-    renamed: dict[str, str] = {}
-    taken = {model.name for model in trace.models}
-    for model in trace.models:
-        if _UNFIT.search(model.name) or len(model.name) > _LONGEST_NAME:
-            renamed[model.name] = _unused(_UNFIT.sub("_", model.name)[: _LONGEST_NAME - 5], taken)
-            taken.add(renamed[model.name])
-    models = (replace(model, name=renamed.get(model.name, model.name)) for model in trace.models)
-    return replace(trace, models=tuple(models)), renamed
-
-
 def _unused(name: str, taken: Iterable[str]) -> str:
     used, number, found = {*taken}, 2, name
     while found in used:
         found, number = f"{name}-{number}", number + 1
     return found
-
-
-def _text(change: Mapping[str, Any]) -> str:
-    return "\n".join(_lines(change, ""))
-
-
-def _lines(tree: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """Yield a change as YAML: what people read has a line for each pool, model and group of nodes."""
-    for key, value in tree.items():
-        if not isinstance(value, list):
-            yield f"{indent}{key}: {_flow(value)}"
-            continue
-        yield f"{indent}{key}:"
-        for item in value:
-            if key in _IN_LINES:
-                yield f"{indent}  - {_flow(item)}"
-            else:
-                first, *rest = _lines(item, f"{indent}    ")
-                yield f"{indent}  - {first.lstrip()}"
-                yield from rest
-
-
-def _flow(value: Any) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000)
-    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def _quantity(size: int) -> str:

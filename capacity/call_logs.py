@@ -46,7 +46,6 @@ class _Logs:
     loads: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     work: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     busy: int = 0
-    alone: int = 0  # Calls of proxies that are older than `calls`.
     lines: Counter[str] = field(default_factory=Counter)  # Every line, by its kind.
     unreadable: str = ""  # Where the first line is that names a call or a load and cannot be read.
     _seen: set[int] = field(default_factory=set)
@@ -71,15 +70,11 @@ class _Logs:
         at = datetime.fromisoformat(record["time"]).timestamp()
         own = record.get("server"), record.get("model")
         calls = {(server, model): int(n) for server, of in record.get("calls", {}).items() for model, n in of.items()}
-        alone = not calls and "pool" in record
-        if alone:
-            calls[str(own[0]), str(own[1])] = 1
         began = at - float(record["seconds"]) if own in calls else at
         if "status" in record and own in calls:
             if int(record["status"]) == (0 if record["protocol"] == "grpc" else 200):
                 self.work[str(own[1])].append(at - began - float(record.get("waitedSeconds", 0.0)))
             self.busy += record.get("problem") == "busy"
-        self.alone += alone
         for key, number in calls.items():
             mine = key == own
             self.calls[key].extend([began] * mine + [at] * (number - mine))
@@ -241,11 +236,6 @@ def read_logs(words: str) -> Recording:
         lost.append(
             f"{count_of(logs.lines['cut or damaged'], 'line')} of calls or loads that cannot be read, the first at "
             f"{logs.unreadable}"
-        )
-    if logs.alone:
-        lost.append(
-            f"other calls of proxies that log at most 5 calls a second and no total (before `calls`): {logs.alone:,} "
-            "of theirs are in it"
         )
     return Recording(calls, measured, logs.busy, lost, f"Lines in {counted(files, 'file')}: {read}.")
 

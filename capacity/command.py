@@ -16,7 +16,6 @@ from .recording import HOUR, record
 from .trace import Recording, trace_of
 
 _DAY = 24.0
-_MOST_HOURS = 366 * _DAY
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,4 @@ def _recording(sources: Sources) -> Recording:
             )
         return read_logs(sources.logs)
     hours = _DAY if sources.hours is None else sources.hours
-    if not 0 < hours <= _MOST_HOURS:
-        raise CommandError(f"--hours {hours:g} is not more than 0 and at most {_MOST_HOURS:g}, a year.", WRONG_INPUT)
     return record(Prometheus(sources.prometheus, sources.match), hours, time.time())

@@ -15,17 +15,11 @@ class Line:
 
     name: str
     kind: str
-    """The slices of an answer, `endpoints` or `today`."""
-    figures: Figures | None
-    gpu_hours: float | None  # A month.
+    """The slices of an answer, or `endpoints`."""
+    figures: Figures
+    gpu_hours: float  # A month.
     money: float | None = None  # A month.
     is_best: bool = False
-    busier: Figures | None = None  # With more traffic.
-
-    @property
-    def cost(self) -> float | None:
-        """Money where there is a price, else hours of GPUs."""
-        return self.gpu_hours if self.money is None else self.money
 
 
 def table(lines: Sequence[Line], hours: float, money: str) -> Table:
@@ -36,16 +30,14 @@ def table(lines: Sequence[Line], hours: float, money: str) -> Table:
     for heading in filter(None, headings):
         made.add_column(heading, justify="right", no_wrap=True)
     for line in lines:
-        cells = [*_of_callers(line.figures, hours), "–" if line.gpu_hours is None else f"{line.gpu_hours:,.0f}"]
+        cells = [*_of_callers(line.figures, hours), f"{line.gpu_hours:,.0f}"]
         if money:
             cells.append("–" if line.money is None else f"{line.money:,.0f}")
         made.add_row(Text(("▶ " if line.is_best else "  ") + line.name), *cells, style="bold" if line.is_best else None)
     return made
 
 
-def _of_callers(found: Figures | None, hours: float) -> list[str]:
-    if found is None:
-        return ["–"] * 8
+def _of_callers(found: Figures, hours: float) -> list[str]:
     return [
         percent(found.share_warm),
         percent(found.share_waited),

@@ -9,10 +9,14 @@ from stacks.problems import listed
 from stacks.stack import Definition
 
 
-def overlay_text(environment: str, change: Mapping[str, Any]) -> str:
-    """Return the change as YAML of the whole definition, laid over an environment."""
-    overlay = {"environments": [{"name": environment, **change}]}
-    return yaml.safe_dump(overlay, sort_keys=False, default_flow_style=False, width=100)
+def laid_over(environment: str, change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the change as one of the whole definition, laid over an environment."""
+    return {"environments": [{"name": environment, **change}]}
+
+
+def overlay_text(change: Mapping[str, Any]) -> str:
+    """Return a change as YAML: what holds no further lists or tables has one line."""
+    return yaml.safe_dump(change, sort_keys=False, default_flow_style=None, width=100).rstrip()
 
 
 def place_of(definition: Definition, environment: str) -> str:

@@ -1,7 +1,5 @@
 """`tidegate plan`: which slices, how many, at what price, and what callers notice, for the requests of a trace."""
 
-import math
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +11,8 @@ from tidegate_eviction.simulate.report import about
 from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
 from policies.guardrails.money import money
-from stacks.command import FAILED, WRONG_INPUT, CommandError
+from stacks.command import FAILED, WRONG_INPUT, CommandError, chosen_stacks
+from stacks.definition.base import byte_count
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.placement import GpuNodes
 from stacks.definition.pools import OnDemand
@@ -23,18 +22,16 @@ from stacks.problems import count_of, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from .answers import LOADING, MOST_WAIT_SECONDS, Answer, Row, best, dedicated, front, loading_for, with_footprints
-from .block import definition_patch, fitting
+from .answers import LOADING, MOST_WAIT_SECONDS, Answer, best, dedicated, loading_for, target_of, with_footprints
+from .block import definition_patch
 from .lines import Line, percent, table
 from .overlay import place_of
 from .prices import gpu_hours, price_of
 from .search import MOST_GPUS, Search
 from .simulations import MOST_REFUSED, Figures, Simulations
 from .slices import DEFAULT_GPU, Gpu, find_gpu
-from .today import Today, always_warm, footprints, stack_of, today
 
-MORE_TRAFFIC = 1.2
-_OTHERS = "endpoints", "today"  # Kinds of lines of which each one is worth reading.
+_ENDPOINTS = "endpoints"  # The line of what slices are held against.
 _LITTLE = 0.0005  # Of all requests: what no table shows.
 _WIDTH = 140  # Columns of a table that goes to no terminal.
 
@@ -56,8 +53,6 @@ class _Basis:
 
     definition: Definition
     trace: Trace
-    renamed: dict[str, str]
-    """Models whose names no definition takes, and how they are called here."""
     gpu: Gpu
     target: float
     inventory: Sequence[GpuNodes]
@@ -65,8 +60,6 @@ class _Basis:
     """The stack that the answer is for; None where the definition has none."""
     loading: OnDemand
     """How planned pools load."""
-    now: Today | None
-    """What that stack has for the models today; None where it names none of them."""
 
     def money(self, gpus: Fraction | None) -> float | None:
         """Return what so many GPUs cost a month; None where the price is not known."""
@@ -87,7 +80,7 @@ class _Basis:
         """Return what a line costs a month, for people."""
         if line.money is not None:
             return f"{money(line.money, self.currency)} a month"
-        return f"{line.gpu_hours or 0:,.0f} GPU-hours a month"
+        return f"{line.gpu_hours:,.0f} GPU-hours a month"
 
 
 def make_plan(request: PlanRequest) -> None:
@@ -96,17 +89,15 @@ def make_plan(request: PlanRequest) -> None:
     with Simulations(basis.trace) as simulations:
         rows = Search(simulations, basis.gpu, basis.target, basis.loading).rows()
         rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
-        found, on_front = best(rows, basis.target), front(rows)
-        busier = _busier(simulations, [row for row in rows if row in on_front or row is found])
-        met_today = _met_today(simulations, basis.now) if basis.now else None
+    found = best(rows, basis.target)
     lines = [
         Line(
             str(row.answer), str(row.answer.on), row.figures,
-            gpu_hours(row.answer.share), basis.money(row.answer.share), row is found, busier.get(row.answer),
+            gpu_hours(row.answer.share), basis.money(row.answer.share), row is found,
         )
         for row in rows
     ]  # fmt: skip
-    lines += [_endpoints(basis), *([_today(basis, basis.now, met_today)] if basis.now else [])]
+    lines.append(_endpoints(basis))
     title = f"{escaped(request.trace.name)}: {about(basis.trace)}; target {percent(basis.target)} at once"
     hours = max(basis.trace.seconds[-1], 60.0) / 3600
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False, markup=False, emoji=False)
@@ -115,7 +106,7 @@ def make_plan(request: PlanRequest) -> None:
     console.print(table(shown, hours, f"{basis.currency} a month" if basis.currency else ""))
     if more := len(lines) - len(shown):
         print(f"{more} more are left out: fewer slices of the same size do as well, or meet the target.")
-    print(*_notes(basis, request), sep="\n")
+    print(*_notes(basis), sep="\n")
     print()
     print(*_sentences(basis, lines), sep="\n")
     if found:
@@ -135,7 +126,7 @@ def _basis(request: PlanRequest) -> _Basis:
         raise CommandError("Say for which requests: tidegate plan day.csv.gz (docs/capacity.md).", WRONG_INPUT)
     definition = read_definition(request.definition)
     try:
-        trace, renamed = fitting(read_trace(request.trace))
+        trace = read_trace(request.trace)
     except SimulationError as error:
         record = "" if request.trace.exists() else " `tidegate trace` records one (docs/capacity.md)."
         raise CommandError(f"{error}{record}", WRONG_INPUT) from None
@@ -143,13 +134,30 @@ def _basis(request: PlanRequest) -> _Basis:
     planes = [*([stack.data_plane] if stack else []), *definition.header.data_planes]
     inventory = [group for plane in planes for group in plane.gpus]
     gpu = _gpu(request.gpu, inventory)
-    named = {model.name for model in stack.platform.models} if stack else set()
-    is_known = request.stack or any(model.name in named for model in trace.models)
-    now = today(stack, trace) if stack and is_known else None
     trace = with_footprints(trace, footprints(stack) if stack else {})
     request_seconds = (stack.platform.proxy.timeouts if stack else Timeouts()).request_seconds
     loading = loading_for(trace, request_seconds)
-    return _Basis(definition, trace, renamed, gpu, target, inventory, stack, loading, now)
+    return _Basis(definition, trace, gpu, target, inventory, stack, loading)
+
+
+def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | None:
+    """Return the stack of that name; without one that which names most models of a trace, of production first.
+
+    None where the definition has no stack; CommandError for a name that there is not.
+    """
+    if name is not None:
+        return chosen_stacks(definition, name)[0]
+    models = {model.name for model in trace.models}
+
+    def rank(stack: Stack) -> tuple[int, bool]:
+        return len(models & {model.name for model in stack.platform.models}), stack.environment.production
+
+    return max(definition.stacks, key=rank, default=None)
+
+
+def footprints(stack: Stack) -> dict[str, int]:
+    """Return the footprints that a stack declares, in bytes."""
+    return {model.name: byte_count(model.footprint) for model in stack.platform.models if model.footprint}
 
 
 def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
@@ -160,28 +168,6 @@ def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
     return replace(gpu, strategy=next(cut, "mixed"))
 
 
-def target_of(text: str) -> float:
-    """Return a share of requests, written in per cent; CommandError for anything else."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
-    share = float(match[1]) / 100 if match else math.nan
-    if not 0 < share <= 1:
-        why = "it is the share of requests to be answered at once, in per cent: more than 0%, at most 100%"
-        raise CommandError(f"--target {escaped(text)}: {why}. Write --target 99%.", WRONG_INPUT)
-    return share
-
-
-def _busier(simulations: Simulations, rows: Sequence[Row]) -> dict[Answer, Figures]:
-    """Return what comes of answers with more traffic: the same requests in a shorter time."""
-    answers = [row.answer for row in rows]
-    pools = [[answer.simulated(MORE_TRAFFIC)] for answer in answers]
-    return dict(zip(answers, simulations.run(pools, "20 % more traffic"), strict=True))
-
-
-def _met_today(simulations: Simulations, now: Today) -> Figures:
-    [figures] = simulations.run([now.pools], str(now))
-    return figures + always_warm(simulations.trace, now.always_warm)
-
-
 def _endpoints(basis: _Basis) -> Line:
     """Return what an endpoint for each model costs, each on the smallest slice that holds it."""
     share, too_large = dedicated(basis.gpu, basis.trace)
@@ -190,25 +176,15 @@ def _endpoints(basis: _Basis) -> Line:
     refused = sum(basis.trace.models[which].name in names for which in basis.trace.which)
     warm = len(basis.trace) - refused
     figures = Figures(requests=len(basis.trace), warm=warm, answered=warm)
-    return Line(count_of(count, "dedicated endpoint"), "endpoints", figures, gpu_hours(share), basis.money(share))
-
-
-def _today(basis: _Basis, now: Today, figures: Figures | None) -> Line:
-    if now.gpus is None:
-        return Line(str(now), "today", figures, None)
-    prices = [(share, price_of(basis.inventory, label)) for label, share in now.gpus.items()]
-    money = [gpu_hours(share) * price.per_hour for share, price in prices if price and price.currency == basis.currency]
-    share = sum(now.gpus.values(), Fraction())
-    is_priced = money and len(money) == len(prices)
-    return Line(str(now), "today", figures, gpu_hours(share), sum(money) if is_priced else None)
+    return Line(count_of(count, "dedicated endpoint"), _ENDPOINTS, figures, gpu_hours(share), basis.money(share))
 
 
 def _sentences(basis: _Basis, lines: Sequence[Line]) -> list[str]:
-    """Return what is recommended, instead of what, and what more traffic does to it."""
+    """Return what is recommended, and instead of what."""
     found = next((line for line in lines if line.is_best), None)
-    endpoints = next(line for line in lines if line.kind == "endpoints")
-    if found is None or found.figures is None:
-        closest = max((line for line in lines if line.figures and line.busier), key=_at_once)
+    endpoints = next(line for line in lines if line.kind == _ENDPOINTS)
+    if found is None:
+        closest = max((line for line in lines if line is not endpoints), key=_at_once)
         return [f"The closest is {closest.name}: {percent(_at_once(closest))} at once for {basis.cost(closest)}."]
     said = [
         f"{found.name} answers {percent(_at_once(found))} at once for {basis.cost(found)}; "
@@ -223,28 +199,15 @@ def _sentences(basis: _Basis, lines: Sequence[Line]) -> list[str]:
         if len(planes) > 1:
             of_each = f"The change below applies to {len(planes)} ({listed(planes)}), each at that cost."
             said.append(f"These costs are of one data plane. {of_each}")
-    if found.busier is not None:
-        after = f"With 20 % more traffic it answers {percent(found.busier.share_warm)} at once"
-        if found.busier.share_warm >= basis.target and found.busier.serves_every_model:
-            return [*said, f"{after}: the target holds."]
-        will_do = [
-            line
-            for line in lines
-            if line.busier and line.busier.share_warm >= basis.target and line.busier.serves_every_model
-        ]
-        cheapest = min(will_do, key=lambda line: line.cost or 0.0, default=None)
-        instead = f"{cheapest.name} would do, for {basis.cost(cheapest)}" if cheapest else "nothing above would do"
-        said.append(f"{after}, and misses the target; {instead}.")
     return said
 
 
 def _at_once(line: Line) -> float:
-    return line.figures.share_warm if line.figures else 0.0
+    return line.figures.share_warm
 
 
-def _notes(basis: _Basis, request: PlanRequest) -> list[str]:
+def _notes(basis: _Basis) -> list[str]:
     """Return what the table's figures rest upon."""
-    now = basis.now
     price, said = basis.price, []
     if price:
         each = f"{price.per_hour:g} {price.currency}"
@@ -257,19 +220,6 @@ def _notes(basis: _Basis, request: PlanRequest) -> list[str]:
         said.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")
     if wait < min(longest, MOST_WAIT_SECONDS):
         said.append(f"It is no longer, because `proxy.timeouts.requestSeconds` is {wait + 1}: raise that first.")
-    names = {model.name for model in basis.stack.platform.models} if basis.stack else set()
-    strangers = sum(model.name not in names for model in basis.trace.models)
-    count = f"{strangers} of {len(basis.trace.models)} models"
-    if now is None and strangers == len(basis.trace.models):
-        said.append(f"{escaped(str(request.definition))} names no model of the trace: there is no row for today.")
-    elif now is None and basis.stack:
-        why = f"has no on-demand pool for {count} that it does not name: there is no row for today"
-        said.append(f"{basis.stack.name} {why}.")
-    elif now and now.strangers:
-        said.append(f"{now.stack.name} does not name {count}: they are taken for its first on-demand pool's.")
-    if basis.renamed:
-        how = listed((f"{escaped(old)} → {new}" for old, new in basis.renamed.items()), most=5)
-        said.append(f"No definition takes the names of some models, which are called otherwise here: {how}.")
     too_large = dedicated(basis.gpu, basis.trace)[1]
     if too_large:
         large = listed((model.name for model in too_large), most=5)
@@ -283,7 +233,7 @@ def _worth_reading(lines: Sequence[Line], target: float) -> list[Line]:
     shown = []
     for line in lines:
         before, at_once = most.get(line.kind), _at_once(line)
-        if line.is_best or line.kind in _OTHERS or before is None or before < min(at_once - _LITTLE, target):
+        if line.is_best or line.kind == _ENDPOINTS or before is None or before < min(at_once - _LITTLE, target):
             shown.append(line)
             most[line.kind] = at_once
     return shown

@@ -9,7 +9,7 @@ from typing import Final
 from stacks.command import WRONG_INPUT, CommandError
 
 from .prometheus import Prometheus, Series, copy_labels, without_copies
-from .recording import HOUR, PROXIES, record
+from .recording import PROXIES, record, seconds_of
 from .samples import Recorded, Samples
 from .trace import trace_of
 
@@ -44,7 +44,7 @@ class _Window:
 
 def read_samples(url: str, match: str, hours: float) -> Recorded:
     """Return what a Prometheus remembers of the last hours, of series with the labels that `match` says."""
-    window = _Window(Prometheus(url, match), hours * HOUR, time.time())
+    window = _Window(Prometheus(url, match), seconds_of(hours), time.time())
     if not window.series(_OF_PROXIES):
         nothing = f"{url} has scraped no proxy of Tidegate's with {match} in these {hours:g} hours"
         raise CommandError(f"{nothing}: see MATCH, STACK, HOURS, and `monitoring` in the definition.", WRONG_INPUT)

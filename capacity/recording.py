@@ -17,6 +17,7 @@ from .prometheus import Prometheus, Series, TooMuchError, copy_labels, without_c
 from .trace import Calls, Measured, Recording, no_calls
 
 HOUR = 3600.0
+_MOST_HOURS = 366 * 24.0
 _LEAST_SECONDS = 60.0  # Of a piece: where even that is too much to ask for, nothing helps.
 _MOST_SAMPLES = 300_000  # Of one answer: where there are more, the next one is about half the time.
 _GAP_SECONDS = 900.0  # Between two scrapes: what was called meanwhile is known by number, and hardly by time.
@@ -84,9 +85,16 @@ class _Seen:
         )
 
 
+def seconds_of(hours: float) -> float:
+    """Return how many seconds so many hours are. Raises CommandError."""
+    if not 0 < hours <= _MOST_HOURS:
+        raise CommandError(f"--hours {hours:g} is not more than 0 and at most {_MOST_HOURS:g}, a year.", WRONG_INPUT)
+    return hours * HOUR
+
+
 def record(prometheus: Prometheus, hours: float, now: float) -> Recording:
     """Return what a Prometheus remembers of the last hours before a Unix time. Raises CommandError."""
-    start = round(now - hours * HOUR, 3)
+    start = round(now - seconds_of(hours), 3)
     counters, seen = Counters(frozenset({"server", "model", "protocol", "status"})), _Seen()
     asked = _Query(prometheus)
     ends = [start, *(start + hour * HOUR for hour in range(1, math.ceil(hours))), round(now, 3)]

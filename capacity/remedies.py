@@ -108,7 +108,7 @@ def remedies(subject: PoolUnderReview, now: SimulationSetting) -> Iterator[Remed
 
 
 def _other_limits(subject: PoolUnderReview, now: SimulationSetting) -> Iterator[Remedy]:
-    """Yield other policies, of those that there are here, and a shorter idle limit."""
+    """Yield the other built-in policies, and a shorter idle limit."""
     loading = subject.pool.loading
     assert isinstance(loading, OnDemand)
     if loading.policy not in registry.BUILT_IN:
@@ -116,9 +116,9 @@ def _other_limits(subject: PoolUnderReview, now: SimulationSetting) -> Iterator[
     shortest = {"idleSeconds": loading.lease_seconds}
     tried: tuple[Tree, ...] = ({"policy": "break-even"}, {"policy": "cost-aware", **shortest}, shortest)
     for limits in tried:
-        policy = registry.BUILT_IN.get(limits.get("policy", loading.policy))
+        policy = registry.BUILT_IN[limits.get("policy", loading.policy)]
         idle = limits.get("idleSeconds", loading.idle_seconds)
-        if policy is not None and (policy.name, idle) != (loading.policy, loading.idle_seconds):
+        if (policy.name, idle) != (loading.policy, loading.idle_seconds):
             yield Remedy("other limits", subject.change(loading=limits), replace(now, policy=policy, idle_seconds=idle))
 
 

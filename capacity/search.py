@@ -18,7 +18,6 @@ class Search:
 
     def __init__(self, simulations: Simulations, gpu: Gpu, target: float, loading: OnDemand = LOADING) -> None:
         self._simulations, self._gpu, self._target, self._loading = simulations, gpu, target, loading
-        self._models = frozenset(model.name for model in simulations.trace.models)
         self._dearest = max(dedicated(gpu, simulations.trace)[0], Fraction(1))
         """GPUs beyond which sharing is no gain, since an endpoint for each model takes no more. One is always tried."""
         self._too_few = dict.fromkeys(gpu.slices, 0)
@@ -49,6 +48,6 @@ class Search:
         return 0 if low >= most else min(max(1, 2 * low), most)
 
     def _simulated(self, counts: dict[GpuSlice, int]) -> Sequence[Row]:
-        answers = [Answer(self._gpu, one, count, self._models, self._loading) for one, count in counts.items()]
-        figures = self._simulations.run([[answer.simulated()] for answer in answers], "slices of each size")
+        answers = [Answer(self._gpu, one, count, self._loading) for one, count in counts.items()]
+        figures = self._simulations.run([answer.setting for answer in answers], "slices of each size")
         return [Row(answer, each) for answer, each in zip(answers, figures, strict=True)]

@@ -1,17 +1,14 @@
-"""Simulations of pools over a part of a trace: each once, as many at a time as there are cores, in processes.
-
-What comes of a pool depends on its own models and requests alone, so that of several pools is the sum.
-"""
+"""Simulations of pools over a trace: each once, as many at a time as there are cores, in processes."""
 
 import math
 import os
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -19,38 +16,20 @@ from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.engine import SimulationSetting, simulate
 from tidegate_eviction.simulate.trace import Outcome, Trace, quantile, shown
 
-from stacks.command import WRONG_INPUT, CommandError
+from stacks.command import CommandError
 from stacks.definition.pools import OnDemand
 
 MOST_REFUSED = 0.1  # Share of the calls of any one model.
 _ROUNDING = 1e-6  # Seconds.
 
 
-@dataclass(frozen=True)
-class SimulatedPool:
-    """What a simulation wants to know of a pool."""
-
-    loading: OnDemand
-    capacity_bytes: int  # Of each replica.
-    replicas: int
-    models: frozenset[str]
-    pinned: frozenset[str] = frozenset()
-    faster: float = 1.0  # The same requests come in this part of the time: 1.2 is a fifth more traffic.
-
-    def __hash__(self) -> int:
-        """As equality has it, but for how models are loaded, which differs little."""
-        return hash((self.capacity_bytes, self.replicas, self.models, self.pinned, self.faster))
-
-    def setting(self) -> SimulationSetting:
-        """Return how it is simulated. ValueError for a policy that is not installed here."""
-        return setting_of(self.loading, self.capacity_bytes, self.replicas, self.pinned)
-
-
-def setting_of(loading: OnDemand, capacity_bytes: int, replicas: int, pinned: frozenset[str]) -> SimulationSetting:
+def setting_of(
+    loading: OnDemand, capacity_bytes: int, replicas: int, pinned: frozenset[str] = frozenset()
+) -> SimulationSetting:
     """Return how a pool is simulated, whose policy has what its container has by default; ValueError for a policy that
     is not installed here."""
     return SimulationSetting(
-        policy=find(loading.policy, {name: str(said) for name, said in loading.policy_settings.items()}),
+        policy=find(loading.policy),
         capacity_bytes=capacity_bytes,
         idle_seconds=loading.idle_seconds,
         wait_seconds=loading.wait_seconds,
@@ -62,7 +41,7 @@ def setting_of(loading: OnDemand, capacity_bytes: int, replicas: int, pinned: fr
 
 @dataclass(frozen=True)
 class Figures:
-    """What callers of one pool, or of several, met. Times are seconds."""
+    """What callers of one pool met. Times are seconds."""
 
     requests: int = 0
     warm: int = 0  # Answered at once.
@@ -73,15 +52,6 @@ class Figures:
     lost: Mapping[str, float] = field(default_factory=dict)
     """By model: what its callers waited, and the longest wait for each who was refused, busy or too large."""
     refusals: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # By model: calls refused, and all calls.
-
-    def __add__(self, other: "Figures") -> "Figures":
-        """Return those of both together."""
-        return Figures(
-            self.requests + other.requests, self.warm + other.warm, self.answered + other.answered,
-            self.loads + other.loads, self.evictions + other.evictions,
-            tuple(sorted(self.waits + other.waits)), {**self.lost, **other.lost},
-            {**self.refusals, **other.refusals},
-        )  # fmt: skip
 
     @property
     def refused(self) -> int:
@@ -128,15 +98,10 @@ class Figures:
 
 
 class Simulations:
-    """Runs simulations over one trace, and keeps what came of them."""
+    """Runs simulations over one trace."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.simulated = 0  # Requests.
-        self._known: dict[SimulatedPool, Figures] = {}
-        self._requests = {model.name: 0 for model in trace.models}
-        for _, which in trace.requests():
-            self._requests[trace.models[which].name] += 1
         self._workers = ProcessPoolExecutor(
             len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             initializer=_begin,
@@ -151,25 +116,15 @@ class Simulations:
         """End what still runs."""
         self._workers.shutdown(cancel_futures=True)
 
-    def requests(self, models: Iterable[str]) -> int:
-        """Return how many requests there are to these models."""
-        return sum(self._requests[model] for model in models)
-
-    def run(self, answers: Sequence[Sequence[SimulatedPool]], what: str) -> list[Figures]:
-        """Return what comes of each answer, which is of one or several pools. `what` is said beside the progress."""
-        missing = {pool: None for answer in answers for pool in answer if pool not in self._known}
-        self.simulated += sum(self.requests(pool.models) for pool in missing)
-        # The longest first: two cores end nearly together.
-        by_length = sorted(missing, key=lambda pool: -self.requests(pool.models))
+    def run(self, settings: Sequence[SimulationSetting], what: str) -> list[Figures]:
+        """Return what comes of each setting. `what` is said beside the progress."""
         try:
-            running = {self._workers.submit(_simulated, pool): pool for pool in by_length}
-            for done in shown(as_completed(running), what, len(running)):
-                self._known[running[done]] = done.result()
+            running = [self._workers.submit(_simulated, setting) for setting in settings]
+            for _ in shown(as_completed(running), what, len(running)):
+                pass
+            return [done.result() for done in running]
         except BrokenProcessPool:
             raise CommandError("A process of the simulation was ended: is there enough memory?") from None
-        except ValueError as error:  # a policy of one's own that is not installed here
-            raise CommandError(f"The definition's policy cannot be simulated: {error}.", WRONG_INPUT) from None
-        return [sum((self._known[pool] for pool in answer), Figures()) for answer in answers]
 
 
 # ---- in a process of its own ----
@@ -183,20 +138,10 @@ def _begin(trace: Trace) -> None:
     _TRACES.append(trace)
 
 
-def _simulated(pool: SimulatedPool) -> Figures:
-    trace = part_of(_TRACES[0], pool.models, pool.faster)
-    if not trace.seconds:
-        return Figures()
-    outcome = simulate(trace, pool.setting())
-    return figures(trace, pool.loading.wait_seconds, outcome, first_loads(trace, outcome))
-
-
-def part_of(trace: Trace, models: frozenset[str], faster: float = 1.0) -> Trace:
-    """Return the requests to some models, in a shorter time where they come faster."""
-    part = only(trace, models)
-    if faster == 1:
-        return part
-    return replace(part, seconds=array("d", (seconds / faster for seconds in part.seconds)))
+def _simulated(setting: SimulationSetting) -> Figures:
+    (trace,) = _TRACES
+    outcome = simulate(trace, setting)
+    return figures(trace, setting.wait_seconds, outcome, first_loads(trace, outcome))
 
 
 def first_loads(trace: Trace, outcome: Outcome) -> frozenset[int]:

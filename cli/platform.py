@@ -178,27 +178,22 @@ def dashboards(
 
 def preview(
     definition: Definition = DEFINITION,
-    out: Out = DEFAULT_OUT,
     stack: Stack = None,
-    base: Annotated[
-        str | None, typer.Option("--base", metavar="REV", help="Compare with this git revision instead of DIR.")
-    ] = None,
+    base: Annotated[str | None, typer.Option("--base", metavar="REV", help="Compare with this git revision.")] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(
-            metavar="CONTEXT", help="Compare with what runs there instead of DIR.", autocompletion=options.contexts
-        ),
+        typer.Option(metavar="CONTEXT", help="Compare with what runs there.", autocompletion=options.contexts),
     ] = None,
-    summary: Annotated[
-        Path, typer.Option("--summary", metavar="FILE", help="Page for reviewers, of a comparison with REV or CONTEXT.")
-    ] = Path("build/preview.md"),
+    summary: Annotated[Path, typer.Option("--summary", metavar="FILE", help="Page for reviewers.")] = Path(
+        "build/preview.md"
+    ),
     as_json: AsJson = False,
 ) -> None:
-    """Show what would change against the last rendering, a git revision or a cluster; change nothing there."""
+    """Show what would change against a git revision or a cluster; change nothing there."""
     with reporting("preview", definition, as_json=as_json) as (_, seen):
         from rollout.preview import PreviewRequest, preview_changes
 
-        preview_changes(PreviewRequest(definition, out, stack, base, cluster, summary), seen)
+        preview_changes(PreviewRequest(definition, stack, base, cluster, summary), seen)
 
 
 def init(

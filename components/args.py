@@ -25,7 +25,6 @@ from stacks.definition.kinds import TritonByDefault
 from stacks.definition.models import Model
 from stacks.definition.openai import AnyEngine
 from stacks.definition.pods import Pods
-from stacks.definition.policies import SettingName
 from stacks.definition.pools import Pool
 from stacks.definition.prices import Currency
 from stacks.definition.proxy import REPLICAS, CertificateIssuer
@@ -33,7 +32,7 @@ from stacks.definition.proxy import Proxy as ProxySettings
 from stacks.definition.servers import Identity
 from stacks.definition.triton import TritonSettings
 
-from .place import Naming, Texts, pool_headless_name
+from .naming import Naming, Texts, pool_headless_name
 from .values import either, of_kind, of_kinds
 
 Made = TypeVar("Made")
@@ -84,8 +83,6 @@ class PoolArgs(Pool):
     """How many; without effect where an autoscaler owns the number."""
     models: tuple[Model, ...] = ()
     """Models that it serves."""
-    policy_settings: Annotated[dict[SettingName, str], Field(min_length=1)] | None = None
-    """Settings of its eviction policy, where that is one of your own."""
     pulumi_timeouts: Annotated[PulumiTimeouts | None, NOT_IN_VALUES] = None
     """How long Pulumi's engine waits; ten minutes without it."""
 
@@ -237,7 +234,7 @@ class EnvironmentArgs(Section):
     """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
 
     @property
-    def place(self) -> Naming:
+    def naming(self) -> Naming:
         """Names and namespace of the environment's objects."""
         return Naming(self.name, self.namespace.name, self.called)
 
@@ -248,7 +245,7 @@ class PoolContext:
 
     args: PoolArgs
     server: ServerArgs
-    place: Naming
+    naming: Naming
     policy_image: ImageReference | None
     every_pod: Pods
     mesh: Mesh | None
@@ -267,12 +264,12 @@ class PoolContext:
     @property
     def selector(self) -> Texts:
         """Labels by which the pods are found."""
-        return self.place.pool_selector(self.server.kind, self.server.name, self.args.name)
+        return self.naming.pool_selector(self.server.kind, self.server.name, self.args.name)
 
     @property
     def labels(self) -> Texts:
         """Labels of the objects."""
-        return self.place.labels(self.server.kind, self.selector)
+        return self.naming.labels(self.server.kind, self.selector)
 
 
 def external_name(part: ServerArgs | PoolArgs, make: Callable[[str], Made]) -> Made:

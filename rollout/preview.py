@@ -1,6 +1,6 @@
-"""`preview`: what would change, against the last rendering, a git revision or a cluster. No cluster is touched.
+"""`preview`: what would change, against a git revision or a cluster. No cluster is touched.
 
-Against a revision or a cluster, what is said goes to a page of Markdown too, for the reviewers of the change.
+What is said goes to a page of Markdown too, for the reviewers of the change.
 """
 
 from collections import Counter, defaultdict
@@ -19,7 +19,6 @@ from stacks.problems import DefinitionError, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from . import output
 from .changes.compare import KubernetesObject, ObjectChange, compare
 from .changes.names import by_their_home, hints, home_of, renamings, under_names_of_now
 from .changes.page import code, failed_page, page
@@ -36,7 +35,7 @@ from .manifests import documents
 from .orphans import Orphan, orphans_in
 from .render import Rendered, render
 from .seen import CommandReport
-from .terminal import console, note, progress, tidegate
+from .terminal import console, note, progress
 
 Texts = Mapping[str, Mapping[str, str]]
 Objects = Sequence[Mapping[str, Any]]
@@ -47,7 +46,6 @@ class PreviewRequest:
     """What the command line asks for."""
 
     definition: Path
-    out: Path
     only: str | None
     base: str | None
     cluster: str | None
@@ -71,18 +69,18 @@ class Comparison:
 
 def preview_changes(wanted: PreviewRequest, seen: CommandReport) -> None:
     """Say what would change in every stack, or in one of them; raise CommandError where a mandatory rule is broken."""
-    if wanted.base is not None and wanted.cluster is not None:
-        raise CommandError("Compare with --base or with --cluster, not with both.", WRONG_INPUT)
-    writes = wanted.base is not None or wanted.cluster is not None
-    if writes:  # nobody shall take an old page for this one, nor miss that this one did not come to its end
-        _write(wanted.summary, failed_page(code(str(wanted.definition)), "The preview was begun, and did not end."))
+    if (wanted.base is None) == (wanted.cluster is None):
+        raise CommandError(
+            "Compare with a git revision (--base main) or with a cluster (--cluster <context>).", WRONG_INPUT
+        )
+    # Nobody shall take an old page for this one, nor miss that this one did not come to its end.
+    _write(wanted.summary, failed_page(code(str(wanted.definition)), "The preview was begun, and did not end."))
     try:
         definition = seen.definition = read_definition(wanted.definition)
         rendering, comparison = compared(wanted, definition)
     except (DefinitionError, CommandError) as error:
-        if writes:
-            what = "is wrong" if isinstance(error, DefinitionError) else "could not be compared"
-            _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
+        what = "is wrong" if isinstance(error, DefinitionError) else "could not be compared"
+        _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
         raise
     found = seen.guardrails = findings(rendering, definition)
     changes = seen.changes = _stack_changes(wanted, definition, found, comparison)
@@ -96,20 +94,18 @@ def preview_changes(wanted: PreviewRequest, seen: CommandReport) -> None:
     for line in moves:
         note(line)
     seen.notes = (*comparison.notes, *moves)
-    if writes:
-        against = code(wanted.base) if wanted.base is not None else f"the cluster {code(wanted.cluster or '')}"
-        commit = f" ({code(comparison.commit[:10])})" if comparison.commit else ""
-        how = ", without any cluster" if wanted.base is not None else ""
-        subject = f"Tidegate's preview of {code(str(wanted.definition))} against {against}{commit}{how}"
-        _write(wanted.summary, page(changes, subject, (*comparison.notes, *moves), refused=comparison.refused))
+    against = code(wanted.base) if wanted.base is not None else f"the cluster {code(wanted.cluster or '')}"
+    commit = f" ({code(comparison.commit[:10])})" if comparison.commit else ""
+    how = ", without any cluster" if wanted.base is not None else ""
+    subject = f"Tidegate's preview of {code(str(wanted.definition))} against {against}{commit}{how}"
+    _write(wanted.summary, page(changes, subject, (*comparison.notes, *moves), refused=comparison.refused))
     screen = console()
     screen.print(f"Against {comparison.against}:", soft_wrap=True)
     for text in (report(comparison.changes), terminal_sections(changes)):
         if text:
             screen.print(text, soft_wrap=True)
     screen.print(seen.verdict, soft_wrap=True)
-    if writes:
-        note(f"written for reviewers: {escaped(str(wanted.summary))}")
+    note(f"written for reviewers: {escaped(str(wanted.summary))}")
     enforce(found, "nothing was changed")
 
 
@@ -182,22 +178,17 @@ def compared(wanted: PreviewRequest, definition: Definition) -> tuple[list[Rende
     notes: list[str] = []
     texts: Texts = {}
     commit = ""
-    if wanted.base is None:
-        texts, remarks = _last_rendering(definition, wanted.out)
-        against = f"the rendering in {escaped(str(wanted.out))}"
-        notes += remarks
-    else:
-        against = escaped(wanted.base)
-        try:
-            with rendering_of(wanted.base, wanted.definition) as (commit, folder):
-                # Another version of this code wrote it: only folders of YAML files are relied on.
-                texts = {
-                    stack.name: {file.name: file.read_text("utf-8", "replace") for file in sorted(stack.glob("*.yaml"))}
-                    for stack in sorted(folder.iterdir())
-                    if stack.is_dir()
-                }
-        except NothingToCompare as error:
-            notes.append(f"Everything counts as new: {error}")
+    base = wanted.base or ""
+    try:
+        with rendering_of(base, wanted.definition) as (commit, folder):
+            # Another version of this code wrote it: only folders of YAML files are relied on.
+            texts = {
+                stack.name: {file.name: file.read_text("utf-8", "replace") for file in sorted(stack.glob("*.yaml"))}
+                for stack in sorted(folder.iterdir())
+                if stack.is_dir()
+            }
+    except NothingToCompare as error:
+        notes.append(f"Everything counts as new: {error}")
     found = {name: {file: _object_in(text) for file, text in files.items()} for name, files in texts.items()}
     if lost := [f"{name}/{file}" for name, files in found.items() for file, item in files.items() if item is None]:
         notes.append(f"Not compared, because nothing can be read in them: {escaped(listed(lost, most=5))}")
@@ -212,7 +203,7 @@ def compared(wanted: PreviewRequest, definition: Definition) -> tuple[list[Rende
     changes = {name: compare(there.get(name, ()), after[name]) if name in after else () for name in names}
     before = {name: there.get(name) for name in {**changes, **there}}
     return rendering, Comparison(
-        against, changes, before, {name: after.get(name) for name in changes}, tuple(notes), commit
+        escaped(base), changes, before, {name: after.get(name) for name in changes}, tuple(notes), commit
     )
 
 
@@ -253,19 +244,3 @@ def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
         tuple(notes),
         refused=sum(len(live.refused) for live in found.values()),
     )
-
-
-def _last_rendering(definition: Definition, out: Path) -> tuple[Texts, list[str]]:
-    """Return the files of the last rendering, and what people must know of them."""
-    index = output.read_index(out)
-    if index is None:
-        ways = [tidegate("render", definition.file, out=out), tidegate("preview", definition.file, base="main")]
-        none = f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:"
-        raise CommandError("\n  ".join([none, *ways]))
-    notes = []
-    if not output.same_definition(index, definition.file):
-        notes.append(f"{escaped(str(out))} holds a rendering of another definition, {escaped(index.definition)}.")
-    texts = output.texts_of(out, index)
-    if lost := [f"{name}/{file}" for name, files in index.stacks.items() for file in files if file not in texts[name]]:
-        notes.append(f"Counted as new, because {escaped(str(out))} has lost them: {escaped(listed(lost, most=5))}")
-    return texts, notes

@@ -86,13 +86,6 @@ def test_a_run_may_demand_that_nothing_is_left_out_but_what_it_names(
     assert done.stdout.count("left out, and this run allows none to be: NOT RUN: ") >= len(failed)
 
 
-def test_a_run_may_demand_that_no_whole_file_is_left_out(tmp_path: Path) -> None:
-    text = "import pytest\npytest.skip('NOT RUN: A NODE IS NOT HERE.', allow_module_level=True)\n"
-    done = run(tmp_path, text, "--require-all")
-    assert done.returncode != 0
-    assert "left out, and this run allows none to be: NOT RUN: A NODE IS NOT HERE." in done.stdout
-
-
 def test_a_test_that_is_left_out_in_silence_has_failed(tmp_path: Path) -> None:
     done = run(tmp_path, "import pytest\ndef test_it():\n    pytest.skip('not today')\n")
     assert done.returncode != 0, done.stdout

@@ -59,7 +59,6 @@ class EvictionSettings(Message):
 
     version: Literal[1] = VERSION
     policy: str
-    policy_settings: dict[str, str] = Field(default_factory=dict)  # Of a policy of one's own, which reads the texts.
     repository: str  # Where the models lie: the folder that is mounted, or the URL of object storage.
     staging: Staging | None = None  # None: the server loads from `repository` itself, else from what is staged of it.
     grpc_tls: bool = False  # Whether Triton's gRPC is encrypted; `ca.crt` below `triton.TLS_ROOT` vouches for it then.

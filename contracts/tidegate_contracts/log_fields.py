@@ -1,4 +1,4 @@
-"""What the fields of a line of the log say: one name for one thing, in proxies, policies, observers and rollouts.
+"""What the fields of a line of the log say: one name for one thing, in proxies, policies and observers.
 
 Each line is a JSON object. docs/metrics.md is written from this.
 """
@@ -8,15 +8,13 @@ from typing import Final
 ALWAYS: Final = {
     "time": "when, in UTC with milliseconds (RFC 3339)",
     "level": "`debug`, `info`, `warning`, `error` or `critical`",
-    "logger": "which part says it: `tidegate_proxy.calls`, `tidegate_eviction.events`, `tidegate.rollout` …",
+    "logger": "which part says it: `tidegate_proxy.calls`, `tidegate_eviction.events` …",
     "message": "a sentence for people; programs read the other fields",
 }
 FIELDS: Final = {
     "event": "what happened, in one word",
     "exception": "the traceback of a defect",
     # Whom it concerns
-    "environment": "environment of the definition",
-    "plane": "data plane",
     "server": "server of the definition",
     "pool": "pool of the server",
     "replica": "replica of the pool, by host and port",
@@ -37,7 +35,6 @@ FIELDS: Final = {
     "problem": "type of the problem: docs/proxy-api.md, Problems",
     "reason": "why, in one word for programs",
     "why": "why, in words for people",
-    "state": "where a data plane stands in a rollout",
     "seconds": "how long it took",
     "waitedSeconds": "how long it waited for its model to be loaded",
     "queuedSeconds": "how long a load waited for room and its turn",
@@ -51,7 +48,6 @@ FIELDS: Final = {
     "bytes": "bytes that it is about",
     "bytesIn": "bytes of the request's body",
     "bytesOut": "bytes of the answer's body",
-    "neededBytes": "bytes that a load needs",
     "footprintBytes": "bytes that a model takes",
     "leakedBytes": "bytes of the slice that did not come back, all in all",
     "measured": "bytes that were measured, by model and part",

@@ -148,14 +148,13 @@ def evict(stage: Stage) -> Outcome:
 
 @scene(
     SCENES,
-    "largest-first is ten lines of one's own (lab/demo/largest_first), beside the policies that are there; its setting "
-    "says here that nothing is spared for having been used lately.",
+    "largest-first is a few lines of one's own (lab/demo/largest_first), beside the policies that are there.",
 )
 def own_policy(stage: Stage) -> Outcome:
     """A policy of one's own."""
     order, wanted = ("cat", "dog", "moose"), "ibex"
     largest = order[-1]
-    with stage.policy("largest-first", spare_seconds="0"):
+    with stage.policy("largest-first"):
         stage.wanted(*order)
         stage.idle(largest)
         mark = stage.mark()

@@ -120,10 +120,10 @@ class Stage:
         return next(each.state for each in self.listing().models if each.model == model)
 
     @contextmanager
-    def policy(self, name: str, **settings: str) -> Iterator[None]:
+    def policy(self, name: str) -> Iterator[None]:
         """Have the policy choose by another rule as long as the block lasts."""
         before = self.platform.plan
-        self._choose_by(replace(before, policy=name, policy_settings=settings))
+        self._choose_by(replace(before, policy=name))
         try:
             yield
         finally:

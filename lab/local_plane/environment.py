@@ -36,7 +36,6 @@ class Plan:
     proxies: int = 1
     poll_seconds: int = 1
     policy: str = "lru-idle"
-    policy_settings: Mapping[str, str] = field(default_factory=dict)
     policy_packages: tuple[str, ...] = ()  # Folders with policies beside those that are there.
     capacity_bytes: int = 1 << 30
     idle_seconds: int = 1
@@ -50,7 +49,6 @@ class Plan:
         """Return what the policy is told about its pool."""
         return EvictionSettings(
             policy=self.policy,
-            policy_settings=dict(self.policy_settings),
             repository=str(repository),
             capacity_bytes=self.capacity_bytes,
             idle_seconds=self.idle_seconds,

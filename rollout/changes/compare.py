@@ -3,13 +3,12 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from tidegate_contracts.proxy_process import CHECKSUM
 
 from components.apply_order import apply_key
-from stacks.definition.proxy import PROXY
 from stacks.resolve import settings
 
 from .secrets import Hidden, hidden, hidden_tree
@@ -86,20 +85,7 @@ def compare(old: Iterable[KubernetesObject], new: Iterable[KubernetesObject]) ->
             immutable = sorted({".".join(field) for path in paths if (field := _immutable(kind, before[key], path))})
             verb: Verb = "replaced" if immutable else "changed"
             changes.append(ObjectChange(verb, kind, name, namespace, tuple(fields), tuple(immutable)))
-    return [*_each_exposure_once(changes)]
-
-
-def _each_exposure_once(changes: Sequence[ObjectChange]) -> Iterator[ObjectChange]:
-    """Leave the exposure of the proxy out of the definition on the Namespace, if the proxy's own object shows it."""
-    is_shown = any(change.kind in ("Service", "Ingress", "HTTPRoute") and change.name == PROXY for change in changes)
-    for change in changes:
-        fields = change.fields
-        if is_shown and change.kind == "Namespace" and change.verb == "changed":
-            fields = tuple(
-                each for each in fields if tuple(each.path[2:5]) != (settings.ANNOTATION, "proxy", "exposure")
-            )
-        if fields or not change.fields:
-            yield replace(change, fields=fields)
+    return changes
 
 
 def tally(changes: Iterable[ObjectChange]) -> str:

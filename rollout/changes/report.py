@@ -15,8 +15,7 @@ STYLES: Mapping[Verb, str] = {"created": "green", "changed": "yellow", "replaced
 _OF_DATASETS = ", and datasets are protected: add a dataset of another name and move the servers to it"
 _STAYS = "nothing deletes it: with Helm it stays, and Pulumi refuses until it is unprotected; the files in it stay"
 _OF_OTHERS = ": kubectl refuses it; Pulumi deletes the object and makes a new one"
-_LONGEST = 60
-_LONGEST_ELEMENT = 200
+_LONGEST = 200  # An access rule has to be read, not only noticed.
 MOST_FIELDS = 40  # Of one object.
 
 
@@ -67,7 +66,7 @@ def values(change: FieldChange) -> str:
     old, new = change.old, change.new
     if change.element:
         verb, value = ("added", new) if old is MISSING else ("removed", old)
-        return f"{verb}: {escaped(shortened(_element(value), _LONGEST_ELEMENT))}"
+        return f"{verb}: {escaped(shortened(_element(value), _LONGEST))}"
     if isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
         before, after = ((value.whole if isinstance(value, Hidden) else value).splitlines() for value in (old, new))
         gone, come = (sum(line not in other for line in one) for one, other in ((before, after), (after, before)))
@@ -75,9 +74,7 @@ def values(change: FieldChange) -> str:
     if isinstance(old, Hidden) and isinstance(new, Hidden) and str(old) == str(new):
         return "(values are not shown)"
     was, now = _brief(old, new), _brief(new, old)
-    # What comes or goes as a whole stands alone in its line: an access rule has to be read, not only noticed.
-    longest = _LONGEST_ELEMENT if old is MISSING or new is MISSING else _LONGEST
-    return f"{_apart(was, now, longest)} → {_apart(now, was, longest)}"
+    return f"{escaped(shortened(was, _LONGEST))} → {escaped(shortened(now, _LONGEST))}"
 
 
 def _element(value: Any) -> str:
@@ -94,14 +91,3 @@ def _brief(value: Any, other: Any) -> str:
     if isinstance(value, str) and (isinstance(other, str) or other is MISSING):
         return value or '""'
     return _element(value) if other is MISSING and isinstance(value, (dict, list)) else shown(value)
-
-
-def _apart(text: str, other: str, longest: int) -> str:
-    """Return a text cut to where it differs from the other: the ends of two long image names, not their beginnings."""
-    text = escaped(text)
-    if len(text) <= longest:
-        return text
-    same = next((i for i, (a, b) in enumerate(zip(text, escaped(other), strict=False)) if a != b), 0)
-    start = max(0, text.rfind("/", 0, same) + 1) if same > longest // 3 else 0
-    start = start if same - start < longest // 2 else same - 10
-    return shortened(("…" if start else "") + text[start:], longest)

@@ -17,7 +17,6 @@ from subprocess import CompletedProcess
 from stacks.command import CommandError
 from stacks.problems import escaped
 
-from .. import processes
 from ..kubectl import Kubectl, KubernetesObject, as_list
 from ..terminal import note
 
@@ -54,15 +53,14 @@ class RolloutLease:
 def acquire_lease(kube: Kubectl, namespace: str) -> Iterator[RolloutLease]:
     """Hold the Lease of a namespace; wait while another run holds it, and take it over from one that is dead.
 
-    A holder is dead if it does not renew the Lease, or if its process on this machine has ended.
+    A holder is dead if it does not renew the Lease.
     """
     hold = RolloutLease(namespace)
-    with processes.showing_life(hold.token):  # so that another run on this machine need not wait once this one is dead
-        if not _acquired(kube, hold):
-            yield hold
-            return
-        with _renewed(kube, hold):
-            yield hold
+    if not _acquired(kube, hold):
+        yield hold
+        return
+    with _renewed(kube, hold):
+        yield hold
 
 
 @contextmanager
@@ -104,7 +102,7 @@ def _acquired(kube: Kubectl, hold: RolloutLease) -> bool:
         # Clocks differ between machines: what counts is how long we ourselves have seen no sign of life.
         renewed = str((lease["metadata"] if lease else {}).get("resourceVersion"))
         fresh = time.monotonic() - seen.setdefault(renewed, time.monotonic()) < SECONDS
-        if lease is None or not fresh or _is_dead(holder):
+        if lease is None or not fresh:
             answer = _written(kube, hold, lease)
             if answer.returncode == 0:
                 return True
@@ -175,8 +173,3 @@ def _named(hold: RolloutLease) -> str:
 def _words(holder: str) -> str:
     """Return a holder without its token, for people."""
     return escaped(_TOKEN.sub("", holder))
-
-
-def _is_dead(holder: str) -> bool:
-    match = _TOKEN.search(holder)
-    return match is not None and processes.has_died(match[1])

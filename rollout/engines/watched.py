@@ -13,7 +13,7 @@ from stacks.command import CommandError
 
 from .. import processes
 from ..changes.workloads import workloads
-from ..health import lacking, target_of
+from ..health import lacking, target_of, warnings
 from ..kubectl import Kubectl, KubernetesObject
 from ..terminal import note
 from .lease import RolloutLease
@@ -21,7 +21,6 @@ from .lease import RolloutLease
 LOOK_EVERY = 4.0
 _MARGIN_SECONDS = 300
 _LEAST_SECONDS = 600
-PATIENCE_SECONDS = 15.0  # How long the API server may refuse pods before waiting on is senseless.
 _FIRST_PAUSE = 0.5
 _HEED_EVERY = 0.5  # How often it is asked whether the lease is still held.
 _TO_END_SECONDS = 60.0
@@ -52,25 +51,22 @@ def run_watched(
 ) -> str | None:
     """Run a command until it ends; return None when it succeeded, else what it said, or why it could not succeed.
 
-    What these objects lack is said meanwhile. Where their pods are refused for good the command is interrupted, as by
-    Ctrl-C: it then notes that it failed. Where the lease is lost it is killed, and CommandError raised: what it would
-    note now goes into another run's records.
+    What these objects lack, and what the cluster warns of, is said meanwhile. Where the lease is lost the command is
+    killed, and CommandError raised: what it would note now goes into another run's records.
     """
     said: list[str] = []
     process = processes.started([*_ending_with_us(), *command], stdin=subprocess.PIPE)
     reader = threading.Thread(target=lambda: said.append(process.communicate(stdin)[0]), daemon=True)
     reader.start()
-    looking = _ReadinessWatch(kube, objects) if objects else None  # takes note of earlier refusals first
+    looking = _ReadinessWatch(kube, objects) if objects else None
     next_look = time.monotonic() + LOOK_EVERY
     try:
-        while process.poll() is None and not (looking and looking.given_up):
+        while process.poll() is None:
             hold.ensure_held()
             if looking and time.monotonic() >= next_look:
                 looking.poll()
                 next_look = time.monotonic() + LOOK_EVERY
             reader.join(_HEED_EVERY)
-        if looking and looking.given_up:
-            _interrupt(process)
     except BaseException:
         if hold.lost:
             process.kill()
@@ -83,7 +79,7 @@ def run_watched(
         return None
     why = "".join(said)
     is_late = any(words in why for words in ("deadline exceeded", "not ready", "timed out"))
-    return (looking and (looking.given_up or (is_late and looking.late()))) or why
+    return (looking.late() if looking and is_late else "") or why
 
 
 def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float) -> str | None:
@@ -91,8 +87,6 @@ def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: flo
     looking = _ReadinessWatch(kube, objects)
     end, pause = time.monotonic() + seconds, _FIRST_PAUSE
     while not looking.poll():
-        if looking.given_up:
-            return looking.given_up
         if time.monotonic() > end:
             return looking.late() or "nobody can say whether everything is ready"
         time.sleep(pause)
@@ -106,31 +100,25 @@ class _ReadinessWatch:
     def __init__(self, kube: Kubectl, objects: Sequence[KubernetesObject]) -> None:
         self._kube = kube
         self._target = target_of(objects)
-        self._old = _refusals(kube, self._target.namespace)
         self._said: list[str] = []
-        self._since: float | None = None
         self._failures: list[str] = []
-        self.given_up = ""  # Why it will never be ready, when pods have been refused for too long.
 
     def poll(self) -> bool:
         """Say what is not ready; return whether everything is."""
         lines = self._lines()
         if lines is None:
             return False  # a look that fails is no reason to give up
-        for line in lines[:_MOST_LINES]:
+        seen = [*lines, *(self._warnings() if lines else ())]
+        for line in seen[:_MOST_LINES]:
             if line not in self._said and not line.endswith("is not there"):
                 note(f"waiting: {line}")
-        self._said = lines
-        refused = self._refused() if lines else ""
-        self._since = (self._since or time.monotonic()) if refused else None
-        if self._since and time.monotonic() - self._since >= PATIENCE_SECONDS:
-            self.given_up = refused
+        self._said = seen
         return not lines
 
     def late(self) -> str:
         """Return what is still not ready when the time is up, or why that cannot be seen."""
         lines = self._lines()
-        late = self._refused() or "\n    ".join(self._failures[-1:] if lines is None else lines)
+        late = "\n    ".join(self._failures[-1:] if lines is None else [*lines, *self._warnings()])
         return f"not everything became ready in time:\n    {late}" if late else ""
 
     def _lines(self) -> list[str] | None:
@@ -140,31 +128,19 @@ class _ReadinessWatch:
             self._failed(error)
             return None
 
-    def _refused(self) -> str:
-        """Return the event about a pod that the API server has refused since this watch began."""
+    def _warnings(self) -> list[str]:
+        """Return what the cluster warns of, such as pods that a quota refuses."""
         try:
-            found = _refusals(self._kube, self._target.namespace)
+            return warnings(self._kube, self._target)
         except CommandError as error:
             self._failed(error)
-            return ""
-        return next((message for uid, (when, message) in found.items() if self._old.get(uid, ("",))[0] != when), "")
+            return []
 
     def _failed(self, error: CommandError) -> None:
         """Show why a look failed, once: it may be a right that is missing."""
         if str(error) not in self._failures:
             self._failures.append(str(error))
             note(f"not seen: {error}")
-
-
-def _refusals(kube: Kubectl, namespace: str) -> dict[str, tuple[str, str]]:
-    """Return the events about pods that could not be made: for each when it was last, and what it says."""
-    found = {}
-    for event in kube.find(["events"], "-n", namespace, "--field-selector", "reason=FailedCreate"):
-        about, message = event["involvedObject"], event.get("message", "")
-        if "forbidden" in message or "denied" in message:
-            when = f"{event.get('lastTimestamp')} {event.get('count')}"
-            found[event["metadata"]["uid"]] = when, f"{about['kind']} {about['name']}: {message}"
-    return found
 
 
 def _interrupt(process: "subprocess.Popen[str]") -> None:

@@ -5,7 +5,6 @@ build/rollout/<environment>/
     0007/rollout.json       the record: what is rolled out, and where every plane stands
     0007/definition/        the definition and images.lock, as they were when the rollout began
     0007/logs/<plane>.log   what the engine said
-    0007/logs/rollout.jsonl what happened when, a JSON object a line with the fields of docs/metrics.md
 
 A record is replaced as a whole, and is on the disk before what it announces happens. So a rollout that is killed at any
 moment leaves one to go on from. A record that cannot be understood is an error, because a plane could be forgotten.
@@ -13,7 +12,6 @@ moment leaves one to go on from. A record that cannot be understood is an error,
 
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import threading
@@ -151,24 +149,12 @@ class Journal:
             if state == "applying":
                 status.attempts, status.began_at = status.attempts + 1, status.changed_at
             _write(self.folder, self.record)
-        self._log("plane", "error" if state == "failed" else "info", plane=plane, state=state, seconds=status.seconds,
-                  why=message or None)  # fmt: skip
 
     def note_outcome(self, outcome: Ending | None) -> None:
         """Write down how the rollout ended, or with None that it goes on."""
         with self._lock:
             self.record.outcome = outcome
             _write(self.folder, self.record)
-        self._log("rollout", "error" if outcome == "failed" else "info", outcome=outcome or "goes on")
-
-    def _log(self, event: str, level: str, **fields: str | float | None) -> None:
-        """Add a line to the log for programs; without it the rollout goes on, for the record is what counts."""
-        said = {"event": event, "environment": self.record.environment, **fields}
-        words = " ".join(str(said[name]) for name in ("plane", "state", "outcome") if said.get(name))
-        line = {"time": now(), "level": level, "logger": "tidegate.rollout", "message": words, **said}
-        line = {name: value for name, value in line.items() if value is not None}
-        with suppress(OSError), (self.folder / "logs" / "rollout.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 class History:

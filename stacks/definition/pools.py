@@ -5,7 +5,6 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from .base import (
-    NOT_IN_VALUES,
     ByteQuantity,
     Condition,
     Conditional,
@@ -24,7 +23,7 @@ from .base import (
 )
 from .placement import CpuPlacement, Placement
 from .pods import Affinity, Toleration
-from .policies import SHIPPED, PolicyName, SettingName, SettingText
+from .policies import PolicyName
 
 _WHICH_CLASS = "staging of kind volume needs a storageClass, of which each replica gets a volume of its own"
 _NO_CLASS = "storageClass is for staging of kind volume: take it away"
@@ -63,11 +62,9 @@ class OnDemand(Section):
     model whose callers are refused, another goes before that as soon as they have lost twice what its own callers would
     lose to its next load (the ski-rental rule, Karlin et al. 1988; it weighs as cost-aware does); models that timers
     call are loaded just before, where that costs others less. lru-idle, the reference's rule: least recently used of
-    those idle for idleSeconds. lru: least recently used, however short its idleness. cost-aware: weighs bytes, load
-    seconds and use against each other. Or one of your own (docs/eviction.md).
+    those idle for idleSeconds. cost-aware: weighs bytes, load seconds and use against each other. Or one of your own
+    (docs/eviction.md).
     """
-    policy_settings: Annotated[dict[SettingName, SettingText], NOT_IN_VALUES] = Field(default_factory=dict)
-    """Settings of a policy of your own: arguments of the function that returns it. It refuses wrong ones in the pod."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] = 300
     """A model that was idle for at least this long may be evicted; with break-even, perhaps earlier."""
     capacity: ByteQuantity | None = None
@@ -86,16 +83,9 @@ class OnDemand(Section):
     @model_validator(mode="after")
     def _idle_is_at_least_the_lease(self) -> Self:
         """Otherwise a model in use would count as idle before its lease ends."""
-        if self.idle_seconds < self.lease_seconds and self.policy != "lru":
+        if self.idle_seconds < self.lease_seconds:
             times = f"idleSeconds {self.idle_seconds} is less than leaseSeconds {self.lease_seconds}"
             raise ValueError(f"{times}: a model in use would count as idle before its lease ends")
-        return self
-
-    @model_validator(mode="after")
-    def _only_policies_of_your_own_take_settings(self) -> Self:
-        """Tidegate's own policies take none, and would refuse them in the pod."""
-        if self.policy_settings and self.policy in SHIPPED:
-            raise ValueError(f'the policy "{self.policy}" takes no settings: remove policySettings')
         return self
 
 

@@ -57,7 +57,6 @@ def _pool(stack: Stack, server: Server, pool: Pool, exit_seconds: int) -> PoolAr
         loading=_loading(stack, server, pool),
         replicas=1 if pool.replicas is None else pool.replicas,
         models=tuple(_served(model, server, pool) for model in stack.models_of(server, pool)),
-        policy_settings=(pool.loading.policy_settings or None) if isinstance(pool.loading, OnDemand) else None,
         pulumi_timeouts=PulumiTimeouts(
             ready=pool.startup_seconds + READY_MARGIN_SECONDS,
             # An update goes from pod to pod.

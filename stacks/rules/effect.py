@@ -128,8 +128,3 @@ def _dependent(stack: Stack) -> Iterator[tuple[PathInTree, Section, str, bool, s
     because = "proxy.auth has no issuer and no dominoPrincipal whose servers it could vouch for"
     is_used = bool(proxy.auth.oidc or proxy.auth.domino_principal)
     yield ("proxy", "auth"), proxy.auth, "authorities", is_used, because, "Add an issuer, or remove it."
-    for path, server, pool in stack.pools():
-        if isinstance(pool.loading, OnDemand):
-            because = f"policy lru of {server.name}/{pool.name} ignores how long a model was idle"
-            do = "Set policy to lru-idle, or remove it."
-            yield (*path, "loading"), pool.loading, "idle_seconds", pool.loading.policy != "lru", because, do

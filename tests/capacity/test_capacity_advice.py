@@ -2,19 +2,17 @@
 
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_eviction.policies import registry
 from tidegate_eviction.simulate.trace import Trace
 
 from capacity.advice import Advice, advise
 from capacity.advising import lines_of, subjects
-from capacity.overlay import overlay_text
+from capacity.overlay import laid_over, overlay_text
 from capacity.pressures import reading
 from capacity.remedies import PoolUnderReview
 from capacity.samples import Recorded
@@ -54,7 +52,7 @@ def advice_for(found: Definition, made: Made, calls: Trace | None = TURNS) -> tu
 
 def after(found: Definition, subject: PoolUnderReview, change: Mapping[str, Any]) -> Definition:
     """Return the definition with the change pasted."""
-    return pasted(found, overlay_text(subject.stack.environment.name, change))
+    return pasted(found, overlay_text(laid_over(subject.stack.environment.name, change)))
 
 
 def pressed(names: Iterable[str]) -> Made:
@@ -115,18 +113,6 @@ def test_models_that_are_kept_while_others_are_refused_want_other_limits(tmp_pat
     assert advice.then
     assert advice.now.refused > advice.then.refused == 0
     assert after(found, subject, advice.change).stacks[0].platform.servers[0].pools[0].replicas is None
-
-
-def test_the_policy_that_breaks_even_is_suggested_where_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stands_in = replace(registry.BUILT_IN["cost-aware"], name="break-even", idle_limits=False)
-    monkeypatch.setattr(registry, "BUILT_IN", {**registry.BUILT_IN, "break-even": stands_in})
-    found = definition(tmp_path, ON_SLICES.replace("idleSeconds: 60", "idleSeconds: 600"), SMALL, GPUS)
-    made = pressed(SMALL)
-    busy(made, "no-room", 300.0)
-    subject, advice = advice_for(found, made, trace(dict.fromkeys(SMALL, (3 * GB, 1.0)), 25, 30.0))
-    assert advice.change == subject.change(loading={"policy": "break-even"})
 
 
 def test_where_no_slice_is_larger_more_replicas_give_the_room(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from tidegate_contracts.eviction_process import SETTINGS_FILE
 from tidegate_eviction.simulate.trace import Trace
 
 from capacity.answers import LOADING, Answer, with_footprints
-from capacity.block import DefinitionPatch, definition_patch, fitting
+from capacity.block import DefinitionPatch, definition_patch
+from capacity.plan import footprints
 from capacity.slices import GpuSlice, find_gpu
-from capacity.today import footprints
 from components import Environment
 from components.evaluate import evaluate
 from rollout.definition import check_definition
@@ -43,9 +43,7 @@ def one(profile: str) -> GpuSlice:
 def answers() -> st.SearchStrategy[Answer]:
     """Some slices of any size, for all models of the trace."""
     waits = st.sampled_from([20, 45]).map(lambda wait: LOADING.model_copy(update={"wait_seconds": wait}))
-    return st.builds(
-        Answer, st.just(GPU), st.sampled_from(GPU.slices), st.integers(1, 3), st.just(frozenset(NAMES)), waits
-    )
+    return st.builds(Answer, st.just(GPU), st.sampled_from(GPU.slices), st.integers(1, 3), waits)
 
 
 @st.composite
@@ -97,7 +95,7 @@ def said(settings: EvictionSettings) -> Said:
 def simulated(answer: Answer, trace: Trace) -> Said:
     times = LOADING.idle_seconds, LOADING.lease_seconds, answer.loading.wait_seconds
     models = frozenset((model.name, False, model.footprint_bytes) for model in trace.models)
-    return answer.simulated().capacity_bytes, *times, LOADING.policy, models
+    return answer.setting.capacity_bytes, *times, LOADING.policy, models
 
 
 @examples(20)
@@ -121,7 +119,7 @@ def of_prod_east(*called: str) -> tuple[Definition, Answer, Trace, DefinitionPat
     definition = read_definition(SHIPPED)
     stack = next(stack for stack in definition.stacks if stack.name == "prod-east")
     trace = with_footprints(trace_of(1, **dict.fromkeys(called, (1, 2.0, 60.0))), footprints(stack))
-    answer = Answer(GPU, one("3g.40gb"), 1, frozenset(called))
+    answer = Answer(GPU, one("3g.40gb"), 1)
     return definition, answer, trace, definition_patch(stack, answer, trace)
 
 
@@ -144,7 +142,7 @@ def test_a_pool_with_further_models_stays() -> None:
     assert "preload/main stays, for it preloads what lies in its folder, churn too" in words
 
 
-ON_TWO = Answer(GPU, one("3g.40gb"), 2, frozenset(NAMES))
+ON_TWO = Answer(GPU, one("3g.40gb"), 2)
 
 
 @pytest.mark.parametrize("strategy", ["single", "dra"])
@@ -160,7 +158,7 @@ def test_slices_are_asked_for_as_the_inventory_hands_them_out(tmp_path: Path, st
 
 def test_of_a_gpu_whose_label_is_not_known_it_is_told_what_to_say(tmp_path: Path) -> None:
     gpu = find_gpu("h100-80gb", [A100])
-    answer = Answer(gpu, gpu.slices[0], 2, frozenset(NAMES))
+    answer = Answer(gpu, gpu.slices[0], 2)
     definition = read_definition(write(tmp_path, tree_of([pool("1g.10gb")], [], [{"1g.10gb": 7}])))
     made = definition_patch(definition.stacks[0], answer, TRACE)
     assert "The definition has no H100-80GB: say --gpu <their node label" in made.said[-1]
@@ -171,13 +169,3 @@ def test_a_server_is_made_up_where_none_loads_on_demand(tmp_path: Path) -> None:
     definition = read_definition(write(tmp_path, tree))
     made = definition_patch(definition.stacks[0], ON_TWO, TRACE)
     assert {model["server"] for model in yaml.safe_load(made.text)["environments"][0]["models"]} == {"ondemand-2"}
-
-
-def test_models_whose_names_no_definition_takes_are_called_otherwise_in_all_that_follows() -> None:
-    trace = trace_of(
-        1, **{"a model": (1, 1.0, 600.0), "a_model": (1, 1.0, 600.0), "-x": (1, 1.0, 600.0), "m" * 200: (1, 1.0, 9.0)}
-    )
-    renamed, how = fitting(trace)
-    assert [model.name for model in renamed.models] == ["a_model-2", "a_model", "_x", "m" * 122]
-    assert [*how] == ["a model", "-x", "m" * 200]
-    assert (renamed.seconds, renamed.which) == (trace.seconds, trace.which)

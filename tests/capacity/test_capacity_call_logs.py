@@ -87,15 +87,16 @@ def test_loads_are_read_as_the_policy_itself_logs_them(tmp_path: Path, caplog: p
         for seconds in (12.0, 6.0):
             tell(Loaded("fox", seconds, 10**9, {}, 1), Counts(), Footprints(tmp_path), {}, 0)
     lines = [JsonLines().format(record) + "\n" for record in caplog.records]
-    (tmp_path / "a.log").write_text(call(1.0, "fox") + "".join(lines), "utf-8")
+    (tmp_path / "a.log").write_text(call(1.0, "fox", {"fox": 1}) + "".join(lines), "utf-8")
     assert read_logs(str(tmp_path)).measured["fox"].load_seconds == 9.0
 
 
-def test_lines_of_older_proxies_and_broken_ones_are_told(tmp_path: Path) -> None:
-    (tmp_path / "old.log").write_text(call(1.0, "fox") + LINES[0][:90] + "\n" + loaded("fox", 1.0, 5), "utf-8")
-    found = read_logs(str(tmp_path / "old.log"))
+def test_a_broken_line_is_told(tmp_path: Path) -> None:
+    text = call(1.0, "fox", {"fox": 1}) + LINES[0][:90] + "\n" + loaded("fox", 1.0, 5)
+    (tmp_path / "cut.log").write_text(text, "utf-8")
+    found = read_logs(str(tmp_path / "cut.log"))
     assert len(found.calls["main", "fox"]) == 1
-    assert [each.partition(" ")[0] for each in found.lost] == ["1", "other"]
+    assert [each.partition(" of calls")[0] for each in found.lost] == ["1 line"]
 
 
 def test_a_long_log_is_read_with_its_progress_told_and_found_whole(tmp_path: Path) -> None:

@@ -1,28 +1,28 @@
 """The search finds the cheapest slices, and the figures of an answer are those of its simulation."""
 
-from array import array
-from dataclasses import replace
-
 import pytest
 from tidegate_eviction.simulate.engine import simulate
 from tidegate_eviction.simulate.trace import Trace
 
-from capacity.answers import LOADING, Answer, best, capacity_bytes, dedicated, front, loading_for
+from capacity.answers import LOADING, Answer, best, capacity_bytes, dedicated, loading_for, target_of
 from capacity.search import Search
-from capacity.simulations import Simulations, figures, first_loads, part_of
+from capacity.simulations import Figures, Simulations, figures, first_loads, only
 from capacity.slices import find_gpu
+from stacks.command import CommandError
 
 from .traces import GB, LARGE_AND_SMALL, trace_of
 
 GPU = find_gpu("a100-80gb")
 
 
-def names(trace: Trace) -> frozenset[str]:
-    return frozenset(model.name for model in trace.models)
+ON_SMALL = Answer(GPU, GPU.slices[0], 1)
 
 
-def on_small(trace: Trace) -> Answer:
-    return Answer(GPU, GPU.slices[0], 1, names(trace))
+def on_one_small(trace: Trace) -> Figures:
+    """Return what callers meet on the smallest slice."""
+    with Simulations(trace) as run:
+        [found] = run.run([ON_SMALL.setting], "one pool")
+    return found
 
 
 def test_the_cheapest_is_found_with_as_few_slices_of_its_size_as_meet_the_target() -> None:
@@ -30,49 +30,27 @@ def test_the_cheapest_is_found_with_as_few_slices_of_its_size_as_meet_the_target
         rows = Search(run, GPU, 0.99).rows()
         found = best(rows, 0.99)
         assert found is not None
-        assert found in front(rows)
         assert not any(row.meets(0.99) and row.answer.share < found.answer.share for row in rows)
         cheaper = [
-            Answer(GPU, one, count, found.answer.models)
+            Answer(GPU, one, count)
             for one in GPU.slices
             for count in range(1, 8)
             if one.share * count < found.answer.share
         ]
-        for figures_of in run.run([[answer.simulated()] for answer in cheaper], "cheaper ones"):
+        for figures_of in run.run([answer.setting for answer in cheaper], "cheaper ones"):
             assert not (figures_of.share_warm >= 0.99 and figures_of.serves_every_model)
-
-
-def test_figures_of_several_pools_are_those_of_their_own_simulations_together() -> None:
-    trace = LARGE_AND_SMALL
-    of_large = replace(on_small(trace).simulated(), models=frozenset({"large"}), pinned=frozenset({"large"}))
-    pools = [replace(of_large, capacity_bytes=16 * GB), replace(of_large, models=names(trace) - {"large"}, replicas=2)]
-    pools[1] = replace(pools[1], pinned=frozenset())
-    with Simulations(trace) as run:
-        [together] = run.run([pools], "pools")
-    each = [
-        figures(part, 20.0, outcome, first_loads(part, outcome))
-        for pool in pools
-        for part in [part_of(trace, pool.models)]
-        for outcome in [simulate(part, pool.setting())]
-    ]
-    assert together == each[0] + each[1]
-    assert together.requests == len(trace) - len(trace.models), "the first load of each model has one caller"
-    assert together.share_warm + together.share_waited + together.share_refused == pytest.approx(1)
-    assert {*together.lost} == names(trace)
 
 
 def test_callers_of_a_model_that_is_too_large_are_refused_and_lose_the_whole_wait() -> None:
     trace = trace_of(1, huge=(15, 5.0, 600.0), small=(1, 2.0, 600.0))
-    with Simulations(trace) as run:
-        [found] = run.run([[on_small(trace).simulated()]], "one pool")
+    found = on_one_small(trace)
     assert (found.requests, found.answered, found.refused) == (11, 5, 6)
     assert found.lost == {"huge": pytest.approx(6 * 20.0), "small": 0}, "the first load of the small one is not counted"
 
 
 def test_callers_of_a_first_load_are_not_counted_and_those_refused_before_it_are() -> None:
     trace = trace_of(1, large=(8, 30.0, 600.0), other=(8, 30.0, 10.0))
-    setting = on_small(trace).simulated().setting()
-    outcome = simulate(trace, setting)
+    outcome = simulate(trace, ON_SMALL.setting)
     skipped = first_loads(trace, outcome)
     loaded = {which: now for now, which, size in reversed(outcome.memory) if size > 0}
     assert skipped == {
@@ -86,10 +64,10 @@ def test_callers_of_a_first_load_are_not_counted_and_those_refused_before_it_are
 def test_a_plan_has_its_callers_wait_for_twice_the_longest_load_as_far_as_a_request_may_take() -> None:
     trace = trace_of(1, slow=(1, 25.0, 600.0), fast=(1, 2.0, 600.0))
     assert [loading_for(trace, seconds).wait_seconds for seconds in (60, 45, 10)] == [50, 44, 20]
-    assert loading_for(part_of(trace, frozenset({"fast"})), 60) == LOADING
+    assert loading_for(only(trace, {"fast"}), 60) == LOADING
     with Simulations(trace) as run:
         [row, *_] = Search(run, GPU, 0.99, loading_for(trace, 60)).rows()
-    assert row.answer.simulated().loading.wait_seconds == 50
+    assert row.answer.setting.wait_seconds == 50
     assert row.figures.refused == 0
 
 
@@ -98,17 +76,12 @@ def test_no_answer_is_recommended_that_locks_a_model_out() -> None:
     trace = trace_of(20, huge=(15, 1.0, 3600.0), small=(1, 0.1, 18.0))
     with Simulations(trace) as run:
         found = best(Search(run, GPU, 0.99).rows(), 0.99)
-        [locked] = run.run([[on_small(trace).simulated()]], "one pool")
+    locked = on_one_small(trace)
     assert locked.share_warm >= 0.99
     assert locked.worst_served == ("huge", 20, 20)
     assert found is not None
     assert found.figures.serves_every_model
     assert found.answer.on != GPU.slices[0]
-
-
-def test_more_traffic_is_the_same_requests_in_a_shorter_time() -> None:
-    more = part_of(LARGE_AND_SMALL, frozenset({"large"}), 1.25)
-    assert more.seconds == array("d", (at / 1.25 for at, which in LARGE_AND_SMALL.requests() if which == 0))
 
 
 def test_an_endpoint_for_each_model_takes_the_smallest_slice_that_holds_it() -> None:
@@ -131,3 +104,14 @@ def test_a_target_that_one_gpu_does_not_meet_is_met_by_several() -> None:
     one_less = [row for row in rows if row.answer.share < found.answer.share]
     assert one_less
     assert not any(row.meets(0.98) for row in one_less)
+
+
+@pytest.mark.parametrize(("text", "share"), [("99%", 0.99), ("99.9 %", 0.999), ("100%", 1.0)])
+def test_targets_are_said_in_per_cent(text: str, share: float) -> None:
+    assert target_of(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["0.99", "99", "0%", "%", "101%", "-1%", "", "nan%", "abc"])
+def test_what_is_no_share_is_no_target(text: str) -> None:
+    with pytest.raises(CommandError, match="Write --target 99%"):
+        target_of(text)

@@ -50,16 +50,6 @@ class Environment:
         """Return which version of its pods each workload wants now."""
         return {item["metadata"]["name"]: _revision(item) for item in self._workloads()}
 
-    def pods(self) -> dict[str, set[str]]:
-        """Return the pods of each workload that are not on their way out, by their identity."""
-        found: dict[str, set[str]] = {item["metadata"]["name"]: set() for item in self._workloads()}
-        for pod in self.cluster.get("pods", namespace=self.namespace):
-            labels = pod["metadata"]["labels"]
-            name = "-".join(labels.get(f"tidegate.dev/{part}", "") for part in ("server", "pool")).strip("-")
-            if "deletionTimestamp" not in pod["metadata"]:
-                found[name or PROXY].add(pod["metadata"]["uid"])
-        return found
-
     def _workloads(self) -> list[Object]:
         found: list[Object] = self.cluster.get(WORKLOADS, namespace=self.namespace)
         return found
@@ -152,16 +142,3 @@ def test_an_edit_restarts_what_the_preview_says(
     # And the way back.
     assert predicted(after, environment.objects) == expected
     assert applied(environment.objects) == expected
-
-
-def test_the_upgrade_of_one_image_renews_the_pods_of_one_workload_and_no_other(environment: Environment) -> None:
-    """To the end: pods are followed by their identities, until every workload has all of them again."""
-    before = environment.pods()
-    assert all(before.values())
-    after = environment.edited(EDITS[0][1])
-    environment.apply(after)
-    settled(environment.cluster, environment.namespace)
-    now = environment.pods()
-    assert {name for name in before if before[name] != now[name]} == {PRELOAD} == predicted(environment.objects, after)
-    assert not before[PRELOAD] & now[PRELOAD]
-    environment.apply(environment.objects)

@@ -113,7 +113,7 @@ def test_ordinary_edits_of_a_pool_touch_no_immutable_field(tree: dict[str, Any])
     pool = named(named(tree["servers"], "ondemand")["pools"], "small")
     pool |= {"resources": {"cpu": "3", "memory": "20Gi"}, "sharedMemory": "2Gi", "startupSeconds": 60}
     pool |= {"tolerations": [{"key": "spot"}], "priorityClass": "high", "maxUnavailable": 2}
-    pool["loading"] |= {"idleSeconds": 400, "policy": "lru"}
+    pool["loading"] |= {"idleSeconds": 400, "policy": "lru-idle"}
     pool["placement"]["profile"] = "2g.20gb"
     after = prod_east(tree)
     assert before.keys() == after.keys()

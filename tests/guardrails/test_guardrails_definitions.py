@@ -117,19 +117,6 @@ def test_up_writes_nothing_where_a_mandatory_guardrail_is_broken_and_names_every
     assert not out.exists()
 
 
-def test_up_says_advisories_and_waivers_and_writes(tmp_path: Path) -> None:
-    said = (
-        "guardrails: {severities: {images-are-pinned-by-digest: advisory}, waivers: [{name: w, owner: me, reason: so, "
-        'rule: access-rules-name-servers-or-models, until: "2999-01-01"}, {name: v, owner: me, reason: so, '
-        'rule: volumes-are-retained, until: "2999-01-01"}]}'
-    )
-    ended = CliRunner().invoke(app, ["render", str(production(tmp_path, said)), "--out", str(tmp_path / "out")])
-    assert ended.exit_code == 0, ended.stderr
-    assert "waived by me until 2999-01-01 (w): so" in ended.stdout
-    assert "waiver v covers nothing" in ended.stdout
-    assert (tmp_path / "out" / "prod-multi").is_dir()
-
-
 # ---- one stack is judged among all of its definition ----
 
 SHARING = """\
@@ -180,10 +167,9 @@ def pin(path: Path) -> None:
     "command",
     [
         ["render", "--stack", "prod-east"],
-        ["preview", "--stack", "prod-east"],
         ["rollout", "--environment", "prod", "--dry-run"],
     ],
-    ids=["render", "preview", "rollout"],
+    ids=["render", "rollout"],
 )
 def test_production_alone_is_judged_among_the_stacks_that_are_not_asked_for(
     sharing: Path, tmp_path: Path, command: list[str]
@@ -192,11 +178,6 @@ def test_production_alone_is_judged_among_the_stacks_that_are_not_asked_for(
     name, *options = command
     folder = ["--journals" if name == "rollout" else "--out", str(out)]
     pin(sharing)
-    if name == "preview":
-        wrong = sharing.read_text()
-        sharing.write_text(wrong.replace("volumeHandle: fs-00000001", "volumeHandle: fs-00000003"))
-        assert CliRunner().invoke(app, ["render", str(sharing), "--out", str(out)]).exit_code == 0
-        sharing.write_text(wrong)
     ended = CliRunner().invoke(app, [name, str(sharing), *options, *folder])
     assert ended.exit_code == 1, ended.stdout
     stacks_said = "prod-east, prod-west" if name == "rollout" else "prod-east"

@@ -18,7 +18,11 @@ _TRACE = "python -m tidegate_eviction generate --out zoo.csv.gz --models 6 --req
 _SIMULATE = "python -m tidegate_eviction simulate --trace zoo.csv.gz --capacity 40%"
 COMMANDS = {
     "proxy/README.md": ["python -m tidegate_proxy --help", "python -m tidegate_proxy key new"],
-    "policies/eviction/README.md": ["python -m tidegate_eviction serve --help", _TRACE, f"{_SIMULATE} --policy lru"],
+    "policies/eviction/README.md": [
+        "python -m tidegate_eviction serve --help",
+        _TRACE,
+        f"{_SIMULATE} --policy lru-idle",
+    ],
     "docs/simulator.md": [_TRACE, f"{_SIMULATE} --compare"],
     "client/README.md": [
         "tidegate --help",

@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -155,9 +156,10 @@ def up(call: Call, definition: Path, out: Path) -> Call:
 
 
 @pytest.fixture
-def preview(call: Call, definition: Path, out: Path) -> Call:
-    """Preview what would change in `out`."""
-    return partial(call, "preview", definition, "--out", out)
+def preview(call: Call, definition: Path, rendered: Path, tmp_path: Path, monkeypatch: Patch) -> Call:
+    """Preview against a revision that rendered what is in `rendered`."""
+    monkeypatch.setattr("rollout.preview.rendering_of", lambda *_: nullcontext(("c0ffee", rendered)))
+    return partial(call, "preview", definition, "--base", "main", "--summary", tmp_path / "build" / "preview.md")
 
 
 @pytest.fixture

@@ -54,10 +54,3 @@ def test_what_clients_are_told_is_printed_and_nothing_else(call: Call, definitio
     planes = {item.name: [plane.name for plane in item.planes] for item in told.environments}
     assert planes == {"dev": ["lab"], "prod": ["east"]}
     assert "null" not in ended.out
-
-
-def test_a_definition_that_is_wrong_is_not_handed_out(call: Call, definition: Path, edit: Edit) -> None:
-    edit("  - name: prod\n", "  - name: prod\n    promotion: {from: dve}\n")
-    ended = call("environments", definition)
-    assert (ended.code, ended.out) == (2, "")
-    assert 'takes versions from an unknown environment, "dve"' in ended.err

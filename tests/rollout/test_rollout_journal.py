@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from tidegate_contracts import log_fields
 
 from rollout.waves.journal import FILE, History, Journal, RolloutRecord, digests, now, texts_of
 from rollout.waves.plan import Step
@@ -66,20 +65,6 @@ def test_a_record_says_where_every_plane_stands_and_since_when(made: Made) -> No
     assert record["began_at"] <= east["began_at"] <= east["changed_at"]
     assert Journal(journal.folder).record == journal.record
     assert [path.name for path in sorted(journal.folder.iterdir())] == ["definition", "logs", FILE]
-
-
-def test_what_happened_is_a_line_of_the_log_with_the_fields_that_all_logs_have(made: Made) -> None:
-    journal = made(passed="east", failed="west", ended="failed")
-    lines = [json.loads(line) for line in (journal.folder / "logs/rollout.jsonl").read_text("utf-8").splitlines()]
-    assert [(each.get("plane"), each.get("state"), each.get("outcome"), each["level"]) for each in lines] == [
-        ("east", "applying", None, "info"),
-        ("east", "passed", None, "info"),
-        ("west", "applying", None, "info"),
-        ("west", "failed", None, "error"),
-        (None, None, "failed", "error"),
-    ]
-    assert all(each.keys() <= log_fields.ALWAYS.keys() | log_fields.FIELDS.keys() for each in lines)
-    assert all({*log_fields.ALWAYS, "event", "environment"} <= each.keys() for each in lines)
 
 
 def test_a_state_is_on_the_disk_before_the_next_thing_happens(made: Made, monkeypatch: Patch) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pytest
 
 from rollout.json_document import schema_text
 
@@ -71,7 +70,6 @@ def test_a_broken_guardrail_is_at_the_line_of_its_environment(call: Call, defini
     assert definition.read_text("utf-8").splitlines()[line - 1] == "  - name: prod"
 
 
-@pytest.mark.usefixtures("rendered")
 def test_a_preview_has_what_changes_what_restarts_and_what_is_weaker(preview: Call, edit: Edit) -> None:
     edit('proxy, tag: "1"', 'proxy, tag: "2"')
     edit("principals: [ci]", "principals: [ci, cd]")
@@ -87,7 +85,6 @@ def test_a_preview_has_what_changes_what_restarts_and_what_is_weaker(preview: Ca
     assert "WEAKER" in found["verdict"]
 
 
-@pytest.mark.usefixtures("rendered")
 def test_a_secret_is_no_more_in_a_document_than_on_the_screen(preview: Call, edit: Edit) -> None:
     edit("servers:\n", "pods: {annotations: {web: 'https://me:hunter2-hunter2@web.test'}}\nservers:\n")
     ended = preview("--json")

@@ -19,15 +19,6 @@ from stacks.command import CommandError
 
 from .conftest import ENVIRONMENT, ROOT, Capsys, Patch, soon
 
-HOLDS = """
-import sys, time
-from pathlib import Path
-from rollout import processes
-with processes.showing_life(sys.argv[1]):
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
 
 class Server:
     """Keeps one Lease as an API server does: it refuses a change of what is not as it was seen."""
@@ -62,53 +53,17 @@ class Server:
         return str(self.lease["spec"]["holderIdentity"]) if self.lease else ""
 
 
-@pytest.fixture
-def token() -> str:
-    """The token of a run that another process is: alive, until it is killed."""
-    return RolloutLease("ns").token
-
-
-@pytest.fixture
-def run(token: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", HOLDS, token]
-    process = subprocess.Popen(command, env=ENVIRONMENT, cwd=ROOT, text=True, stdout=subprocess.PIPE)
-    assert process.stdout
-    assert process.stdout.readline() == "held\n"
-    return process
-
-
-@pytest.mark.parametrize("process", [os.getpid(), 999_999_999], ids=["this run's process id", "a process id of nobody"])
-def test_a_holder_of_this_host_name_is_not_dead_because_of_its_process_id(
-    process: int, monkeypatch: Patch, capsys: Capsys
+def test_a_holder_is_dead_when_it_renews_nothing_and_not_because_of_its_host_or_process_id(
+    monkeypatch: Patch, capsys: Capsys
 ) -> None:
-    """Containers repeat host names and process ids: only a Lease that is not renewed is free."""
+    """Containers repeat both."""
     monkeypatch.setattr(lease, "SECONDS", 2)
-    server: Any = Server(f"me@{socket.gethostname()}, process {process} ({'a' * 32})")
-    with lease.acquire_lease(server, "ns"):
-        pass
-    assert f"waiting: me@{socket.gethostname()}, process {process} is at work in ns …" in capsys.readouterr().err
-
-
-def test_a_run_of_this_machine_that_was_killed_is_not_waited_for(
-    run: "subprocess.Popen[str]", token: str, capsys: Capsys
-) -> None:
-    assert not processes.has_died(token)
-    run.kill()
-    run.communicate()
-    server: Any = Server(f"me@elsewhere, process 7 ({token})")
+    holder = f"me@{socket.gethostname()}, process {os.getpid()}"
+    server: Any = Server(f"{holder} ({'a' * 32})")
     with lease.acquire_lease(server, "ns") as hold:
-        assert hold.token != RolloutLease("ns").token
         assert hold.token in server.holder
-    assert "waiting" not in capsys.readouterr().err
+    assert f"waiting: {holder} is at work in ns …" in capsys.readouterr().err
     assert server.lease is None
-    assert not processes.life_file(token).exists()
-
-
-def test_what_is_no_token_names_no_file(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(lease, "SECONDS", 0)
-    server: Any = Server("me@elsewhere, process 7 (../../etc/passwd)")
-    with lease.acquire_lease(server, "ns") as hold:
-        assert hold.token in server.holder
 
 
 def test_a_right_that_is_missing_is_shown_once_when_a_lease_is_renewed_and_given_back(
@@ -134,13 +89,12 @@ def test_a_right_that_is_missing_is_shown_once_when_a_lease_is_renewed_and_given
     assert shown.count("cannot delete") == 1
 
 
-@pytest.mark.parametrize("ask", ["_lines", "_refused"])
+@pytest.mark.parametrize("ask", ["_lines", "_warnings"])
 def test_a_watch_shows_once_why_it_sees_nothing(ask: str, monkeypatch: Patch, capsys: Capsys) -> None:
     class Forbidding:
         def find(self, *_: Any) -> list[dict[str, Any]]:
             raise CommandError("events is forbidden")
 
-    monkeypatch.setattr(watched, "_refusals", lambda *_: {})
     monkeypatch.setattr(watched, "target_of", lambda _: Target("ns", (), 80, False))
     kube: Any = Forbidding()
     watch = watched._ReadinessWatch(kube, [])

@@ -1,11 +1,10 @@
 """Who set which field, as API servers note it; what a real one makes of that is in tests/cluster/test_drift.py."""
 
-import json
 from typing import Any
 
 import pytest
 
-from rollout.managed_fields import find, left_over, managers, owner
+from rollout.managed_fields import left_over, managers, owner
 
 TRITON = 'k:{"name":"triton"}'
 CONTAINERS = ("f:spec", "f:template", "f:spec", "f:containers")
@@ -77,9 +76,3 @@ def test_what_an_autoscaler_sets_too_is_not_left_over() -> None:
     assert set(left_over(live, WANTED)) == {("f:spec", "f:replicas"), env}
     live["metadata"]["managedFields"].append(entry("kube-controller-manager", replicas, "Update", subresource="scale"))
     assert left_over(live, WANTED) == [env]
-
-
-def test_elements_are_found_by_all_their_keys_and_a_key_that_is_not_written_has_its_default() -> None:
-    item = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53}]}
-    assert find(item, ("f:ports", "k:" + json.dumps({"port": 53, "protocol": "TCP"})))
-    assert not find(item, ("f:ports", "k:" + json.dumps({"port": 54})))

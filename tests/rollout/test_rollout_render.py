@@ -1,7 +1,5 @@
 """`render`."""
 
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -57,15 +55,6 @@ def test_a_command_to_copy_leaves_out_defaults_and_quotes_the_rest() -> None:
         "tidegate up --cluster 'a b' --keep-going"
     )
     assert tidegate("check", Path("my file.yaml")) == "tidegate check 'my file.yaml'"
-
-
-def test_make_lists_its_goals() -> None:
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        ["make", "--no-print-directory", "help"], cwd=root, capture_output=True, text=True, check=True
-    )
-    goals = re.findall(r"^([a-z-]+):.*## ", (root / "Makefile").read_text("utf-8"), re.MULTILINE)
-    assert re.findall(r"^  make (\S+) +\S", done.stdout, re.MULTILINE) == goals
 
 
 def test_a_second_run_says_that_nothing_changed_and_touches_nothing(rendered: Path, up: Call) -> None:

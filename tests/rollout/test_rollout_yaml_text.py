@@ -30,20 +30,6 @@ def test_what_is_written_is_read_back_as_it_was_by_parsers_of_both_yaml_versions
         assert parse(text, "f.yaml").tree == item
 
 
-@given(st.dictionaries(KEYS, VALUES, max_size=5))
-def test_the_order_of_keys_does_not_change_the_text(item: dict[str, Any]) -> None:
-    assert yaml_text(dict(reversed(item.items()))) == yaml_text(item)
-
-
-def test_the_head_comes_first_names_come_first_in_lists_and_text_of_several_lines_is_a_block() -> None:
-    spec = {"containers": [{"image": "x", "name": "one"}], "a": "two\nlines\n"}
-    item = {"spec": spec, "metadata": {"name": "it", "labels": {}}, "kind": "Pod", "apiVersion": "v1"}
-    assert yaml_text(item) == (
-        "apiVersion: v1\nkind: Pod\nmetadata:\n  labels: {}\n  name: it\n"
-        "spec:\n  a: |\n    two\n    lines\n  containers:\n  - name: one\n    image: x\n"
-    )
-
-
 def test_what_other_parsers_take_for_numbers_or_truth_is_quoted() -> None:
     for text in ("y", "N", "1e3", "12e4567", "0o17", "1.5e3"):
         assert yaml_text({"a": text}) == f"a: '{text}'\n"

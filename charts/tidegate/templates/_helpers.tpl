@@ -88,9 +88,6 @@
     {{- end }}
   ],
   "policy": {{ $pool.loading.policy | default "break-even" | quote }},
-  {{- if $pool.policySettings }}
-  "policySettings": {{ toJson $pool.policySettings }},
-  {{- end }}
   {{- if eq $server.repository.kind "object-store" }}
   "repository": {{ $server.repository.url | quote }},
   {{- else }}

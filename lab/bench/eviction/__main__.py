@@ -1,4 +1,4 @@
-"""How good the eviction policy decides, and how fast, and what it costs: `python -m lab.bench.eviction`.
+"""How good the eviction policy decides, and what it costs: `python -m lab.bench.eviction`.
 
 Simulated, over one trace (`--trace`, or a synthetic zoo) or made-up days: the default against two simple rules. Live,
 with a real Triton, the policy next to it and a proxy in front: what warm and cold models cost.
@@ -20,14 +20,13 @@ from lab.bench.report import Figures, say
 
 from . import answers
 from .goals import FULL, GOALS, QUICK, Effort
-from .offline import days, decisions, simulated
+from .offline import days, simulated
 
 ZOO = Workload(models=20, requests=20_000)
 Part = Callable[[Trace, Effort], Figures]
 PARTS: Mapping[str, Part] = {
     "simulated": lambda trace, _: simulated(trace),
     "days": lambda *_: days(),
-    "decisions": lambda *_: decisions(),
     "warm": lambda _, effort: answers.against_preloaded(effort),
     "cold": lambda _, effort: answers.cold(effort),
 }

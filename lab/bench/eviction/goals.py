@@ -14,8 +14,6 @@ GOALS: Final[Mapping[str, Goal]] = {
     "lost_vs_simple_60": Goal("the same, room for 60 %", "≤ 1", "0.5"),
     "lost_vs_simple_days": Goal("the same on made-up days of five kinds, geometric mean", "≤ 1", "0.5"),
     "lost_vs_simple_worst": Goal("the worst of their cells", "", "≤ 1"),
-    "decide_us_10k": Goal("µs that one decision takes among 10,000 resident models", ""),
-    "decide_growth": Goal("the same against 1,000 models; 10 is linear", "≤ 10", "O(log n)"),
 }  # fmt: skip
 """The keys of the last line, in its order."""
 

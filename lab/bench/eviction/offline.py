@@ -1,23 +1,16 @@
-"""What needs no Triton: what the simulator says of the policies, and how long one decision takes.
+"""What needs no Triton: what the simulator says of the policies.
 
 The simulator plays one trace, the same requests for every policy. `lost_vs_simple_*` is what callers lose: seconds
 waited, and the whole bound on waits for each who is refused. It is of the default, as the definition has it, against
 the better one of two simple rules with the same leases and waits: `lru-idle` with five minutes, and `cost-aware` with
 no idle limit. `lost_vs_simple_days` is the geometric mean of the same over made-up days of other kinds (`DAYS`), and
 `lost_vs_simple_worst` the worst of their cells.
-
-A decision: a cold model is wanted, the slice is full, and another one has to go. Measured is the core as the container
-runs it, from the request to the commands, with a thousand and with ten thousand models resident.
 """
 
 import statistics
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tidegate_eviction.core.messages import Load, ModelSpec, PoolSettings, Unload
-from tidegate_eviction.core.messages import ServerInventory as Index
-from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.engine import SimulationSetting, simulate
 from tidegate_eviction.simulate.trace import Outcome, Trace
@@ -96,45 +89,3 @@ def _lost_ratio(rows: Mapping[str, Outcome], of: str, found: Figures) -> float:
 
 def _words(outcome: Outcome) -> str:
     return f"{outcome.load_seconds:,.0f} s in {len(outcome.loads):,} loads · {outcome.busy:,} busy"
-
-
-SIZES = 1_000, 10_000
-DECISIONS = 40
-LONG = 1e6  # After so many seconds, every model may go.
-
-
-def decisions() -> Figures:
-    """Measure decisions of the policy cost-aware among many models."""
-    found = Figures()
-    few, many = SIZES
-    times = {}
-    for size in SIZES:
-        say(f"decisions among {size:,} models …")
-        times[size] = decision_microseconds("cost-aware", size)
-        found.add(f"decision among {size:,} models", f"{times[size]:,.0f} µs")
-    found.figures |= {"decide_us_10k": times[many], "decide_growth": times[many] / times[few]}
-    return found
-
-
-def decision_microseconds(policy: str, resident: int) -> float:
-    """Return the median time from an acquire of a cold model to the unload of others, in µs."""
-    names = [f"model-{number}" for number in range(resident + DECISIONS)]
-    size = 1 << 20
-    rules = PoolSettings(resident * size, find(policy), IDLE_SECONDS, 30.0, 60.0, measures=False)
-    core = Residency(rules, "bench", 0.0)
-    core.configure(rules, {name: ModelSpec(name, footprint_bytes=size) for name in names}, 0.0)
-    core.recover(Index(resident=tuple(names[:resident])), 0.0)
-    core.tick(LONG)
-    times = []
-    for number, name in enumerate(names[resident:]):
-        now = LONG + number
-        began = time.perf_counter()
-        step, _ = core.acquire(name, "proxy", None, now)
-        times.append(time.perf_counter() - began)
-        unloads = [command for command in step.commands if isinstance(command, Unload)]
-        if len(unloads) != 1:
-            raise AssertionError(f"one model for one: {step.commands}")
-        for load in core.unload_ended(unloads[0].number, now).commands:
-            if isinstance(load, Load):
-                core.load_ended(load.number, now + 0.5)
-    return statistics.median(times) * 1e6

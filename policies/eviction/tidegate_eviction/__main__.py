@@ -30,7 +30,7 @@ from .simulate.zoo import generate as make_trace
 WRONG_INPUT, DEFECT = 2, 1
 PIPE_WIDTH = 140  # Columns of tables that go to no terminal.
 LEVELS = ("debug", "info", "warning", "error", "critical")
-COMPARED = ("break-even", "lru-idle", "lru", "cost-aware")
+COMPARED = ("break-even", "lru-idle", "cost-aware")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 app = typer.Typer(
@@ -94,9 +94,6 @@ def simulate(
         str, typer.Option(help="Of each replica: bytes (also 9Gi, 500M), or per cent of all footprints, as 40%.")
     ] = "",
     policy: Annotated[str, typer.Option(help="Which policy; with --compare, one more to compare.")] = "",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of that policy, if it has some.")
-    ] = None,
     replicas: Annotated[int, typer.Option(help="How many replicas the pool has.", min=1, max=1000)] = 1,
     idle_seconds: Annotated[float, typer.Option(help="Idle for so long a model may go; 0: at once.", min=0)] = 300.0,
     wait_seconds: Annotated[
@@ -104,30 +101,20 @@ def simulate(
     ] = SimulationSetting.wait_seconds,
     lease_seconds: Annotated[float, typer.Option(help="How long leases are.", min=1)] = SimulationSetting.lease_seconds,
     holders: Annotated[int, typer.Option(help="How many proxies there are.", min=1, max=1000)] = 1,
-    tier: Annotated[
-        str, typer.Option(help="Files kept near each replica: bytes, or per cent of all footprints; without: none.")
-    ] = "",
-    tier_speedup: Annotated[
-        float, typer.Option(help="How many times faster a load is whose files are near.", min=1)
-    ] = 8.0,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Compare break-even, lru-idle, lru and cost-aware.")
-    ] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare break-even, lru-idle and cost-aware.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Run policies under simulated time over a trace: how often, and how long, would they have loaded?"""
     with _refusing(SimulationError):
         if not (policy or compare):
             raise SimulationError("Say which policy (--policy cost-aware), or --compare for all of them.")
-        numbers = {"--idle-seconds": idle_seconds, "--wait-seconds": wait_seconds, "--lease-seconds": lease_seconds,
-                   "--tier-speedup": tier_speedup}  # fmt: skip
+        numbers = {"--idle-seconds": idle_seconds, "--wait-seconds": wait_seconds, "--lease-seconds": lease_seconds}
         for option, value in numbers.items():
             if not math.isfinite(value):
                 raise SimulationError(f"{option} {value}: this is no number that something can last.")
         wanted = dict.fromkeys([*COMPARED, policy] if compare else [policy])
-        given = _pairs(settings or [])
         try:
-            policies = [find(name, given if name == policy else {}) for name in wanted if name]
+            policies = [find(name) for name in wanted if name]
         except ValueError as error:
             raise SimulationError(f"--policy {policy}: {error}.") from None
         from .simulate import report
@@ -136,7 +123,6 @@ def simulate(
         setting = SimulationSetting(
             policy=policies[0], capacity_bytes=capacity_bytes(capacity, read), idle_seconds=idle_seconds,
             wait_seconds=wait_seconds, lease_seconds=lease_seconds, replicas=replicas, holders=holders,
-            tier_bytes=capacity_bytes(tier, read, "--tier") if tier else 0, tier_speedup=tier_speedup,
         )  # fmt: skip
         outcomes = {each.name: simulate_trace(read, replace(setting, policy=each)) for each in policies}
         if as_json:
@@ -185,16 +171,7 @@ async def _serve(policy: EvictionPolicy) -> bool:
     return await policy.run_until_stopped()
 
 
-def _pairs(said: list[str]) -> dict[str, str]:
-    """Return settings by their names; SimulationError for what is none."""
-    pairs = dict(each.partition("=")[::2] for each in said)
-    for each in said:
-        if not each.partition("=")[0].isidentifier() or "=" not in each or len(pairs) < len(said):
-            raise SimulationError(f"--set {each}: write each setting once, as NAME=VALUE.")
-    return pairs
-
-
-def capacity_bytes(text: str, trace: Trace, option: str = "--capacity") -> int:
+def capacity_bytes(text: str, trace: Trace) -> int:
     """Return what a capacity says, in bytes; SimulationError if it says nothing."""
     written = text.strip()
     if written.endswith("%"):
@@ -209,7 +186,7 @@ def capacity_bytes(text: str, trace: Trace, option: str = "--capacity") -> int:
         size = round(float(match[1]) * unit) if unit else 0
         if 0 < size < 1 << 62:
             return size
-    said = f"{option} {text}: this is no size above 0" if written else f"Say {option}"
+    said = f"--capacity {text}: this is no size above 0" if written else "Say --capacity"
     raise SimulationError(
         f"{said}. Write bytes (9663676416, 9Gi, 500M), or per cent of all footprints (40%), and more than 0."
     )

@@ -30,8 +30,6 @@ from .triton.memory import MemoryReader
 
 KEEP_ALIVE_SECONDS = 75  # Seconds that a holder's connection may stand idle: longer than the time between two renewals.
 BACKLOG = 1024
-LAST_SETTINGS = "eviction.json"
-"""The last good settings, below the state folder: a policy that starts with a bad settings file uses these."""
 log = logging.getLogger(__name__)
 
 
@@ -66,7 +64,7 @@ class EvictionPolicy:
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
         self.ports: dict[str, int] = {}
-        self.settings = SettingsFile(options.settings, options.state / LAST_SETTINGS, self._use)
+        self.settings = SettingsFile(options.settings, self._use)
         self._footprints = Footprints(options.state)
         self._service: EvictionService | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -85,7 +83,6 @@ class EvictionPolicy:
         service = self.service
         if service.stager is not None:
             service.stager.open()
-        await self.settings.keep()
         await service.look()
         listeners = {
             "lease": listen(options.host, options.lease_port, BACKLOG),
@@ -115,7 +112,7 @@ class EvictionPolicy:
         ]
         # Looked at on a thread: to import a policy of somebody else's takes its time.
         look = partial(asyncio.to_thread, self.settings.look)
-        for work in (heartbeat.beat, look, self.settings.keep, service.keep):
+        for work in (heartbeat.beat, look, service.keep):
             self._tasks.append(self._loop.create_task(every_second(work)))
         log.info("serving", extra={"said": {"ports": self.ports}})
 
@@ -187,8 +184,8 @@ class EvictionPolicy:
             service, settings = self.service, self.settings
             return Snapshot(
                 service.listing(), service.counts, service.reading, self.driver.is_up, self._callers.keys.known,
-                service.residency.leases, service.named_models, settings.generation, settings.failures,
-                settings.last_error, service.residency.load_seconds,
+                service.residency.leases, service.named_models, settings.last_error,
+                service.residency.load_seconds,
                 None if service.stager is None else service.stager.snapshot(),
             )  # fmt: skip
 

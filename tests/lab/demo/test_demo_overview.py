@@ -1,4 +1,4 @@
-"""The overview of the demo in a real browser: at two widths, light and dark, with a keyboard.
+"""The overview of the demo in a real browser: at two widths, light and dark.
 
 TIDEGATE_PICTURES=docs/pictures keeps what was seen, for the README.
 """
@@ -67,22 +67,3 @@ async def test_a_browser_shows_slices_and_models_without_an_error_and_within_its
         await tab.read("find('key').value = ''")
         await tab.picture(file)
         assert file.stat().st_size > 10_000
-
-
-async def test_a_keyboard_is_enough(browser: str, plane: LocalEnvironment) -> None:
-    async with page(browser, plane, LOOKS["wide, light"]) as tab:
-        await tab.read("find('key').focus()")
-        seen = []
-        for _ in range(40):
-            await tab.press("Tab")
-            where = await tab.read("document.activeElement.id || document.activeElement.className")
-            seen.append(where)
-            if where.startswith("model "):
-                break
-        assert {"word", "held", "resident"} & {*seen}
-        assert seen[-1].startswith("model ")
-        assert await tab.read("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-        await tab.press("Enter", "\r")
-        assert await tab.read("document.activeElement.getAttribute('aria-expanded')") == "true"
-        assert await tab.read("document.querySelectorAll('tr.more').length") >= 2
-        assert await tab.read("document.activeElement.id") == seen[-1], "the cursor stays where it was"

@@ -1,6 +1,5 @@
-"""The site has every page, asks no other host, and is searched without a network; test_docs_links checks its links."""
+"""The site has every page, and asks no other host; test_docs_links checks its links."""
 
-import os
 import re
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lab.site import conf
-from tests.lab.chromium import Tab, chromium
 from tests.proxy.rigs.pytest_rigs import not_run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,25 +47,3 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site: Path) ->
         assert not loads.search(file.read_text("utf-8")), file
     for style in site.rglob("*.css"):
         assert not re.search(r"@import|url\([\"']?(?:https?:)?//", style.read_text("utf-8")), style
-
-
-@pytest.mark.thorough
-@pytest.mark.anyio
-async def test_it_is_read_and_searched_without_a_server(site: Path, tmp_path: Path) -> None:
-    with not_run("A BROWSER"), chromium(tmp_path / "chromium") as browser:
-        async with Tab(browser) as tab:
-            await tab.look(f"file://{site}/index.html", 1280, 900)  # which leads to docs/index.html
-            await tab.until("document.querySelector('h1')?.textContent.includes('Start here')")
-            assert await tab.read("document.querySelectorAll('article h2').length") == 5, (
-                "one way for each of five users"
-            )
-            await tab.look(f"file://{site}/search.html?q=quarantined", 1280, 900)
-            await tab.until("document.querySelectorAll('#search-results li a').length > 2")
-            await tab.look(f"file://{site}/docs/runbooks.html#tidegatemodelquarantined", 390, 844, dark=True)
-            await tab.until("document.getElementById('tidegatemodelquarantined') !== null")
-            assert await tab.read("document.documentElement.scrollWidth <= innerWidth + 1"), "it scrolls sideways"
-            assert not tab.errors
-            if folder := os.environ.get("TIDEGATE_PICTURES"):
-                await tab.look(f"file://{site}/docs/index.html", 1280, 900)
-                await tab.until("document.querySelector('h1')?.textContent.includes('Start here')")
-                await tab.picture(Path(folder) / "site.png")

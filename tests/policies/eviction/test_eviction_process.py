@@ -100,38 +100,7 @@ def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:
         assert "tidegate_eviction_settings_good 1.0" in metrics()
 
 
-def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> None:
-    write_settings(tmp_path, settings(tmp_path, capacity_bytes=777))
-    with running(tmp_path):
-        pass
-    (tmp_path / "eviction.json").write_text('{"version": 1}')
-    with running(tmp_path) as made:
-        assert Holder(made).listing().capacity_bytes == 777
-        metrics = Holder(made).ask("GET", eviction_process.METRICS_PATH, address=made.admin)[1]
-        assert "tidegate_eviction_settings_good 0.0" in metrics
-
-
-def test_settings_that_a_full_disk_did_not_keep_are_kept_once_there_is_room(tmp_path: Path) -> None:
-    write_settings(tmp_path, settings(tmp_path, capacity_bytes=777))
-    kept, new = tmp_path / "state" / "eviction.json", tmp_path / "state" / ".eviction.json.new"
-    new.parent.mkdir()
-    new.symlink_to("/dev/full")
-
-    def is_kept(capacity: int) -> bool:
-        return kept.exists() and json.loads(kept.read_bytes())["capacityBytes"] == capacity
-
-    with running(tmp_path) as made:
-        assert not kept.exists()
-        until(lambda: "No space left on device" in (tmp_path / "policy.log").read_text("utf-8"))
-        new.unlink()
-        until(lambda: is_kept(777))
-        write_settings(tmp_path, settings(tmp_path, capacity_bytes=888))
-        until(lambda: is_kept(888))
-        assert Holder(made).listing().capacity_bytes == 888
-    assert (tmp_path / "policy.log").read_text("utf-8").count("No space left on device") == 1
-
-
-def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
+def test_without_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
     said = refused(*folders(tmp_path))
     assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))

@@ -180,7 +180,7 @@ class Site:
             for name, state in states.items()
         ]  # fmt: skip
         sizes = {name: 0 for name in lease.Listing.model_fields if name.endswith("_bytes")}
-        return lease.Listing(incarnation="1", policy="lru", models=tuple(models), **sizes)
+        return lease.Listing(incarnation="1", policy="lru-idle", models=tuple(models), **sizes)
 
     # --- what tests do to it
     def restart(self) -> None:

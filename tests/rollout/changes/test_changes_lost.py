@@ -158,11 +158,6 @@ def on_demand(capacity: str) -> list[Object]:
     return edited(edited_at({"servers/main/pools/third": pool}), two_more)
 
 
-def replicas(count: int) -> list[Object]:
-    pool = {"loading": {"mode": "preload"}, "placement": {"kind": "cpu"}, "replicas": count}
-    return objects_of(edited_at({"servers/main/pools/third": pool}))
-
-
 def chat(version: int) -> list[Object]:
     return objects_of(
         edited_at(
@@ -210,12 +205,11 @@ def rename(tree: Object) -> None:
         (as_it_is, lambda: as_it_is(move), "server", True, ["elsewhere"]),
         (as_it_is, lambda: as_it_is(renew), "StatefulSet", False, ["TensorRT plans", "26.08-py3 → "]),
         (as_it_is, lambda: as_it_is(rename), "server", False, ["formerly: [main]"]),
-        (lambda: replicas(3), lambda: replicas(1), "StatefulSet", True, ["3 pods → 1 pod"]),
         (lambda: on_demand("4Gi"), lambda: on_demand("1Gi"), "pool", True, ["before: "]),
         (lambda: on_demand("1Gi"), lambda: on_demand("4Gi"), "pool", False, None),
         (lambda: chat(1), lambda: chat(2), "pool", True, ["llama version 2"]),
     ],
-    ids=["shifted weights", "a moved repository", "another release", "a new name", "the last replica",
+    ids=["shifted weights", "a moved repository", "another release", "a new name",
          "models that no longer fit together", "and that fit again", "a new version of a language model"],
 )  # fmt: skip
 def test_what_a_change_means_for_callers_is_shown(

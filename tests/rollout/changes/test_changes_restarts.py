@@ -187,26 +187,9 @@ def test_more_or_fewer_pods_are_no_restart(before: list[Object], after: list[Obj
 # ---- GPUs that are to be cut anew ----
 
 
-def inventory(**slices: int) -> Object:
-    named = {name.replace("_", "."): count for name, count in slices.items()}
-    gpus = [{"product": "NVIDIA-A100-SXM4-80GB", "mig": {"strategy": "mixed", "slices": named}}]
-    annotations = {"tidegate.dev/definition": json.dumps({"dataPlane": {"gpus": gpus}})}
-    return {"kind": "Namespace", "metadata": {"name": "ns", "annotations": annotations}}
-
-
 def on_slice(profile: str) -> Object:
     limits = {f"nvidia.com/mig-{profile}": "1"}
     return pool(inside={"containers": [container(resources={"limits": limits})]})
-
-
-def test_an_inventory_that_tells_of_other_slices_says_that_nodes_are_re_cut_first() -> None:
-    (notice,) = notices([inventory(g1_10gb=7)], [inventory(g3_40gb=2)])
-    assert notice.name == "NVIDIA-A100-SXM4-80GB"
-    assert notice.what.startswith(
-        "7 × g1.10gb (mixed) → 2 × g3.40gb (mixed) in gpus[0] of the data plane: NODES ARE RE-CUT"
-    )
-    assert notice.grave
-    assert notices([inventory(g1_10gb=7)], [inventory(g1_10gb=7)]) == []
 
 
 def test_a_pool_that_asks_for_another_slice_says_so_too() -> None:

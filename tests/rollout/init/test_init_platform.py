@@ -71,7 +71,6 @@ def test_every_command_without_a_cluster_works_where_the_pin_is_installed(progra
     objects = "\n---\n".join(path.read_text("utf-8") for path in (platform / "build/rendered/prod-main").iterdir())
     (platform / "objects.yaml").write_text(objects, "utf-8")
     assert "production" in run("guardrails", "objects.yaml").stdout
-    assert "2 stacks: 2 unchanged" in run("preview").stdout
     text = (platform / DEFINITION).read_text("utf-8")
     (platform / DEFINITION).write_text(re.sub(r"repository: \S+/", "repository: 127.0.0.1:1/", text), "utf-8")
     assert "3 of 3 images could not be resolved" in run("pin", code=1).stderr

@@ -161,15 +161,13 @@ class CapacityLedger:
         self.settle([model])
         return tuple(gone)
 
-    def drop(self, pieces: Iterable[str]) -> int:
-        """End the charges of pieces that have left; return what that frees."""
-        freed = 0
+    def drop(self, pieces: Iterable[str]) -> None:
+        """End the charges of pieces that have left."""
         for piece in pieces:
             del self.going[piece]
-            freed += self.charges.pop(piece)
-        self.total -= freed
-        self.pending -= freed
-        return freed
+            freed = self.charges.pop(piece)
+            self.total -= freed
+            self.pending -= freed
 
     def size(self, pieces: Iterable[str]) -> int:
         """Return what is charged for these pieces."""
@@ -219,19 +217,6 @@ class MemoryEstimate:
             self.taken[piece] = PieceMemory(size, measured)
             if not measured:
                 self._fresh[piece] = load
-
-    def waits_on(self, room: CapacityLedger) -> None:
-        """Count what is being freed as taken again: the connection broke, and its memory may come back or not."""
-        for each in room.freeing.values():
-            for piece in each.pieces:
-                share = each.expected_bytes * room.charges[piece] // max(1, each.bytes)
-                self.taken[piece] = PieceMemory(share, each.sure)
-
-    def forget(self, pieces: Collection[str]) -> None:
-        """Drop the measures of every piece that is not among these."""
-        for piece in self.taken.keys() - set(pieces):
-            del self.taken[piece]
-            self._fresh.pop(piece, None)
 
     def unloaded(self, pieces: Collection[str]) -> tuple[int, bool]:
         """Note that pieces are loaded no longer; return what is to come back, and whether that is sure."""

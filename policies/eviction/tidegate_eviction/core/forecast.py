@@ -136,7 +136,7 @@ def _may_go_at(pool: Pool, model: Model) -> float:
 def _stays(pool: Pool, model: Model) -> float:
     """Return how long a model stays after its load, if it is used just then."""
     settings = pool.settings
-    if not settings.policy.evicts or pool.demanded(model):
+    if pool.demanded(model):
         return math.inf
     kept = min(settings.residency_most_seconds, settings.residency_factor * _load_seconds(pool, model))
     return max(kept, pool.idle_limit(model), pool.given_back_after(pool.lease_limit(model)))

@@ -31,9 +31,6 @@ class ModelSpec:
     callable: bool = True  # Whether leases on it are granted; not on one that is only a part of others.
     problem: str = ""
     """Why no load of it can succeed, as its files show: it counts as a load that failed, and no model goes for it."""
-    quarantined: str = ""
-    """Why it was quarantined before the start, with this content and these versions; "": it was not."""
-    quarantined_at: float = 0.0  # When that was.
     load_seconds: float | None = None
     """How long a load took when it was last measured, if ever; the core's own measurement goes before it."""
 
@@ -81,7 +78,6 @@ class ServerInventory:
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of resident ones, as far as they are known: a model with others than the settings say is drained and unloaded."""
     lease_seconds: float = 0.0  # The longest lease granted that may live; the pool's own if that is longer.
-    same: bool = False  # Whether only the connection to the server broke: readings of before and after can be compared.
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,24 +122,6 @@ class Answered:
 
     ticket: "Ticket"
     answer: lease.Granted | lease.Refusal
-
-
-@dataclass(frozen=True, slots=True)
-class LoadBegan:
-    """A load was ordered, `queued_seconds` after the first caller that waits for it asked."""
-
-    model: str
-    needed_bytes: int
-    waiters: int
-    queued_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class MarginYielded:
-    """A first load began without so many bytes of its margin: all that could have gone for them is in use."""
-
-    model: str
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,15 +184,6 @@ class UnloadFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Freed:
-    """Room is free again, `seconds` after the server said that the model is unloaded."""
-
-    model: str
-    bytes: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Leaked:
     """Memory that did not come back is charged as leaked; with negative bytes, and no model: it came back after all."""
 
@@ -247,8 +216,8 @@ class Recycling:
 
 
 Event = (
-    Answered | LoadBegan | MarginYielded | Loaded | LoadFailed | Quarantined | Allowed | Evicted | UnloadFailed | Freed
-    | Leaked | Overrun | PolicyFailed | Recycling
+    Answered | Loaded | LoadFailed | Quarantined | Allowed | Evicted | UnloadFailed | Leaked | Overrun | PolicyFailed
+    | Recycling
 )  # fmt: skip
 
 

@@ -159,7 +159,6 @@ class Pool:
         self.footprints = FootprintTable()
         self.ledger = CapacityLedger()
         self.memory = MemoryEstimate()
-        self.before = MemoryEstimate()  # What was known of the memory of the server that was lost.
         self.models: dict[str, Model] = {}
         self.by_state: dict[State, dict[str, Model]] = {state: {} for state in State}
         self.loads: dict[int, Model] = {}
@@ -333,8 +332,6 @@ class Pool:
 
     def idle_limit(self, model: Model) -> float:
         """Return how many seconds a model must have been idle."""
-        if not self.settings.policy.idle_limits:
-            return 0.0
         if self.breaks_even(model):
             return min(self.settings.idle_seconds, _IDLE_LOADS * self.load_cost(model))
         own = model.spec.idle_seconds if model.spec else 0.0
@@ -380,7 +377,7 @@ class Pool:
                 last_use = max(last_use, lease.ends)  # it will count as used until its lease ends
         stays = min(settings.residency_most_seconds, settings.residency_factor * candidate.load_seconds)
         at = max(until, last_use + self.idle_limit(model), candidate.resident_since + stays, model.expected_until)
-        if not settings.policy.evicts or model.pinned:
+        if model.pinned:
             at = until = math.inf
         model.evictable_at, model.evictable_if_forced_at = at, until
         candidate.bytes = self.ledger.charges.get(model.name, 0)

@@ -49,10 +49,8 @@ def entangled(pool: Pool, model: Model) -> float | None:
 
 def load(pool: Pool, model: Model, *, margin: int = 0, watch: bool = False) -> None:
     """Begin a load, charged so many bytes beside until it is measured; `watch`: one that is under way already."""
-    is_alone, clean, needed = alone(pool, model) and not watch, calm(pool) and not watch, pool.needed(model)
+    is_alone, clean = alone(pool, model) and not watch, calm(pool) and not watch
     _disturb(pool)
-    if not watch and (yielded := pool.margin(model) - margin):
-        pool.tell(messages.MarginYielded(model.name, yielded))
     new = pool.ledger.take(model.name, model.pieces, pool.footprints.of)
     if margin:
         pool.ledger.reserve(model.name, margin)
@@ -64,7 +62,6 @@ def load(pool: Pool, model: Model, *, margin: int = 0, watch: bool = False) -> N
     model.room_made, model.no_room = False, (-math.inf, -math.inf)
     pool.loads[number] = model
     versions = model.spec.versions if model.spec else ()
-    pool.tell(messages.LoadBegan(model.name, needed, len(model.waiters), queued))
     pool.order(messages.Load(number, model.name, versions, is_alone, watch))
     pool.move(model, "begun")
 
@@ -190,9 +187,8 @@ def freed(pool: Pool, model: Model, leaked: int) -> None:
     pool.unload_times.append(pool.now - freeing.ordered)
     if leaked:
         pool.tell(messages.Leaked(model.name, leaked, pool.memory.leaked))
-    dropped = pool.ledger.drop(freeing.pieces)
+    pool.ledger.drop(freeing.pieces)
     model.held = ()
-    pool.tell(messages.Freed(model.name, dropped - leaked, pool.now - freeing.since))
     pool.move(model, "freed")
     settle(pool, model)
 

@@ -39,13 +39,11 @@ free enough; should it choose too few all the same, the least recently used of t
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A function, its name, and which protections of models count for it."""
+    """A function, its name, and what it does."""
 
     name: str
     sentence: str
     choose: Choose
-    idle_limits: bool = True  # Whether a model's idle limit counts; without, any model without a lease may be evicted.
-    evicts: bool = True  # Whether models are evicted to make room at all.
     breaks_even: bool = False  # Whether what callers lose shortens idle limits: `core.break_even` says how.
 
 

@@ -6,16 +6,14 @@ by itself: what is used no more falls behind. docs/eviction.md names its kin.
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
-from types import MappingProxyType
 from typing import Final
 
 from .policy import Candidate, Policy, guarded, reason, take
 
 GROUP: Final = "tidegate_eviction.policies"
-"""Entry points of this group are `Policy` objects, or functions that return one for its settings, which are their
-arguments; the entry's name is the policy's."""
+"""Entry points of this group are `Policy` objects; the entry's name is the policy's."""
 _LEAST_SECONDS = 1e-9  # Taken for shorter times since a use, which would divide by zero.
 
 
@@ -68,29 +66,18 @@ BUILT_IN: Final[Mapping[str, Policy]] = {
             _choose_lru,
         ),
         Policy(
-            "lru", "The least recently used go first, as soon as they have no lease.", _choose_lru, idle_limits=False
-        ),
-        Policy(
             "cost-aware",
             "Those go first that are cheap to load again, large and seldom used, of those idle for their idle limit.",
             _choose_cheapest,
-        ),
-        Policy(
-            "pinned",
-            "Nothing goes to make room: models are loaded when they are first called, and stay.",
-            lambda _candidates, _needed_bytes, _now: (),
-            evicts=False,
         ),
     )
 }
 
 
-def find(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Policy:
+def find(name: str) -> Policy:
     """Return a policy by its name; ValueError, in one sentence, if there is none or it cannot be used."""
     entries = list(metadata.entry_points(group=GROUP, name=name))
     if name in BUILT_IN:
-        if settings:
-            raise ValueError(f'policy "{name}" takes no settings, and has {", ".join(settings)}')
         if entries:
             other = ", ".join(each.value for each in entries)
             raise ValueError(f'policy "{name}" is built in: {other} needs another name')
@@ -107,23 +94,6 @@ def find(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Polic
         found = entry.load()
     except (Exception, SystemExit) as error:  # whatever a foreign module raises when it is imported
         raise ValueError(f'policy "{name}" cannot be imported from {entry.value}: {reason(error)}') from error
-    if not isinstance(found, Policy) and callable(found):
-        found = _with_settings(name, found, settings)
-    elif settings:
-        raise ValueError(f'policy "{name}" takes no settings, and has {", ".join(settings)}')
     if not isinstance(found, Policy) or found.name != name:
-        raise ValueError(f'policy "{name}": {entry.value} is no Policy with this name, and no function that returns it')
+        raise ValueError(f'policy "{name}": {entry.value} is no Policy with this name')
     return guarded(found)
-
-
-def _with_settings(name: str, make: Callable[..., object], settings: Mapping[str, str]) -> object:
-    """Return what a function makes of settings, which its annotations judge, and read from their texts."""
-    from pydantic import ValidationError, validate_call  # takes longer than most policies
-
-    try:
-        return validate_call(make)(**settings)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        raise ValueError(f'policy "{name}": setting {".".join(map(str, first["loc"]))}: {first["msg"]}') from None
-    except (Exception, SystemExit) as error:
-        raise ValueError(f'policy "{name}" cannot be made with its settings: {reason(error)}') from error

@@ -83,9 +83,6 @@ class Catalog:
             # Versions that are not there yet change the content when they come.
             there = tuple(each for each in told.versions if each in seen.versions) or told.versions
             spec = replace(spec, versions=there, stamp=seen.stamp, parts=seen.parts, problem=plain(seen.problem))
-        quarantine = footprints.quarantined.get(name)
-        if quarantine is not None and (quarantine.stamp, quarantine.versions) == (spec.stamp, spec.versions):
-            spec = replace(spec, quarantined=quarantine.why, quarantined_at=footprints.monotonic(quarantine.since))
         if known.bytes:  # of another content, they are a guess
             is_same = known.stamp == spec.stamp
             return replace(spec, estimate_bytes=max(known.bytes), estimate_from="measured" if is_same else "estimated")

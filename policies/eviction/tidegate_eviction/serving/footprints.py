@@ -1,13 +1,12 @@
-"""Footprints that were measured, and quarantines: learned once, and known after a restart of the policy."""
+"""Footprints that were measured: learned once, and known after a restart of the policy."""
 
 import asyncio
 import logging
 import math
 from pathlib import Path
-from time import monotonic, time
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from .files import KeptFile
 
@@ -27,20 +26,10 @@ class Measurements(BaseModel):
     load_seconds: float = 0.0
 
 
-class Quarantine(BaseModel):
-    """Why a model is quarantined, and with which content and versions."""
-
-    stamp: str
-    versions: tuple[int, ...]
-    why: str
-    since: float = Field(default_factory=time)  # Unix time.
-
-
 class _File(BaseModel):
     version: Literal[1] = 1
     lease_seconds: float | None
     models: dict[str, Measurements]
-    quarantined: dict[str, Quarantine] = {}
 
 
 class Footprints:
@@ -49,17 +38,11 @@ class Footprints:
     def __init__(self, folder: Path) -> None:
         self._file = KeptFile(folder / FILE, "footprints are measured anew after a restart")
         self.models: dict[str, Measurements] = {}
-        self.quarantined: dict[str, Quarantine] = {}
         self.lease_seconds: float | None = None
         """The longest lease that may live: a predecessor's, and one of earlier settings, until it has run out."""
         self._granted: float | None = None
         self._runs_out = -math.inf
         self._changed = False
-        self._began = time() - monotonic()  # Once, so that what is told of a model changes only when it does.
-
-    def monotonic(self, at: float) -> float:
-        """Return what the monotonic clock said, or would have, at a Unix time."""
-        return at - self._began
 
     def read(self) -> None:
         """Read the file; what is no such file is logged, and measured anew."""
@@ -70,7 +53,7 @@ class Footprints:
         except (OSError, ValidationError) as error:
             log.warning("%s is not used, footprints are measured anew: %s", self._file.path, error)
         else:
-            self.lease_seconds, self.models, self.quarantined = said.lease_seconds, said.models, said.quarantined
+            self.lease_seconds, self.models = said.lease_seconds, said.models
 
     def learn(self, model: str, stamp: str, measured_bytes: int | None, load_seconds: float) -> None:
         """Remember a load, until `keep` brings it to disk. A part of an ensemble takes no seconds (0)."""
@@ -84,16 +67,6 @@ class Footprints:
         if load_seconds > 0:
             known.load_seconds = load_seconds
         self._changed = True
-
-    def quarantine(self, model: str, quarantine: Quarantine | None) -> None:
-        """Remember that a model is quarantined, since when it is; None: that it is no more."""
-        before = self.quarantined.pop(model, None)
-        if quarantine is not None:
-            if before is not None and quarantine.model_copy(update={"since": before.since}) == before:
-                quarantine = before
-            self.quarantined[model] = quarantine
-        if quarantine != before:
-            self._changed = True
 
     def grants(self, lease_seconds: float, now: float) -> None:
         """Remember how long leases are, and longer ones until the last of them has ended; to be called regularly."""
@@ -109,6 +82,6 @@ class Footprints:
         """Write the file if anything has changed; a failure is logged, and it is tried again next time."""
         if self._changed:
             self._changed = False
-            said = _File(lease_seconds=self.lease_seconds, models=self.models, quarantined=self.quarantined)
+            said = _File(lease_seconds=self.lease_seconds, models=self.models)
             if not await asyncio.to_thread(self._file.write, said.model_dump_json().encode()):
                 self._changed = True

@@ -6,7 +6,7 @@ from collections import Counter as Counting
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from time import time
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import Metric
@@ -20,23 +20,19 @@ from ..core import messages
 from ..core.messages import ModelSpec
 from ..staging.stager import StagingCounts
 from ..triton.memory import MemoryReading, MemorySource
-from .footprints import Footprints, Quarantine
+from .footprints import Footprints
 
 NAMED_MODELS = 1000  # So many models have metrics of their own, by name, where nobody says otherwise.
 _TOTALS: Final = (
-    "requests", "load_failures", "unload_failures", "overruns", "margins_yielded", "recycles", "policy_failures",
-    "refused_messages", "renewals", "releases", "triton_losses",
+    "load_failures", "unload_failures", "overruns", "recycles", "policy_failures", "refused_messages", "triton_losses",
 )  # fmt: skip
 _LINES: dict[type, tuple[int, str, str]] = {
-    messages.LoadBegan: (logging.DEBUG, "%s is being loaded", ""),
-    messages.MarginYielded: (logging.INFO, "%s begins its first load without its margin", "margins_yielded"),
     messages.Loaded: (logging.INFO, "%s is loaded", ""),
     messages.LoadFailed: (logging.WARNING, "%s could not be loaded", "load_failures"),
     messages.Quarantined: (logging.ERROR, "%s is not loaded any more until it changes, or is released by hand", ""),
     messages.Allowed: (logging.INFO, "%s may be loaded again", ""),
     messages.Evicted: (logging.INFO, "%s is evicted", ""),
     messages.UnloadFailed: (logging.ERROR, "%s could not be unloaded", "unload_failures"),
-    messages.Freed: (logging.DEBUG, "the room of %s is free", ""),
     messages.Leaked: (logging.WARNING, "memory did not come back, or came back late", ""),
     messages.Overrun: (logging.ERROR, "more is loaded than there is room for", "overruns"),
     messages.PolicyFailed: (logging.ERROR, "the policy failed: the least recently used go instead", "policy_failures"),
@@ -67,11 +63,8 @@ class Counts:
         self.by_model = {
             name: counter(f"model_{name}") for name in ("loads", "load_failures", "evictions", "evicted_others")
         }
-        self.histograms = {
-            name: Histogram(of.name, of.text, of.labels, registry=made, buckets=metrics.SECONDS["loads"])
-            for name, of in metrics.EVICTION.items()
-            if of.kind == "histogram"
-        }
+        of = metrics.EVICTION["load_seconds"]
+        self.load_seconds = Histogram(of.name, of.text, registry=made, buckets=metrics.SECONDS["loads"])
         self._named: set[str] = set()
 
     def count(self, what: str, model: str, most: int, *labels: str) -> None:
@@ -101,8 +94,6 @@ class Snapshot:
     keys_known: bool = True
     leases: int = 0
     named_models: int = NAMED_MODELS
-    settings_generation: int = 1
-    settings_failures: int = 0
     settings_error: str = ""
     load_seconds: Mapping[str, float] = field(default_factory=dict)  # Of the last load of each model that had one.
     staging: StagingCounts | None = None  # None: files are not staged.
@@ -116,19 +107,16 @@ class SnapshotCollector(Collector):
     snapshot: Snapshot
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every gauge, and how often settings were refused."""
+        """Yield every gauge, and what was staged."""
         snapshot = self.snapshot
         listing, reading = snapshot.listing, snapshot.reading
-        yield _family("settings_failures", snapshot.settings_failures)
         yield from _staged(snapshot.staging)
         for name, value in (
             ("memory_used_bytes", reading.used_bytes),
-            ("memory_total_bytes", reading.total_bytes),
             ("leases", snapshot.leases),
             ("waiters", sum(each.waiters for each in listing.models)),
             ("triton_up", int(snapshot.server_is_up)),
             ("keys_known", int(snapshot.keys_known)),
-            ("settings_generation", snapshot.settings_generation),
             ("settings_good", int(not snapshot.settings_error)),
         ):
             if value is not None:
@@ -159,17 +147,10 @@ class SnapshotCollector(Collector):
 
 def _staged(near: StagingCounts | None) -> Iterator[Metric]:
     """Yield what was staged; without samples where nothing is."""
-    files: dict[tuple[str], int] = {}
-    counts: dict[str, Mapping[Any, float] | float] = {"copied_bytes": {}, "discarded": {}}
-    room: dict[tuple[str], int] = {}
-    if near is not None:
-        files = {("near",): near.found, ("copied",): near.copied, ("far",): near.passed}
-        counts = {"copied_bytes": near.bytes, "discarded": near.discarded}
-        room = {("used",): near.used_bytes, ("size",): near.size_bytes}
-    yield _family("staging_loads", files)
-    for name, number in counts.items():
-        yield _family(f"staging_{name}", number)
-    yield _family("staging_bytes", room)
+    loads = {} if near is None else {("near",): near.found, ("copied",): near.copied, ("far",): near.passed}
+    yield _family("staging_loads", loads)
+    yield _family("staging_copied_bytes", {} if near is None else near.bytes)
+    yield _family("staging_bytes", {} if near is None else {("used",): near.used_bytes, ("size",): near.size_bytes})
 
 
 def _family(name: str, samples: Samples | float) -> Metric:
@@ -184,7 +165,7 @@ def render(snapshot: Snapshot) -> bytes:
 def tell(
     event: messages.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec], named: int
 ) -> None:
-    """Log and count an event, by name for so many models, and remember what footprints and quarantines it tells of."""
+    """Log and count an event, by name for so many models, and remember the footprints that it tells of."""
     level, text, counted = _LINES[type(event)]
     said = {to_camel(field.name): getattr(event, field.name) for field in fields(event)}
     name = getattr(event, "model", "")
@@ -192,23 +173,17 @@ def tell(
     log.log(level, text, *([name] if "%s" in text else []), extra={"said": said})
     match event:
         case messages.Loaded():
-            counts.histograms["load_seconds"].observe(event.seconds)
+            counts.load_seconds.observe(event.seconds)
             counts.count("loads", name, named)
             for each, size in {name: None, **event.measured}.items():
                 if (spec := specs.get(each)) is not None:
                     near = event.seconds - event.copied_seconds
                     footprints.learn(each, spec.stamp, size, near if each == name else 0.0)
-        case messages.Quarantined() if (spec := specs.get(name)) is not None:
-            footprints.quarantine(name, Quarantine(stamp=spec.stamp, versions=spec.versions, why=event.why))
-        case messages.Allowed():
-            footprints.quarantine(name, None)
         case messages.Evicted():
             counts.evictions.labels(event.reason).inc()
             counts.count("evictions", name, named, event.reason)
             if event.wanted_by:
                 counts.count("evicted_others", event.wanted_by, named)
-        case messages.Freed():
-            counts.histograms["freeing_seconds"].observe(event.seconds)
         case messages.LoadFailed():
             counts.count("load_failures", name, named)
     if counted:

@@ -71,8 +71,6 @@ class EvictionService:
         self._told: EvictionSettings | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._futures: dict[int, asyncio.Future[lease.Granted | lease.Refusal]] = {}
-        self._lost: tuple[str, str] | None = None
-        """Where readings of the server that was lost came from, and which start of it that was."""
         self._lease_seconds = settings.lease_seconds  # What the core grants: the settings' own once it was told them.
         self.residency = Residency(self._pool_settings(settings), incarnation, monotonic())
         self._remember_leases()
@@ -163,7 +161,7 @@ class EvictionService:
         step, answer = self.residency.acquire(ask.model, ask.holder, wait, monotonic(), room, spare=spare)
         granted = "hit"
         if isinstance(answer, Ticket):
-            granted, begun = "loaded", monotonic()
+            granted = "loaded"
             future = self._futures[answer.number] = asyncio.get_running_loop().create_future()
             self._do(step)
             hung_up = gone()
@@ -177,7 +175,6 @@ class EvictionService:
                     self._do(self.residency.cancel(answer, monotonic()))
             if not future.done():
                 return None
-            self.counts.histograms["wait_seconds"].observe(monotonic() - begun)
             answer = future.result()
         else:
             self._do(step)
@@ -192,15 +189,12 @@ class EvictionService:
 
     def renew(self, ask: lease.Renew) -> lease.Renewed:
         """Renew a holder's leases."""
-        self.counts.totals["renewals"].inc()
-        self.counts.totals["requests"].inc(sum(use.requests for use in ask.models.values()))
         step, renewed = self.residency.renew(ask.holder, ask.incarnation, ask.models, monotonic())
         self._do(step)
         return renewed
 
     def release(self, ask: lease.Release) -> None:
         """End a holder's leases."""
-        self.counts.totals["releases"].inc(len(ask.serials))
         self._do(self.residency.release(ask.holder, ask.incarnation, ask.serials, monotonic(), ask.serials))
 
     def retry(self, model: str) -> bool:
@@ -247,7 +241,6 @@ class EvictionService:
         """The server has ended."""
         log.warning("the server is lost (%s): its models are cold, and leases void", why)
         self.counts.totals["triton_losses"].inc()
-        self._lost = (self.reading.source, self.reading.server)
         self._stop_staging()
         self._do(self.residency.server_lost(monotonic()))
 
@@ -255,10 +248,8 @@ class EvictionService:
         """The server is there; with the first time the core begins."""
         log.info("the server is there", extra={"said": {"found": asdict(found)}})
         self._remember_leases()
-        now = monotonic()
-        same = bool(self.reading.server) and (self.reading.source, self.reading.server) == self._lost
-        known = replace(found, lease_seconds=self.footprints.lease_seconds or 0.0, same=same)
-        self._do(self.residency.recover(known, now))
+        known = replace(found, lease_seconds=self.footprints.lease_seconds or 0.0)
+        self._do(self.residency.recover(known, monotonic()))
 
     def resident(self) -> frozenset[str]:
         """Return the models that the core takes for loaded."""
@@ -363,8 +354,7 @@ class EvictionService:
     def _pool_settings(self, settings: EvictionSettings) -> PoolSettings:
         given = settings.model_dump(include={"capacity_bytes", "idle_seconds", "lease_seconds", "wait_seconds"})
         tuned = settings.tuning.model_dump(exclude_none=True)
-        policy = registry.find(settings.policy, settings.policy_settings)
-        return PoolSettings(policy=policy, measures=self._measures, **given, **tuned)
+        return PoolSettings(policy=registry.find(settings.policy), measures=self._measures, **given, **tuned)
 
 
 def _mounted(settings: EvictionSettings) -> Path | None:

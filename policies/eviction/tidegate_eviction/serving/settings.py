@@ -1,6 +1,5 @@
 """The settings file: read, checked, and read again when it changes; a bad one is refused, the last good one stays."""
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from tidegate_contracts.message import first_error
 from tidegate_contracts.triton import MEMORY_MODEL
 
 from ..policies import registry
-from .files import KeptFile
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +26,7 @@ def read(data: bytes) -> EvictionSettings:
     except ValidationError as error:
         raise SettingsError(first_error(error)) from None
     try:
-        registry.find(settings.policy, settings.policy_settings)
+        registry.find(settings.policy)
     except ValueError as error:
         raise SettingsError(f"policy: {error}") from None
     counts = Counter(model.name for model in settings.models)
@@ -43,36 +41,22 @@ def read(data: bytes) -> EvictionSettings:
 
 
 class SettingsFile:
-    """The settings file, which may be replaced at any time, and a copy of the last good one, for a start with a bad
-    one. `use` takes settings over, or raises SettingsError."""
+    """The settings file, which may be replaced at any time. `use` takes settings over, or raises SettingsError."""
 
-    def __init__(self, path: Path, copy: Path, use: Callable[[bytes], None]) -> None:
+    def __init__(self, path: Path, use: Callable[[bytes], None]) -> None:
         self.path = path
-        self.generation = 0
-        self.failures = 0
         self.last_error = ""
         self._use = use
         self._seen: bytes | str | None = None  # What lay there at the last look, or why it could not be read.
-        self._copy = KeptFile(copy, "over a bad settings file a restart fails")
-        self._uncopied: bytes | None = None  # Settings that are in use, and not in the copy yet.
 
     def start(self) -> None:
-        """Use the file, or the copy when it is bad; raises SettingsError when the copy is bad, too."""
+        """Use the file; raises SettingsError when it is bad."""
         self.look()
         if self.last_error:
-            try:
-                self._use(self._copy.path.read_bytes())
-            except (OSError, SettingsError):
-                raise SettingsError(f"{self.path}: {self.last_error}") from None
-
-    async def keep(self) -> None:
-        """Write what is in use to the copy; what could not be written is tried again next time."""
-        data = self._uncopied
-        if data is not None and await asyncio.to_thread(self._copy.write, data) and self._uncopied is data:
-            self._uncopied = None
+            raise SettingsError(f"{self.path}: {self.last_error}")
 
     def look(self) -> None:
-        """Use the file if it has changed; a bad one is logged and counted, and what was in use stays in use."""
+        """Use the file if it has changed; a bad one is logged, and what was in use stays in use."""
         before = self._seen
         try:
             self._seen = self.path.read_bytes()
@@ -85,11 +69,8 @@ class SettingsFile:
                 raise SettingsError(f"it cannot be read: {self._seen}")
             self._use(self._seen)
         except SettingsError as error:
-            self.failures += 1
             self.last_error = str(error)
             log.error("%s was refused: %s; the last good one stays", self.path, error)
         else:
-            self._uncopied = self._seen
-            self.generation += 1
             self.last_error = ""
             log.info("%s was read", self.path)

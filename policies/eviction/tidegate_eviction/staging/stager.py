@@ -53,7 +53,6 @@ class StagingCounts:
     found: int = 0  # Loads whose files were staged.
     copied: int = 0  # Loads that waited for copies.
     passed: int = 0  # Loads from the source itself: their files did not fit, or could not be written.
-    discarded: int = 0  # Copies that were deleted for others.
     bytes: int = 0  # Bytes of files that were copied.
     used_bytes: int = 0
     size_bytes: int = 0
@@ -201,7 +200,6 @@ class Stager:
                 if lacking <= 0:
                     break
                 lacking -= self.copies[key]
-                self.counts.discarded += 1
                 log.info("the copy of %s goes", key[0], extra={"said": {"model": key[0], "bytes": self.copies[key]}})
                 await self._discard(key)
             self._loads[number] = keys

@@ -43,7 +43,6 @@ class MemoryReading:
 
     source: MemorySource = MemorySource.NONE
     used_bytes: int | None = None
-    total_bytes: int | None = None
     server: str = ""  # Which start of Triton it is of; empty where that is not known.
 
     def growth_to(self, after: "MemoryReading") -> int | None:
@@ -92,11 +91,11 @@ class MemoryReader:
         if not self._has_model:
             return MemoryReading()
         said = await self._ask()
-        if (gpu := said["gpu"]) is not None:
-            return MemoryReading(MemorySource.NVML, gpu["used"], gpu["total"], said["server"])
+        if said["gpu"] is not None:
+            return MemoryReading(MemorySource.NVML, said["gpu"], said["server"])
         if said["process"] is None:
             return MemoryReading(server=said["server"])
-        return MemoryReading(MemorySource.PROCESS, said["process"], None, said["server"])
+        return MemoryReading(MemorySource.PROCESS, said["process"], said["server"])
 
     async def _ask(self) -> dict[str, Any]:
         try:

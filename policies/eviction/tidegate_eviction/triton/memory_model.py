@@ -31,12 +31,12 @@ def nvml(name: str = NVML) -> Any:
         return None
 
 
-def devices(library: Any) -> list[tuple[bool, Any]]:
-    """Return the MIG slices and whole GPUs that this container may use, each with whether it is a slice."""
+def devices(library: Any) -> list[Any]:
+    """Return the MIG slices and whole GPUs that this container may use."""
     count = ctypes.c_uint()
     if library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
         return []
-    found: list[tuple[bool, Any]] = []
+    found: list[Any] = []
     for number in range(count.value):
         gpu = ctypes.c_void_p()
         if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(number), ctypes.byref(gpu)) != 0:
@@ -44,26 +44,24 @@ def devices(library: Any) -> list[tuple[bool, Any]]:
         mode, pending, most = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
         said = library.nvmlDeviceGetMigMode(gpu, ctypes.byref(mode), ctypes.byref(pending))
         if said != 0 or mode.value == 0:  # a GPU that knows no MIG says that it is not supported
-            found.append((False, gpu))
+            found.append(gpu)
             continue
         library.nvmlDeviceGetMaxMigDeviceCount(gpu, ctypes.byref(most))
         for place in range(most.value):
             part = ctypes.c_void_p()
             if library.nvmlDeviceGetMigDeviceHandleByIndex(gpu, ctypes.c_uint(place), ctypes.byref(part)) == 0:
-                found.append((True, part))
+                found.append(part)
     return found
 
 
-def gpu_memory(library: Any) -> dict[str, Any] | None:
-    """Return the bytes used and there altogether; None where no GPU tells."""
-    used = total = 0
-    slices = False
-    told = False
-    for is_slice, device in devices(library) if library is not None else []:
+def gpu_memory(library: Any) -> int | None:
+    """Return the bytes used altogether; None where no GPU tells."""
+    used = []
+    for device in devices(library) if library is not None else []:
         memory = NvmlMemory()
         if library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)) == 0:
-            used, total, slices, told = used + memory.used, total + memory.total, slices or is_slice, True
-    return {"used": used, "total": total, "slices": slices} if told else None
+            used.append(memory.used)
+    return sum(used) if used else None
 
 
 def own_memory(server: int, proc: str = "/proc") -> int:

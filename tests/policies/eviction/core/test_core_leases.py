@@ -3,7 +3,6 @@
 import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.messages import Ticket, Unload
-from tidegate_eviction.policies.registry import find
 
 from .books import RULES, specs
 from .world import World
@@ -69,8 +68,8 @@ def test_lease_idle_for_a_whole_period_is_not_renewed_but_for_pinned_models(
         assert world.renew("p1").lost == lost
 
 
-def test_lru_takes_idle_leases_back_once_somebody_is_short_of_room(world: World) -> None:
-    world.change_rules(policy=find("lru"))
+def test_without_an_idle_limit_idle_leases_are_taken_back_once_somebody_is_short_of_room(world: World) -> None:
+    world.change_rules(idle_seconds=0.0)
     for name in ("a", "b"):
         world.ask("p1", name, None)
         world.proxies["p1"][name].in_flight = 0

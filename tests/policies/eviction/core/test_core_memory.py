@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.accounting import Freeing, MemoryEstimate
 from tidegate_eviction.core.messages import (
     Leaked,
     Loaded,
-    MarginYielded,
     ModelSpec,
     Overrun,
     PoolSettings,
@@ -21,49 +19,30 @@ from .books import RULES, specs
 from .world import World
 from .worlds import full, started, unloads, used
 
-TOLERANCE = 4
+NOISY = replace(RULES, tolerance_bytes=4)
 
 
-class Triton:
-    """A memory with so much loaded, and the judge of its readings: it has read once."""
-
-    def __init__(self, *loaded: str) -> None:
-        self.memory = MemoryEstimate()
-        self.used = 1000
-        self.now = 0.0
-        self.number = 0
-        self.read()
-        for piece in loaded:
-            self.load(piece, 50)
-            self.read()
-
-    def read(self) -> tuple[int, dict[str, int]]:
-        self.now += 1
-        self.memory.read(self.used, self.now)
-        return self.memory.quiet(TOLERANCE)
-
-    def load(self, piece: str, takes: int, *, thought: int | None = None, measured: bool = False) -> None:
-        self.number += 1
-        self.used += takes
-        self.memory.loaded(self.number, {piece: takes if thought is None else thought}, measured=measured)
-
-    def unload(self, piece: str, comes_back: int, charged: int = 50) -> Freeing:
-        self.used -= comes_back
-        expected, sure = self.memory.unloaded((piece,))
-        return Freeing(piece, (piece,), charged, expected, sure, self.now)
-
-    def back(self, *freeing: Freeing, after: float = 1.0) -> list[tuple[str, int]]:
-        self.now += after
-        self.memory.read(self.used, self.now)
-        return self.memory.back(freeing, TOLERANCE, 30.0)
+def turn(world: World, name: str, missing: int = 0) -> None:
+    """Have a model loaded, used and given back, another one go for it, and so many bytes of that one stay."""
+    world.advance(100.0)
+    world.ask("p1", name, None)
+    if unloads(world):
+        world.end_unload(world.working)
+        world.lost += missing
+        world.read()
+    world.until(lambda: not world.open)
+    world.release("p1", name)
+    world.read()
 
 
 def test_growth_at_work_is_the_base_and_not_a_leak() -> None:
-    triton = Triton("a")
+    world = full({"a": 60, "b": 60}, NOISY)
+    world.read()
     for _ in range(10):
-        triton.used += 20
-        assert triton.read() == (0, {})
-    assert triton.back(triton.unload("a", 50)) == [("a", 0)]
+        world.lost += 20
+        world.read()
+    turn(world, "b")
+    assert (world.states["a"], world.leaked) == ("cold", 0)
 
 
 @pytest.mark.parametrize(
@@ -74,26 +53,25 @@ def test_growth_at_work_is_the_base_and_not_a_leak() -> None:
 def test_what_is_too_little_to_be_told_from_noise_is_added_up(
     missing: tuple[int, ...], times: int, leaked: int
 ) -> None:
-    triton = Triton()
+    world = full({"a": 60, "b": 60}, replace(NOISY, leak_budget_bytes=50))
+    world.read()
     for n in range(times):
-        triton.load("a", 50, measured=True)
-        triton.read()
-        freeing = triton.unload("a", 50 - missing[n % len(missing)])
-        assert triton.back(freeing) == [("a", 0)]
-        triton.read()
-    assert triton.memory.leaked == pytest.approx(leaked, abs=TOLERANCE + 3 if leaked else 0)
+        turn(world, "ba"[n % 2], missing[n % len(missing)])
+    assert world.leaked == pytest.approx(leaked, abs=4 + 3 if leaked else 0)
 
 
 def test_of_what_was_found_at_a_start_nobody_knows_what_is_missing() -> None:
-    triton = Triton()
-    triton.memory.vanished()
-    triton.used += 50
-    triton.memory.loaded(0, {"a": 80}, measured=False)
-    triton.read()
-    freeing = triton.unload("a", 50, charged=80)
-    assert triton.back(freeing) == []
-    assert triton.back(freeing, after=3.0) == [("a", 0)], "it is not waited for as long, and nothing is charged"
-    assert triton.read() == (0, {})
+    world = started(specs({"a": 80, "b": 60}), real={"a": 50})
+    used(world, "a")
+    world.restart_policy()
+    world.advance(100.0)
+    world.ask("p1", "b", None)
+    world.end_unload(world.working)
+    world.read()
+    assert world.states["a"] == "freeing"
+    world.advance(0.1 * RULES.freeing_seconds)
+    world.read()
+    assert (world.states["a"], world.leaked) == ("cold", 0), "it is not waited for as long, and nothing is charged"
 
 
 # Room, as readings of memory tell it
@@ -262,7 +240,6 @@ def test_for_a_margin_others_go_that_may_and_it_yields_to_what_is_in_use(unprove
     assert unloads(unproved) == ([] if in_use else ["a"])
     unproved.until(lambda: unproved.states["d"] == "resident")
     assert unproved.charged() == (100 if in_use else 60)
-    assert unproved.yielded == ([MarginYielded("d", 5)] if in_use else [])
 
 
 def test_where_memory_is_not_read_there_is_no_margin() -> None:

@@ -11,7 +11,7 @@ from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.policies.registry import find
 
 RULES = PoolSettings(
-    capacity_bytes=0, policy=find("lru"), residency_factor=0.0, measures=False,
+    capacity_bytes=0, policy=find("lru-idle"), residency_factor=0.0, measures=False,
     idle_seconds=0.0, lease_seconds=15.0, wait_seconds=10.0,
 )  # fmt: skip
 
@@ -42,7 +42,7 @@ def full(residents: int, policy: str) -> Residency:
     return residency
 
 
-@pytest.mark.parametrize("policy", ["break-even", "lru", "lru-idle", "cost-aware"])
+@pytest.mark.parametrize("policy", ["break-even", "lru-idle", "cost-aware"])
 def test_a_decision_grows_no_faster_than_the_residents(policy: str) -> None:
     def decide(residency: Residency, residents: int) -> None:
         step, answer = residency.acquire(f"m{residents}", "p", None, 20.0)
@@ -58,7 +58,7 @@ def test_a_lease_on_a_resident_model_costs_the_same_however_many_there_are() -> 
         residency.acquire("m5", "p", None, 21.0)
         residency.release("p", "one", ["m5"], 22.0)
 
-    few, many = (calls(use, full(residents, "lru")) for residents in (1_000, 10_000))
+    few, many = (calls(use, full(residents, "lru-idle")) for residents in (1_000, 10_000))
     assert few == many
 
 
@@ -71,7 +71,7 @@ def test_a_load_and_its_end_cost_the_same_however_many_there_are() -> None:
 
     counts = []
     for models in (1_000, 10_000):
-        residency = full(models, "lru")
+        residency = full(models, "lru-idle")
         residency.configure(replace(RULES, capacity_bytes=20 * models), residency._pool.specs, 20.0)
         counts.append(calls(load, residency, models))
     assert counts[1] == pytest.approx(counts[0], rel=0.05)

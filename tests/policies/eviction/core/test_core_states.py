@@ -55,7 +55,7 @@ def test_every_test_that_the_page_names_is_there() -> None:
 
 
 def test_the_page_says_the_defaults() -> None:
-    rules = PoolSettings(0, BUILT_IN["lru"], 0.0, 0.0, 0.0)
+    rules = PoolSettings(0, BUILT_IN["lru-idle"], 0.0, 0.0, 0.0)
     for words in (
         f"all but {rules.tolerance_bytes >> 20} MiB (`tolerance_bytes`)",
         f"than {rules.alone_seconds:.0f} s (`alone_seconds`)",
@@ -68,4 +68,4 @@ def test_the_page_says_the_defaults() -> None:
     ):
         assert words in " ".join(PAGE.split()), words
     assert (rules.failures_most, rules.unload_tries, rules.loads_at_once) == (3, 3, 4)
-    assert PoolSettings(1000, BUILT_IN["lru"], 0.0, 0.0, 0.0).leak_budget == 100
+    assert PoolSettings(1000, BUILT_IN["lru-idle"], 0.0, 0.0, 0.0).leak_budget == 100

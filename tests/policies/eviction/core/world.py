@@ -14,7 +14,6 @@ from tidegate_eviction.core.messages import (
     Answered,
     Evicted,
     Load,
-    MarginYielded,
     ModelSpec,
     Overrun,
     PoolSettings,
@@ -53,7 +52,6 @@ class World:
     answers: dict[int, lease.Granted | lease.Refusal] = field(default_factory=dict)
     loads: list[str] = field(default_factory=list)
     evictions: list[Evicted] = field(default_factory=list)
-    yielded: list[MarginYielded] = field(default_factory=list)
     states: dict[str, str] = field(default_factory=dict)
     fresh: list[str] = field(default_factory=list)  # Models that a lease was just granted on.
 
@@ -75,8 +73,6 @@ class World:
             elif isinstance(event, Evicted):
                 self.evictions.append(event)
                 self.may_go(event)
-            elif isinstance(event, MarginYielded):
-                self.yielded.append(event)
         for command in step.commands:
             if isinstance(command, Load):
                 self.load(command)
@@ -91,9 +87,8 @@ class World:
         """Check that who goes for others may."""
         spec = self.specs.get(event.model)
         if event.reason in ("room", "pinned", "ahead") and spec is not None:
-            assert self.rules.policy.evicts
             assert not spec.pinned
-            if event.reason in ("room", "ahead") and self.rules.policy.idle_limits:
+            if event.reason in ("room", "ahead"):
                 limit = self.rules.idle_seconds if spec.idle_seconds is None else spec.idle_seconds
                 if self.rules.policy.breaks_even and spec.idle_seconds is None:
                     # For room where that pays; leases are looked at when it is unloaded.

@@ -74,6 +74,7 @@ def _whim(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> Ite
 
 
 whimsical = Policy("whimsical", "It does something else each time, and the same when all is the same.", _whim)
+most = Policy("most", "All go.", lambda candidates, _needed, _now: candidates)
 failing = Policy("failing", "", lambda _candidates, _needed, _now: _raise(KeyError("no such model")))
 policy = Policy("hostile", "It does what it is told.", choose)
 unnamed = Policy("another name", "", choose)
@@ -86,10 +87,3 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **named: str) -> None
     lines = [f"{name} = {__name__}:{value}" for name, value in named.items()]
     (about / "entry_points.txt").write_text("\n".join([f"[{registry.GROUP}]", *lines]), "utf-8")
     monkeypatch.syspath_prepend(str(folder))
-
-
-def picky(first: int = 1, share: float = 0.5, strictly: bool = False) -> Policy:
-    """Return one that chooses so many."""
-    if share > 1:
-        raise ValueError("there is no more than all")
-    return Policy("picky", f"{first} {share} {strictly}", lambda candidates, _needed, _now: candidates[:first])

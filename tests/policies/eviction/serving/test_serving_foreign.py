@@ -34,18 +34,3 @@ async def test_no_leased_model_goes_the_next_one_is_loaded_and_renewals_are_answ
         assert stand_in.did("unload") == [how]
         assert policy.state("leased") == "resident"
         assert policy.counted("policy_failures_total") == (how in TOLD)
-
-
-async def test_settings_that_change_are_in_force_at_once_and_bad_ones_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hostile.install(tmp_path / "package", monkeypatch, picky="picky")
-    stand_in = StandIn(dict.fromkeys("abcd", 30 * MIB))
-    async with live(tmp_path, stand_in, policy="picky", policy_settings={"first": "1"}) as policy:
-        for model in "abc":
-            await policy.acquire(model)
-            policy.release(model)
-        policy.service.use(policy.service.settings.model_copy(update={"policy_settings": {"first": "3"}}))
-        await policy.service.look()
-        assert (await policy.acquire("d")).outcome == "granted"
-        assert sorted(stand_in.did("unload")) == ["a", "b", "c"], "it chooses three where one would do"

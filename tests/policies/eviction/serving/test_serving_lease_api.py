@@ -70,7 +70,6 @@ async def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
         renewal = {"holder": "p.1", "incarnation": said["incarnation"], "models": uses}
         status, _, renewed = await wire.post(lease.RENEW_PATH, renewal)
         assert (status, renewed["lost"], renewed["resident"], renewed["accepts"]) == (200, [], ["a"], True)
-        assert policy.counted("requests_total") == 7
         release = {
             "holder": "p.1",
             "incarnation": said["incarnation"],

@@ -1,11 +1,9 @@
 """The policy as a whole, with a stand-in for Triton: leases, loads, room, faults."""
 
 import asyncio
-import json
 import logging
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from tidegate_contracts import lease
 from tidegate_contracts.triton import MEMORY_MODEL
 from tidegate_eviction.core.messages import ServerInventory, Step
 
-from ..rigs.running_policy import MIB, TUNING, live, running_policy, settings_for, write_models
+from ..rigs.running_policy import MIB, live, running_policy, settings_for, write_models
 from ..rigs.stand_in import StandIn, serving
 
 pytestmark = pytest.mark.anyio
@@ -42,33 +40,6 @@ async def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) 
             assert (found.footprint_bytes, found.footprint_from) == (70 * MIB, "measured")
             await policy.until(lambda: file.exists() and '"a"' in file.read_text())
         stand_in.states.clear()
-
-
-async def test_a_quarantine_is_known_to_a_successor_until_the_model_changes(tmp_path: Path) -> None:
-    stand_in = StandIn({"a": MIB}, failing={"a": "no such operator"})
-    file = tmp_path / "state" / "footprints.json"
-    async with live(tmp_path, stand_in) as policy:
-        while (answer := await policy.acquire("a", seconds=0.3)).outcome == "busy":
-            pass
-        assert answer.outcome == "quarantined"
-        await policy.until(lambda: file.exists() and "no such operator" in file.read_text())
-    said = json.loads(file.read_text())
-    said["quarantined"]["a"]["since"] -= 7200
-    file.write_text(json.dumps(said))
-    tried = len(stand_in.did("load"))
-    async with live(tmp_path, stand_in) as policy:
-        answer = await policy.acquire("a")
-        assert isinstance(answer, lease.Quarantined)
-        assert "no such operator" in answer.why
-        assert "a" not in stand_in.did("load")[tried:], "it is not tried again"
-        [found] = policy.service.listing().models
-        assert found.state_seconds == pytest.approx(7200, abs=60)
-        assert found.failed_seconds == pytest.approx(7200, abs=60)
-        assert json.loads(file.read_text()) == said, "it is known to the next one, too"
-        (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"mended")
-        stand_in.failing.clear()
-        assert (await policy.acquire("a")).outcome == "granted"
-        await policy.until(lambda: "no such operator" not in file.read_text())
 
 
 async def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(tmp_path: Path) -> None:
@@ -247,22 +218,3 @@ async def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
             assert loop.time() - begun < 20
         finally:
             answers.set()
-
-
-async def test_a_connection_that_breaks_makes_no_room_of_what_has_leaked(tmp_path: Path) -> None:
-    async with live(
-        tmp_path,
-        StandIn(dict.fromkeys("ab", 60 * MIB), leaks={"a"}),
-        tuning=TUNING.model_copy(update={"leak_budget_bytes": 80 * MIB}),
-    ) as policy:
-        await policy.acquire("a")
-        policy.release("a")
-        assert (await policy.acquire("b")).outcome != "granted"
-        leaked = policy.service.listing().leaked_bytes
-        assert leaked == pytest.approx(60 * MIB, abs=MIB)
-        for same in (True, False):
-            policy.service.server_lost("a test")
-            if not same:
-                policy.service.reading = replace(policy.service.reading, server="2:2")
-            policy.service.server_back(ServerInventory())
-            assert policy.service.listing().leaked_bytes == (leaked if same else 0)

@@ -46,12 +46,11 @@ async def test_the_copy_goes_that_was_read_longest_ago(tmp_path: Path) -> None:
     for name in "abc":
         write_model(tmp_path, name)
     rig = Rig(tmp_path)
-    async with rig.running(rig.room_for("a", "b")) as stager:
+    async with rig.running(rig.room_for("a", "b")):
         for name in "abac":
             await rig.load(name)
         rig.check()
         assert rig.staged == {"a", "c"}
-        assert stager.counts.discarded == 1
 
 
 @pytest.mark.parametrize("is_mounted", [True, False])

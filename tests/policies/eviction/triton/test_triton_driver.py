@@ -246,7 +246,7 @@ def test_what_the_index_says_is_found_once_and_without_the_reader() -> None:
 
 
 def test_only_readings_of_one_kind_and_one_triton_are_compared() -> None:
-    before, after = MemoryReading(MemorySource.NVML, 5, 9, "a"), MemoryReading(MemorySource.NVML, 8, 9, "a")
+    before, after = MemoryReading(MemorySource.NVML, 5, "a"), MemoryReading(MemorySource.NVML, 8, "a")
     assert (before.growth_to(after), after.growth_to(before)) == (3, 0)
     for other in (replace(before, server="b"), replace(before, source=MemorySource.PROCESS), MemoryReading()):
         assert other.growth_to(after) is None

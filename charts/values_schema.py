@@ -7,13 +7,13 @@ was edited by hand is refused where the definition would have been, as far as a 
 from functools import cache
 from typing import Any, cast
 
-from pydantic.json_schema import JsonSchemaValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import ModelSchema
 
 from components import EnvironmentArgs
 from stacks.definition.base import NOT_IN_VALUES, Conditional
 from stacks.model_keys import Model, keys_of
-from stacks.reference.schema import Form, SchemaGenerator, SchemaWriter, laid_out, part_name
+from stacks.reference.schema import Form, SchemaWriter, laid_out, part_name
 
 Schema = dict[str, Any]
 
@@ -41,7 +41,7 @@ def values_schema() -> Schema:
     }
 
 
-class _ValuesGenerator(SchemaGenerator):
+class _ValuesGenerator(GenerateJsonSchema):
     """Without what resolving uses up, and with conditions among keys."""
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:

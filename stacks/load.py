@@ -12,13 +12,12 @@ import yaml
 
 from .problems import DefinitionError, Position, Problem, Severity, escaped, member, readable_path
 from .reading.files import check_text, read_text, refuse
-from .reading.syntax import syntax_problem
-from .reading.tree import Node, Reader, StopReading, kind_of
+from .reading.tree import Node, Reader, StopReading, kind_of, loader_of
 
 PathInTree = Sequence[str | int]
 At = Literal["key", "value"] | None  # Where a problem is shown; None where others say it.
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LOADER: Any = loader_of(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 @dataclass(eq=False)
@@ -89,21 +88,32 @@ def parse(text: str, file: str) -> Document:
     """Read a definition from text in memory; `file` is the name that its positions and problems carry."""
     text = text.removeprefix("\ufeff")
     check_text(text, file)
-    reader = Reader(file, yaml.parse(text, Loader=_LOADER))
+    reader = Reader(file)
     try:
-        reader.read()
+        reader.read(text, _LOADER)
     except StopReading:
         pass
     except yaml.MarkedYAMLError as error:
-        reader.found.append(syntax_problem(error, text, file, reader.open_marks()))
+        reader.found.append(_syntax_problem(error, file))
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own parser lets wild \U escapes through
         reader.found.append(Problem(file, "", "the file is not valid YAML", escaped(str(error))))
     root = reader.root
     if problems := reader.problems():
         raise DefinitionError(problems)
     if root is None or root.value is None:
-        refuse(file, "the file is empty", do="Write it anew, or take it from version control.")
+        refuse(file, "the file is empty", do="Write it, or take it from version control.")
     if not isinstance(root.value, dict):
         what = f"a definition is a mapping of keys to values, but this is {kind_of(root.value)}"
         refuse(root.at, what, do="Begin each line at the margin with a key and a colon, as in `servers:`.")
     return Document(root.value, file, root)
+
+
+def _syntax_problem(error: yaml.MarkedYAMLError, file: str) -> Problem:
+    """Return what the parser says, at the place where it gave up, and where it began what it could not read."""
+    mark = error.problem_mark or error.context_mark
+    begun = error.context_mark if error.context_mark not in (None, mark) else None
+    why = f"{error.context} that begins in line {begun.line + 1}." if begun and error.context else ""
+    do = "Check quotes, brackets, colons, and indentation (no tabs). Quote texts that begin with *, &, ! or @."
+    where = Position(file, mark.line + 1, mark.column + 1) if mark else file
+    what = f"the file is not valid YAML: {escaped(error.problem or error.context or str(error))}"
+    return Problem(where, "", what, escaped(why[:1].upper() + why[1:]), do)

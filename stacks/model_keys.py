@@ -1,12 +1,7 @@
 """What the typed model says of its keys: their names in the file, their types, and the choices among them."""
 
-import ast
-import inspect
-import sys
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -25,7 +20,11 @@ class Key:
     annotation: Any
     field: FieldInfo
     owner: Model  # Class that declares it; keys that several kinds inherit from one class are the same.
-    description: str  # The docstring below the field; nothing where there is none.
+
+    @property
+    def description(self) -> str:
+        """The docstring below the field; nothing where there is none."""
+        return self.field.description or ""
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -43,30 +42,10 @@ def keys_of(model: Model) -> dict[str, Key]:
     """Return the keys of a part by their names, in the order in which the model declares them."""
     hints = get_type_hints(model, include_extras=True)
     owners = {name: each for each in reversed(model.__mro__) for name in vars(each).get("__annotations__", {})}
-    docstrings: dict[str, str] = {}
-    for each in reversed(model.__mro__[: model.__mro__.index(BaseModel)]):
-        docstrings |= _field_docstrings(each.__module__).get(each.__name__, {})
-    keys = {}
-    for name, field in model.model_fields.items():
-        about = field.description or docstrings.get(name, "")
-        keys[str(field.alias)] = Key(str(field.alias), name, hints[name], field, owners[name], about)
-    return keys
-
-
-@cache
-def _field_docstrings(module: str) -> dict[str, dict[str, str]]:
-    """Return the docstrings below the fields of a module's classes, by class and field.
-
-    Pydantic can read them too, but does so for every class whenever it is imported: a fifth of a second.
-    """
-    found: dict[str, dict[str, str]] = defaultdict(dict)
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    for kind in (each for each in tree.body if isinstance(each, ast.ClassDef)):
-        for pair in pairwise(kind.body):
-            match pair:
-                case ast.AnnAssign(target=ast.Name(id=field)), ast.Expr(value=ast.Constant(value=str(said))):
-                    found[kind.name][field] = inspect.cleandoc(said)
-    return found
+    return {
+        str(field.alias): Key(str(field.alias), name, hints[name], field, owners[name])
+        for name, field in model.model_fields.items()
+    }
 
 
 def models_in(annotation: Any) -> tuple[Model, ...]:

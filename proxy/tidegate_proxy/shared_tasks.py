@@ -2,28 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, KeysView
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
 
+@dataclass(slots=True, eq=False)
 class _Work(Generic[Result]):
-    __slots__ = ("task", "waiters")
-
-    def __init__(self) -> None:
-        self.task: asyncio.Task[None] | None = None
-        self.waiters: set[asyncio.Future[Result]] = set()
-
-    def fail(self, error: Exception) -> None:
-        for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_exception(error)
-
-    def give(self, result: Result) -> None:
-        for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_result(result)
+    task: asyncio.Task[Result]
+    waiters: int = 0
+    error: Exception | None = None  # What its callers get where it is cancelled.
 
 
 class SharedTasks(Generic[Key, Result]):
@@ -42,45 +32,40 @@ class SharedTasks(Generic[Key, Result]):
         """Return what the work of this key returns, or raise what it raises; `start` begins it where it is needed."""
         work = self._under_way.get(key)
         if work is None:
-            work = self._under_way[key] = _Work()
-            work.task = asyncio.get_running_loop().create_task(self._do(key, work, start))
-        waiter: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        work.waiters.add(waiter)
+            work = self._under_way[key] = _Work(asyncio.get_running_loop().create_task(start()))
+            work.task.add_done_callback(lambda task: self._done(key, task))
+        work.waiters += 1
         try:
-            return await waiter
+            return await asyncio.shield(work.task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if work.error is None or caller is None or caller.cancelling():
+                raise
+            raise work.error from None
         finally:
-            work.waiters.discard(waiter)
+            work.waiters -= 1
             if not (work.waiters or self._outlives):
-                self._end(key, work)
+                self._end(key, work.task)
 
     def fail(self, error: Exception) -> None:
         """Cancel all work under way, and raise `error` in its callers."""
         for key, work in list(self._under_way.items()):
-            work.fail(error)
-            self._end(key, work)
+            work.error = error
+            self._end(key, work.task)
 
     async def close(self) -> None:
         """Give up what is under way."""
-        tasks = [work.task for work in self._under_way.values() if work.task is not None]
-        for work in self._under_way.values():
-            for waiter in work.waiters:
-                waiter.cancel()
+        tasks = [work.task for work in self._under_way.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _do(self, key: Key, work: _Work[Result], start: Callable[[], Coroutine[Any, Any, Result]]) -> None:
-        try:
-            found = await start()
-        except Exception as error:
-            work.fail(error)
-        else:
-            work.give(found)
-        finally:
-            self._end(key, work)
-
-    def _end(self, key: Key, work: _Work[Result]) -> None:
-        if self._under_way.get(key) is work:
+    def _end(self, key: Key, task: asyncio.Task[Result]) -> None:
+        if (work := self._under_way.get(key)) is not None and work.task is task:
             del self._under_way[key]
-            if work.task is not None and work.task is not asyncio.current_task():
-                work.task.cancel()
+        task.cancel()
+
+    def _done(self, key: Key, task: asyncio.Task[Result]) -> None:
+        self._end(key, task)
+        if not task.cancelled():
+            task.exception()  # it is known, even if all callers have left

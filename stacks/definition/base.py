@@ -30,6 +30,7 @@ class Section(BaseModel):
         strict=True,
         frozen=True,
         alias_generator=to_camel,
+        use_attribute_docstrings=True,
         validate_by_name=False,
         validate_by_alias=True,
     )

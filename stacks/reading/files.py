@@ -6,7 +6,7 @@ import os
 import re
 from typing import Final, NoReturn
 
-from ..problems import DefinitionError, Position, Problem, escaped, listed
+from ..problems import DefinitionError, Position, Problem, escaped
 
 MAX_BYTES: Final = 10 * 1024 * 1024
 LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
@@ -56,13 +56,13 @@ def _read_bytes(file: str) -> bytes:
         with open(file, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        why, do = _near_names(file)
-        refuse(file, "there is no such file", why, do)
+        folder, name = os.path.split(file)
+        there = sorted(os.listdir(folder or ".")) if os.path.isdir(folder or ".") else []
+        near = difflib.get_close_matches(name, there, n=1, cutoff=0.6)
+        do = f"Did you mean {escaped(os.path.join(folder, near[0]))}?" if near else ""
+        refuse(file, "there is no such file", do=do)
     except IsADirectoryError:
-        inside = [name for name in _names_in(file) if name.endswith((".yaml", ".yml"))]
-        refuse(file, "this is a folder, not a file", do=f"In it: {listed(inside, 10)}." if inside else "")
-    except PermissionError:
-        refuse(file, "the file may not be read", do="Check its permissions, and who you are running as.")
+        refuse(file, "this is a folder, not a file")
     except OSError as error:
         refuse(file, f"the file cannot be read: {error.strerror or error}")
     except ValueError:  # a NUL, or text that no file system can encode
@@ -70,27 +70,6 @@ def _read_bytes(file: str) -> bytes:
     if len(data) > MAX_BYTES:
         _refuse_size(file)
     return data
-
-
-def _names_in(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder)[:2_000])
-    except OSError:
-        return []
-
-
-def _near_names(file: str) -> tuple[str, str]:
-    folder, name = os.path.split(file)
-    if os.path.islink(file):
-        return f"It is a link to {escaped(os.readlink(file))}, which is not there.", ""
-    if folder and not os.path.isdir(folder):
-        return f"There is no folder {escaped(folder)} either.", ""
-    names = _names_in(folder or ".")
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
-    if near:
-        return "", f"Did you mean {' or '.join(escaped(os.path.join(folder, other)) for other in near)}?"
-    there = [other for other in names if other.endswith((".yaml", ".yml"))]
-    return "", f"YAML files there: {listed(there, 10)}." if there else ""
 
 
 def _position_in(text: str, offset: int, file: str) -> Position:

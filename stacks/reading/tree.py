@@ -1,13 +1,12 @@
-"""From the events of PyYAML's parser to plain values that know their places, with bounds on their number and depth.
+"""From PyYAML's nodes to plain values that know their places, with bounds on their number and depth.
 
 Values follow the core schema of YAML 1.2. PyYAML's own constructors follow YAML 1.1, where `on` is true, keep the last
 of two equal keys, and unfold aliases without a bound: a small file could then fill the memory.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import NoneType
 from typing import Any, Final, NoReturn
 
 import yaml
@@ -19,15 +18,31 @@ MAX_VALUES: Final = 200_000
 MAX_DEPTH: Final = 100
 
 _CORE = "tag:yaml.org,2002:"
-_TAGGED = {f"{_CORE}int": int, f"{_CORE}float": float, f"{_CORE}bool": bool, f"{_CORE}null": NoneType}
-"""What a plain scalar with a tag must be; text has a tag of its own."""
-_NULL = {"", "~", "null", "Null", "NULL"}
-_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?[0-9]+")
-_INT_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_FLOAT_NAME = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_NUMBER_START = frozenset("+-.0123456789")
+_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+_RESOLVED: Final = {
+    "null": ("~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "bool": ("true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "int": ("[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    "float": (_FLOAT, list("-+.0123456789")),
+}
+"""Plain scalars of YAML 1.2's core schema: what they look like, and how they begin."""
+_MADE: Final[dict[str, Callable[[str], Any]]] = {
+    "str": str,
+    "null": lambda _: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": lambda text: int(text, 0 if text[:2] in ("0o", "0x") else 10),
+    "float": lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
+}
+_MERGE = f"{_CORE}merge"
+
+
+def loader_of(base: Any) -> Any:
+    """Return a loader of PyYAML that resolves plain scalars as YAML 1.2 does."""
+    made: Any = type("Loader", (base,), {"yaml_implicit_resolvers": {}})
+    made.add_implicit_resolver(_MERGE, re.compile("<<$"), ["<"])
+    for name, (pattern, begins) in _RESOLVED.items():
+        made.add_implicit_resolver(f"{_CORE}{name}", re.compile(f"(?:{pattern})\\Z"), begins)
+    return made
 
 
 @dataclass(slots=True, eq=False)
@@ -46,31 +61,34 @@ class StopReading(Exception):
 
 
 class Reader:
-    """Reads one document from the parser's events, and collects what is wrong with it on the way."""
+    """Reads one document, and collects what is wrong with it on the way."""
 
-    def __init__(self, file: str, events: Iterable[Any]) -> None:
+    def __init__(self, file: str) -> None:
         self.found: list[Problem] = []  # Problems that have no path.
         self.root: Node | None = None
         self._file = file
-        self._events: Iterator[Any] = iter(events)
-        self._open: list[tuple[Any, Node]] = []  # Incomplete mappings and lists with their marks, outermost first.
+        self._open: list[Any] = []  # Incomplete mappings and lists, outermost first.
         self._values = 0
         self._later: list[tuple[Position, str, tuple[str | int, ...], str, str]] = []
         self._path: list[str | int] = []
-        self._anchors: dict[str, Node] = {}
 
-    def read(self) -> None:
-        """Read all events; raises StopReading and the parser's own errors."""
-        for event in self._events:
-            if isinstance(event, yaml.NodeEvent):
-                self._node(event)
-            elif isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
+    def read(self, text: str, loader: Any) -> None:
+        """Read a text; raises StopReading and the parser's own errors."""
+        depth = documents = count = 0
+        for event in yaml.parse(text, Loader=loader):  # PyYAML composes nodes by recursion, and shares those of aliases
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            count += isinstance(event, yaml.NodeEvent)
+            if depth > MAX_DEPTH:
+                why = "No definition needs that."
+                self._stop(event.start_mark, f"values are nested more than {MAX_DEPTH} deep", why)
+            if count > MAX_VALUES:
+                self._stop(event.start_mark, f"the definition comes to more than {MAX_VALUES:,} values")
+            if documents > 1:
                 do = "Remove the line `---`, or move what follows to a file of its own."
                 self._stop(event.start_mark, "a second YAML document begins here", "A definition is one document.", do)
-
-    def open_marks(self) -> list[Any]:
-        """Where the mappings and lists begin that are not complete."""
-        return [mark for mark, _ in self._open]
+        if (tree := yaml.compose(text, Loader=loader)) is not None:
+            self.root = self._node(tree)
 
     def problems(self) -> list[Problem]:
         """Return everything that is wrong with the document, as far as it was read."""
@@ -88,111 +106,68 @@ class Reader:
         self.found.append(Problem(self._at(mark), "", what, why, do))
         raise StopReading
 
-    def _node(self, event: Any, key: Position | None = None) -> Node:
-        mark, at = event.start_mark, self._at(event.start_mark)
+    def _node(self, source: Any, key: Position | None = None) -> Node:
+        """Return a value with all that is in it, a new one each time: nothing that happens to one alias happens to
+        another."""
+        at = self._at(source.start_mark)
         self._values += 1
         if self._values > MAX_VALUES:
-            self._stop(mark, f"the definition comes to more than {MAX_VALUES:,} values")
-        if isinstance(event, yaml.AliasEvent):
-            return self._of_alias(event, key or at, at)
-        is_map = isinstance(event, yaml.MappingStartEvent)
-        if isinstance(event, yaml.ScalarEvent):
-            node = Node(self._scalar(event, at), key or at, at, event.value)
-        else:
-            node = Node({} if is_map else [], key or at, at)
-        self.root = self.root or node
-        if event.anchor is not None and (first := self._anchors.setdefault(event.anchor, node)) is not node:
-            what = f"the anchor &{escaped(event.anchor[:60])} is already used"
-            self._say(at, what, f"It is first used at {first.at}.")
-        if isinstance(event, yaml.ScalarEvent):
-            return node
+            why = "Aliases count with all that they stand for: this is how a small file is made to fill the memory."
+            self._stop(source.start_mark, f"the definition unfolds to more than {MAX_VALUES:,} values", why)
+        if isinstance(source, yaml.ScalarNode):
+            return Node(self._scalar(source, at), key or at, at, source.value)
+        if source in self._open:
+            self._say(key or at, "an alias stands inside the value it stands for", "It would never end.")
+            return Node({}, key or at, at)
         if len(self._open) >= MAX_DEPTH:
-            self._stop(mark, f"values are nested more than {MAX_DEPTH} deep", "No definition needs that.")
-        if event.tag not in (None, "!", f"{_CORE}map" if is_map else f"{_CORE}seq"):
-            self._refuse_tag(event, at)
-        self._open.append((mark, node))
+            self._stop(source.start_mark, f"with aliases, values are nested more than {MAX_DEPTH} deep")
+        is_map = isinstance(source, yaml.MappingNode)
+        if source.tag not in (f"{_CORE}map" if is_map else f"{_CORE}seq", "!"):
+            self._refuse_tag(source, at)
+        node = Node({} if is_map else [], key or at, at)
+        self._open.append(source)
         if is_map:
-            self._fill_mapping(node)
+            self._fill_mapping(node, source)
         else:
-            for index, item in enumerate(self._inside()):
+            for index, item in enumerate(source.value):
                 self._put(node, index, item)
         self._open.pop()
         return node
 
-    def _inside(self) -> Iterator[Any]:
-        """Yield the events at which what is in a mapping or list begins."""
-        while not isinstance(event := next(self._events), yaml.CollectionEndEvent):
-            yield event
-
-    def _of_alias(self, event: Any, key: Position, at: Position) -> Node:
-        """Return what an alias stands for; an empty mapping where it stands for nothing that can be used."""
-        first, name = self._anchors.get(event.anchor), escaped(event.anchor[:60])
-        if first is None:
-            do = f'If this is a pattern and no alias, quote it: "*{name}".'
-            self._say(at, f"there is no anchor &{name} above for the alias *{name}", do=do)
-        elif any(first is node for _, node in self._open):
-            self._say(at, f"the alias *{name} stands inside the value it stands for", "It would never end.")
-        else:
-            node = self._copy(first, event.start_mark, len(self._open))
-            node.key, node.at = key, at
-            return node
-        return Node({}, key, at)
-
-    def _copy(self, node: Node, alias: Any, depth: int) -> Node:
-        """Return a copy, so that nothing that happens to one alias happens to another."""
-        self._values += 1
-        if self._values > MAX_VALUES:
-            why = "Aliases count with all that they stand for: this is how a small file is made to fill the memory."
-            self._stop(alias, f"the definition unfolds to more than {MAX_VALUES:,} values", why)
-        if isinstance(node.value, dict | list) and depth >= MAX_DEPTH:
-            self._stop(alias, f"with this alias, values are nested more than {MAX_DEPTH} deep")
-        parts = {step: self._copy(part, alias, depth + 1) for step, part in node.parts.items()}
-        value = node.value
-        if isinstance(value, dict | list):
-            value = {step: part.value for step, part in parts.items()}
-            value = value if isinstance(node.value, dict) else [*value.values()]
-        return Node(value, node.key, node.at, node.text, parts)
-
-    def _put(self, owner: Node, step: str | int, event: Any, key: Position | None = None) -> None:
+    def _put(self, owner: Node, step: str | int, source: Any, key: Position | None = None) -> None:
         self._path.append(step)
-        node = owner.parts[step] = self._node(event, key)
+        node = owner.parts[step] = self._node(source, key)
         if isinstance(step, int):
             owner.value.append(node.value)
         else:
             owner.value[step] = node.value
         self._path.pop()
 
-    def _fill_mapping(self, node: Node) -> None:
+    def _fill_mapping(self, node: Node, source: Any) -> None:
         merged: list[Node] = []
-        merge_at = None
-        for key in self._inside():
+        for key, value in source.value:
             at = self._at(key.start_mark)
-            if _is_merge_key(key):
-                if merge_at is not None:
-                    self._say(at, 'the key "<<" stands here twice', f"It is first at {merge_at}.")
-                merge_at = at
-                merged += self._merged(at, self._node(next(self._events)))
-            elif (name := self._key(node, key, at)) is None:
-                self._node(next(self._events))
-            else:
-                self._put(node, name, next(self._events), at)
-        for source in merged:
-            for step, part in source.parts.items():
+            if key.tag == _MERGE:
+                merged += self._merged(at, self._node(value))
+            elif (name := self._key(node, key, at)) is not None:
+                self._put(node, name, value, at)
+        for each in merged:
+            for step, part in each.parts.items():
                 if step not in node.parts:
                     node.parts[step] = part
                     node.value[step] = part.value
 
-    def _merged(self, at: Position, node: Node) -> list[Node]:
+    def _merged(self, at: Position, node: Node) -> Iterator[Node]:
         sources = list(node.parts.values()) if isinstance(node.value, list) else [node]
         if all(isinstance(source.value, dict) for source in sources):
-            return sources
-        do = "Give it an alias of a mapping, as in `<<: *common`, or a list of such aliases."
-        self._say(at, '"<<" takes in mappings only', do=do)
-        return []
+            yield from sources
+        else:
+            do = "Give it an alias of a mapping, as in `<<: *common`, or a list of such aliases."
+            self._say(at, '"<<" takes in mappings only', do=do)
 
-    def _key(self, owner: Node, event: Any, at: Position) -> str | None:
+    def _key(self, owner: Node, source: Any, at: Position) -> str | None:
         """Read a key; None where its value cannot be kept."""
-        node = self._node(event)
+        node = self._node(source)
         key = node.value
         if isinstance(key, dict | list):
             do = "If this is a template's placeholder ({{ … }}) or a text with brackets, quote it."
@@ -200,44 +175,37 @@ class Reader:
             return None
         if not isinstance(key, str):
             key = node.text or ""
-            if key:
-                what = f"the key {escaped(key[:60])} is {kind_of(node.value)}"
-                self._say(at, what, "Keys are text.", f"Quote it: {shown(key)}.")
-            else:
-                self._say(
-                    at, "a key is missing before the colon", "Keys are text.", "Write a key, or remove the colon."
-                )
+            what = (
+                f"the key {escaped(key[:60])} is {kind_of(node.value)}" if key else "a key is missing before the colon"
+            )
+            self._say(
+                at, what, "Keys are text.", f"Quote it: {shown(key)}." if key else "Write a key, or remove the colon."
+            )
         if key in owner.parts:
             why = f"It is first at {owner.parts[key].key}; only one of them could count."
             self._say(at, f"the key {shown(key)} stands here twice", why, "Remove one, or merge the two.")
             return None
         return key
 
-    def _scalar(self, event: Any, at: Position) -> Any:
-        tag, text = event.tag, event.value
+    def _scalar(self, source: Any, at: Position) -> Any:
+        text, name = source.value, source.tag.removeprefix(_CORE)
         if bad := NOT_TEXT.search(text):  # an escape wrote it
-            why = "No program, container or cluster could be told it."
+            why = "It can be part of no program's argument, container's variable or object's name."
             self._say(at, f"the character U+{ord(bad.group()):04X} cannot stand in a text", why, "Remove its escape.")
             return text
-        if tag in ("!", f"{_CORE}str") or (tag is None and not event.implicit[0]):
+        if source.tag in ("!", _MERGE):
             return text
-        if tag is not None and tag not in _TAGGED:
-            self._refuse_tag(event, at)
+        if name not in _MADE:
+            self._refuse_tag(source, at)
             return None
         try:
-            value = _plain_value(text)
-            if tag == f"{_CORE}float" and type(value) is int:
-                return float(value)
+            return _MADE[name](text)
         except (ValueError, OverflowError):
-            self._say(at, "the number is too long to be one", do="Quote it if it is meant as text.")
+            self._say(at, f"{shown(text)} is no {name} that can be used", do="Quote it if it is meant as text.")
             return None
-        if tag is not None and type(value) is not _TAGGED[tag]:
-            name = tag.removeprefix(_CORE)
-            self._say(at, f"{shown(text)} is not what its tag !!{name} says", do="Remove the tag.")
-        return value
 
-    def _refuse_tag(self, event: Any, at: Position) -> None:
-        name = f"!!{event.tag.removeprefix(_CORE)}" if event.tag.startswith(_CORE) else event.tag
+    def _refuse_tag(self, source: Any, at: Position) -> None:
+        name = f"!!{source.tag.removeprefix(_CORE)}" if source.tag.startswith(_CORE) else source.tag
         why = "A definition has text, numbers, true/false, null, lists and mappings only."
         do = "Remove the tag; if the `!` belongs to the text, quote the text."
         self._say(at, f"the tag {escaped(name[:60])} means nothing here", why, do)
@@ -249,25 +217,3 @@ def kind_of(value: Any) -> str:
         return "null"
     names = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list"}
     return names.get(type(value), "a mapping")
-
-
-def _is_merge_key(event: Any) -> bool:
-    return isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.tag is None and event.implicit[0]
-
-
-def _plain_value(text: str) -> Any:
-    """Return a plain scalar by YAML 1.2's core schema; ValueError for a number of absurd length."""
-    if text in _NULL:
-        return None
-    if text in _BOOL:
-        return _BOOL[text]
-    if text[0] in _NUMBER_START:
-        if _INT.fullmatch(text):
-            return int(text)
-        if _INT_BASE.fullmatch(text):
-            return int(text, 0)
-        if _FLOAT.fullmatch(text):
-            return float(text)
-        if _FLOAT_NAME.fullmatch(text):
-            return float(text.replace(".", ""))
-    return text

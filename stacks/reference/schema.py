@@ -7,13 +7,12 @@ so a part that overlays may complete needs only its name here. What `tidegate ch
 import json
 from collections.abc import Collection, Iterable
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
-from pydantic_core.core_schema import ModelSchema
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from ..definition import Header, Platform
-from ..model_keys import Model, keys_of
+from ..model_keys import Model
 from ..overlays import REMOVE, TAGS
 
 Schema = dict[str, Any]
@@ -50,7 +49,7 @@ def laid_out(value: Any, indent: str = "") -> str:
 
 def definition_schema() -> Schema:
     """Return the JSON schema of the whole definition file."""
-    writer = SchemaWriter((Platform, Header), SchemaGenerator)
+    writer = SchemaWriter((Platform, Header))
     properties = writer.properties("Platform", Form.LAYER)
     for key, part in writer.properties("Header", Form.WHOLE).items():
         name = part_name(writer.source["Header"]["properties"][key]["items"])
@@ -70,24 +69,13 @@ def definition_schema() -> Schema:
     }
 
 
-class SchemaGenerator(GenerateJsonSchema):
-    """Pydantic's own, with the docstrings of fields."""
-
-    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
-        """Add what is said of each key."""
-        made = super().model_schema(schema)
-        for key in keys_of(cast("Model", schema["cls"])).values():
-            made["properties"][key.name].update({"description": key.description} if key.description else {})
-        return made
-
-
 class SchemaWriter:
     """Turns pydantic's schemas of some models into ours; `made` collects the parts that were referred to."""
 
     never_null: Collection[str] = TAGS
     """Keys that may not be null though they have a default: a layer could take another item's kind away."""
 
-    def __init__(self, models: Iterable[Model], generator: type[SchemaGenerator]) -> None:
+    def __init__(self, models: Iterable[Model], generator: type[GenerateJsonSchema] = GenerateJsonSchema) -> None:
         _, source = models_json_schema([(model, "validation") for model in models], schema_generator=generator)
         self.source: Schema = source["$defs"]
         self.made: dict[str, Schema] = {}

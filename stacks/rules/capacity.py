@@ -240,10 +240,11 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
             do = "Set fewer replicas (an autoscaler's max counts), or add the GPUs that you have under gpus."
             if other := _handed_out_otherwise(there, next(iter(short))):
                 do = other
-            elif (fitting := mig_layouts.layout(plane.gpus, each)) and _on_one_device(pools):
-                nodes = sum(group.nodes for group in plane.gpus)
-                again = f"Or cut {fitting.drained} of {nodes} nodes again, and state it there:"
-                do = "\n".join([do, again, *map(str, fitting.changes)])
+            elif (changes := mig_layouts.changes(plane.gpus, each)) and _on_one_device(pools):
+                drained, nodes = (sum(one.nodes for one in some) for some in (changes, plane.gpus))
+                do = "\n".join(
+                    [do, f"Or cut {drained} of {nodes} nodes again, and state it there:", *map(str, changes)]
+                )
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
 
 

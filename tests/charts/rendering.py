@@ -55,13 +55,6 @@ def rendered_args(args: EnvironmentArgs, *arguments: str) -> Objects:
     return rendered(values_of(args), *arguments)
 
 
-def kept(objects: Objects) -> set[tuple[str, str]]:
-    """Kind and name of what Helm leaves when a release is uninstalled."""
-    return {
-        (item["kind"], item["metadata"]["name"]) for item in objects if KEEP in item["metadata"].get("annotations", {})
-    }
-
-
 def differences(one: Any, other: Any, place: str = "") -> list[str]:
     """What differs, for people; empty when nothing does."""
     if isinstance(one, dict) and isinstance(other, dict):

@@ -23,7 +23,7 @@ from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 from tests.strategies.renaming import renamed
 
-from .rendering import DEFINITIONS, ROOT, declared, kept, object_differences, rendered_args
+from .rendering import DEFINITIONS, ROOT, declared, object_differences, rendered_args
 
 # Nothing that a person may type is to be read as anything but that text.
 NASTY = [
@@ -142,15 +142,6 @@ def test_numbers_arrive_as_they_were_typed(everything: EnvironmentArgs) -> None:
         assert_alike(changed(everything, servers=servers, proxy=proxy), "--skip-schema-validation")
 
 
-@pytest.mark.parametrize("number", [2**53 + 1, 0.5])
-def test_numbers_that_readers_of_json_would_not_read_alike_are_refused(
-    everything: EnvironmentArgs, number: Any
-) -> None:
-    limit = changed(everything.proxy.rate_limit, burst=number)
-    with pytest.raises(ValueError, match="it must be whole, up to 2\\^53"):
-        declared(changed(everything, proxy=changed(everything.proxy, rate_limit=limit)))
-
-
 SMALLER: list[Callable[[EnvironmentArgs], EnvironmentArgs]] = [
     lambda args: changed(args, servers=[], eviction_policy_image=None),
     lambda args: changed(args, servers=[changed(server, pools=[]) for server in args.servers]),
@@ -173,9 +164,3 @@ def test_empty_lists_and_missing_parts_are_left_out_alike(
     everything: EnvironmentArgs, smaller: Callable[[EnvironmentArgs], EnvironmentArgs]
 ) -> None:
     assert_alike(smaller(everything), "--skip-schema-validation")
-
-
-def test_helm_keeps_what_the_components_retain_and_nothing_else(everything: EnvironmentArgs) -> None:
-    objects = rendered_args(everything)
-    wanted = {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}
-    assert kept(objects) == {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in wanted}

@@ -13,7 +13,6 @@ from charts.placeholders import Recorder, placeholder
 from charts.recording import Value
 from components import EnvironmentArgs
 from components.values import each, of_kind, when
-from stacks.definition.base import CpuScaling
 from stacks.definition.pools import OnDemand
 
 
@@ -39,23 +38,14 @@ def root() -> Any:
     ("use", "place", "helper"),
     [
         (lambda root: bool(root.name), "$.Values.name", "if_true()"),
-        (lambda root: bool(root.monitoring), "$.Values.monitoring", "when()"),
         (lambda root: "x" if root.servers else "y", "$.Values.servers", "none_if_empty()"),
         (lambda root: list(root.servers), "$.Values.servers", "each()"),
         (lambda root: [*root.proxy.node_selector], "$.Values.proxy.nodeSelector", "joined()"),
-        (lambda root: {**root.proxy.node_selector}, "$.Values.proxy.nodeSelector", "merged()"),
         (lambda root: root.name.upper(), "$.Values.name", "f-string"),
-        (lambda root: root.name.startswith("dev"), "$.Values.name", "equals()"),
-        (lambda root: len(root.datasets), "$.Values.datasets", "none_if_empty()"),
         (lambda root: root.name == "dev", "$.Values.name", "equals()"),
-        (lambda root: root.name != "dev", "$.Values.name", "equals()"),
-        (lambda root: root.proxy.concurrency > 3, "$.Values.proxy.concurrency", "equals()"),
         (lambda root: root.proxy.concurrency + 3, "$.Values.proxy.concurrency", "total()"),
-        (lambda root: "a-" + root.name, "$.Values.name", "f-string"),
         (lambda root: root.servers[0], "$.Values.servers", "each()"),
-        (lambda root: "a" in root.network.callers, "($.Values.network).callers", "each()"),
         (lambda root: f"{root.proxy.auth.domino_principal}", "($.Values.proxy.auth).dominoPrincipal", "if_true()"),
-        (lambda root: f"{root.name:>20}", "$.Values.name", "without a layout"),
         (lambda root: root.monitoring.rules, "$.Values.monitoring", "when()"),
     ],
 )
@@ -81,16 +71,6 @@ def test_a_class_that_a_value_can_never_be_is_refused(root: Any) -> None:
 def test_a_loop_inside_a_loop_of_the_same_variable_is_refused(root: Any) -> None:
     with pytest.raises(TypeError, match="rename one of the two fields"):
         each(root.servers, lambda _: each(root.servers, lambda server: server.name))
-
-
-def test_what_is_always_there_is_no_condition(root: Any) -> None:
-    assert isinstance(when(root.name, lambda name: [name]), list)
-
-
-def test_branches_that_make_nothing_leave_nothing(root: Any) -> None:
-    assert when(root.monitoring, lambda _: None) is None
-    assert each(root.servers, lambda _: None) is None
-    assert of_kind(root.proxy.autoscaling, CpuScaling, lambda _: None) is None
 
 
 def config_map(data: Callable[[Any], Any]) -> str:

@@ -1,6 +1,5 @@
 """Values as YAML: every reader reads what was written."""
 
-import json
 from typing import Any
 
 import yaml
@@ -51,15 +50,6 @@ def test_what_is_written_is_what_both_dialects_of_yaml_read(tree: Any) -> None:
     text = values_text({"value": tree}, "A heading\nof two lines")
     assert yaml.safe_load(text) == {"value": tree}
     assert parse(text, "values.yaml").tree == {"value": tree}
-
-
-@MANY
-@given(definition_trees())
-def test_the_values_of_every_stack_are_written_without_loss(tree: Tree) -> None:
-    for name, values in values_of_each(read_tree(tree)).items():
-        text = values_text(values, f"Stack {name}.")
-        assert yaml.safe_load(text) == json.loads(json.dumps(values))
-        assert parse(text, "values.yaml").tree == yaml.safe_load(text)
 
 
 def is_kept(values: dict[str, Any]) -> bool:

@@ -19,10 +19,7 @@ from cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/ci.md").read_text("utf-8")
-KNOWN_ACTIONS = {"actions/checkout", "actions/cache", "actions/upload-artifact", "actions/download-artifact"}
-GITHUB_JOB = {"needs", "if", "runs-on", "permissions", "env", "environment", "concurrency", "strategy", "steps"}
 JOBS = {"preview", "comment", "drift", "rollout"}
-GITLAB_WORDS = {"stages", "default", "variables", "include", "workflow"}
 
 
 def blocks() -> list[Any]:
@@ -60,31 +57,11 @@ def gitlab(job: str) -> list[Command]:
 # ---- they are what the platforms take ----
 
 
-def test_the_github_example_is_a_workflow() -> None:
-    """No expression of GitHub's stands in a shell, where it could be code."""
-    assert set(GITHUB["jobs"]) == JOBS
-    assert set(GITHUB) == {"name", "on", "permissions", "jobs"}
-    assert set(GITHUB["on"]) == {"pull_request", "push", "schedule"}
+def test_the_examples_have_the_jobs_of_the_page_and_no_expression_of_githubs_stands_in_a_shell() -> None:
+    """It could be code there."""
+    assert set(GITHUB["jobs"]) == JOBS <= set(GITLAB)
     for job in GITHUB["jobs"].values():
-        assert job["runs-on"]
-        assert set(job) <= GITHUB_JOB
-        assert job.get("needs") in (None, *GITHUB["jobs"])
-        for step in job["steps"]:
-            assert len({"run", "uses"} & set(step)) == 1
-            assert set(step) <= {"name", "if", "env", "run", "uses", "with"}
-            assert "${{" not in step.get("run", "")
-            action, _, version = step.get("uses", "actions/checkout@v1").partition("@")
-            assert action in KNOWN_ACTIONS
-            assert re.fullmatch("v[0-9]+", version)
-
-
-def test_the_gitlab_example_is_a_pipeline() -> None:
-    assert set(GITLAB) - GITLAB_WORDS == JOBS
-    for job in (GITLAB[name] for name in JOBS):
-        assert job["stage"] in GITLAB["stages"]
-        assert all(isinstance(line, str) for line in job["script"])
-        assert all("if" in rule for rule in job["rules"])
-        assert set(job.get("needs", ())) <= JOBS
+        assert not any("${{" in step.get("run", "") for step in job["steps"])
 
 
 def test_whoever_may_write_runs_nothing_of_the_change() -> None:
@@ -111,14 +88,6 @@ def test_secrets_are_named_only_in_jobs_that_no_fork_and_no_change_has() -> None
         '$CI_PIPELINE_SOURCE == "merge_request_event"',
         "$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_MERGE_REQUEST_PROJECT_ID",
     ]
-
-
-def test_jobs_install_what_the_repository_pins_and_the_comment_installs_nothing() -> None:
-    for name, job in GITHUB["jobs"].items():
-        installs = [step for step in job["steps"] if "pip install --quiet -r requirements.txt" in step.get("run", "")]
-        assert len(installs) == (name != "comment")
-    assert GITLAB["default"]["before_script"] == ["pip install --quiet -r requirements.txt"]
-    assert GITLAB["comment"]["before_script"] == []
 
 
 def surroundings() -> dict[str, str]:

@@ -40,10 +40,3 @@ def test_what_a_page_links_to_is_there(page: Path) -> None:
 @pytest.mark.parametrize("page", [*PAGES, *PACKAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_leads_to_the_glossary(page: Path) -> None:
     assert page == GLOSSARY or GLOSSARY in [path for path, _ in links(page)]
-
-
-def test_every_term_of_the_glossary_is_used_on_another_page() -> None:
-    terms = re.findall(r"^\| (?!term )([a-z][^|]+) \|", GLOSSARY.read_text("utf-8"), re.MULTILINE)
-    others = " ".join(page.read_text("utf-8") for page in (*PAGES, *PACKAGES) if page != GLOSSARY).lower()
-    words = [word for term in terms for word in term.strip().split(", ")]
-    assert [word for word in words if word not in others] == []

@@ -2,8 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -28,11 +27,6 @@ TODAY = date(2026, 11, 21)
 Object = dict[str, Any]
 Objects = list[Object]
 Edit = Callable[[Objects], None]
-Broken = dict[tuple[str, str], Sequence[tuple[Any, ...]]]
-"""By rule and object: edits that break the rule, each with a part of what is said of the object, and with the objects
-that are edited where they are not those of `prod`."""
-Kept = dict[str, Sequence[Edit]]
-"""By rule: edits that come near and keep it."""
 
 
 def pinned(definition: Definition) -> ImagesLock:
@@ -95,12 +89,14 @@ def container(objects: Objects, name: str, kind: str = "StatefulSet") -> Object:
 
 
 def place(tree: Any, path: str, value: Any) -> None:
-    """Put a value at a path such as `spec/ports/0/name`, in which ~ stands for a slash in a key."""
+    """Put a value at a path such as `spec/ports/0/name`, with ~ for a slash in a key, and + for the end of a list."""
     steps = [int(step) if step.isdigit() else step.replace("~", "/") for step in path.split("/")]
     for step in steps[:-1]:
         tree = tree.setdefault(step, {}) if isinstance(tree, dict) else tree[step]
     if value is GONE:
         del tree[steps[-1]]
+    elif steps[-1] == "+":
+        tree.extend(value)
     else:
         tree[steps[-1]] = value
 
@@ -143,32 +139,3 @@ def in_small(path: str, value: Any) -> Edit:
 def thing(kind: str, name: str, **rest: Any) -> Object:
     """A further object in production's namespace."""
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "inference-prod"}, **rest}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One edit of a sound environment; `about` is the object that the finding names, `says` a part of what it says."""
-
-    rule: str
-    edit: Edit
-    about: str = ""
-    says: str = ""
-    base: Callable[[], Objects] = prod
-
-    def is_broken(self) -> None:
-        """The edit breaks this rule and no other."""
-        objects = self.base()
-        self.edit(objects)
-        found = [each for each in findings(objects) if each.severity != "waived"]
-        said = "\n".join(map(str, found))
-        assert {each.rule for each in found} == {self.rule}, said
-        assert {each.object for each in found} == {self.about}, said
-        assert any(self.says in each.what for each in found), said
-
-    def is_kept(self) -> None:
-        """The edit breaks no rule."""
-        objects = self.base()
-        before = copy.deepcopy(objects)
-        self.edit(objects)
-        assert objects != before, "the edit changes nothing"
-        assert findings(objects) == [], "\n".join(map(str, findings(objects)))

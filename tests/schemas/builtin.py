@@ -7,10 +7,6 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from referencing import Registry
-from referencing.jsonschema import DRAFT202012
-
 from rollout.tools.cache import cache_root, digest, once
 
 KUBERNETES = "1.36"
@@ -19,7 +15,7 @@ DEFINITIONS = "_definitions.json"
 
 @cache
 def folder() -> Path:
-    """Return the folder with a schema file for every built-in kind, named as `file_name` says; made once."""
+    """Return the folder with a schema file for every built-in kind, `ingress-networking-v1.json`; made once."""
     version = metadata.version("kubernetes-validate")
     key = digest(version, KUBERNETES, Path(__file__).read_bytes())
     made = cache_root() / "schemas" / f"kubernetes-{KUBERNETES}-{version}-{key}"
@@ -36,26 +32,6 @@ def _make(partial: Path) -> None:
         schema.pop("$id", None)
         schema.pop("$schema", None)
         (partial / file.name).write_text(json.dumps(schema), "utf-8")
-
-
-def file_name(api_version: str, kind: str) -> str:
-    """Return the schema file of a kind, 'ingress-networking-v1.json': only the first label of the group counts."""
-    group, _, version = api_version.rpartition("/")
-    return "-".join(part for part in (kind.lower(), group.split(".")[0].lower(), version.lower()) if part) + ".json"
-
-
-@cache
-def validator(api_version: str, kind: str) -> Draft202012Validator | None:
-    """Return the validator of a built-in kind; nothing when Kubernetes has no such kind."""
-    file = folder() / file_name(api_version, kind)
-    if not file.is_file():
-        return None
-    schema = json.loads(file.read_text("utf-8"))
-    # Two groups can share their first label; the schema itself knows its whole one.
-    if api_version not in schema.get("properties", {}).get("apiVersion", {}).get("enum", ()):
-        return None
-    registry: Registry[Any] = Registry().with_resource(DEFINITIONS, DRAFT202012.create_resource(_definitions()))
-    return Draft202012Validator(schema, registry=registry)
 
 
 @cache

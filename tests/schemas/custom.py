@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator
 
 from lab import tools
 from rollout.tools.cache import cache_root, digest, once
@@ -56,15 +55,14 @@ def _crds(file: Path) -> Iterator[Mapping[str, Any]]:
 
 def _write(crd: Mapping[str, Any], into: Path) -> None:
     group, kind = crd["spec"]["group"], crd["spec"]["names"]["kind"]
+    (into / group).mkdir(parents=True, exist_ok=True)
     for version in (each for each in crd["spec"]["versions"] if each["served"]):
         api_version = f"{group}/{version['name']}"
         closed = strict(version["schema"]["openAPIV3Schema"])
         known = {"apiVersion": {"const": api_version}, "kind": {"const": kind}}
         closed["properties"] |= {**known, "metadata": builtin.definition(OBJECT_META)}
         closed["required"] = sorted({*closed.get("required", ()), "apiVersion", "kind", "metadata"})
-        file = into / file_name(api_version, kind)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(closed), "utf-8")
+        (into / group / f"{kind.lower()}_{version['name']}.json").write_text(json.dumps(closed), "utf-8")
 
 
 def strict(node: Schema) -> Schema:
@@ -110,16 +108,3 @@ def _is_open(node: Schema) -> bool:
 
 def _types(schema: Schema) -> list[str]:
     return schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-
-
-def file_name(api_version: str, kind: str) -> str:
-    """Return the schema file of a custom kind, 'keda.sh/scaledobject_v1alpha1.json'."""
-    group, _, version = api_version.rpartition("/")
-    return f"{group}/{kind.lower()}_{version}.json"
-
-
-@cache
-def validator(api_version: str, kind: str) -> Draft202012Validator | None:
-    """Return the validator of a custom kind; nothing when no pinned module has it."""
-    file = folder() / file_name(api_version, kind)
-    return Draft202012Validator(json.loads(file.read_text("utf-8"))) if file.is_file() else None

@@ -33,14 +33,6 @@ def test_an_error_has_its_problems_in_the_order_of_the_file_and_counts_them() ->
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_control_characters_never_reach_the_terminal() -> None:
-    text = str(Problem(Position("a\x1b[2J.yaml", 1, 1), "a\nb", "got \x07\x7f\u202e\ud800", "why\x1b", "do\x00"))
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    assert text.count("\n") == 2
-    text.encode()
-
-
 @given(st.text(alphabet=st.characters()))
 def test_escaped_text_is_printable_and_plain_text_stays(text: str) -> None:
     assert escaped(text).isprintable()

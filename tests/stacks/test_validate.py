@@ -1,9 +1,6 @@
 """From a file to a definition, or to everything that is wrong with it."""
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -45,14 +42,6 @@ def test_a_stack_knows_its_namespace_and_the_models_of_a_pool() -> None:
     only = valid(edited_at({"models/churn/pool": GONE, "models/ocr": GONE, "servers/main/pools/cold": GONE})).stacks[0]
     (server,) = only.platform.servers
     assert [model.name for model in only.models_of(server, server.pools[0])] == ["churn"]
-
-
-def test_stacks_that_nothing_tells_apart_share_one_platform() -> None:
-    planes = [
-        {**yaml.safe_load(BASE)["dataPlanes"][1], "name": name, "environments": ["prod"]} for name in ("east", "west")
-    ]
-    one, other = valid(edited_at({"dataPlanes": planes, "environments/dev": GONE})).stacks
-    assert one.platform is other.platform
 
 
 # ---- what is no definition at all ----
@@ -220,20 +209,3 @@ def test_what_is_wrong_where_aliases_lead_to_is_said_once() -> None:
 
 def test_the_same_text_gives_the_same_definition_in_yaml_and_in_json() -> None:
     assert valid(BASE) == valid(BASE) == valid(json.dumps(yaml.safe_load(BASE)))
-
-
-@pytest.mark.thorough
-def test_words_do_not_depend_on_the_hash_seed() -> None:
-    code = (
-        "from tests.stacks.definition.examples import *\n"
-        "print(*problems(edited_at({'servers/main/pools/cold/replicas': 90,"
-        " 'servers/main/pools/warm/placement/profile': '1g.10gb', 'proxy/access/callers/actions': []})), sep='\\n')\n"
-        "print(*problems(edited_at({'servers/main/pools/cold/replicas': 90,"
-        " 'servers/main/pools/warm/placement/profile': '3g.40gb'})), sep='\\n')\n"
-    )
-    said = set()
-    for seed in ("0", "3"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        said.add(run.stdout)
-    assert len(said) == 1

@@ -173,7 +173,8 @@ async def test_keys_are_fetched_again_before_anybody_waits(
 
 
 def stranger(provider: Provider, number: int) -> bytes:
-    token = jwt.encode(provider.claims(), rsa_key("attacker"), "RS256", headers={"kid": f"k{number}"})
+    claims = provider.claims(iat=int(time.time()) - 60)  # before keys were fetched, whatever second that was in
+    token = jwt.encode(claims, rsa_key("attacker"), "RS256", headers={"kid": f"k{number}"})
     return f"Bearer {token}".encode()
 
 

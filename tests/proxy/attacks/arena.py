@@ -268,9 +268,9 @@ def arena(root: Path, over_tls: bool = False) -> Iterator[Arena]:
         (root / "sitecustomize.py").write_text("from tidegate_proxy.access import jwks\n\njwks.PAUSE_SECONDS = 0.0\n")
         with proxy(root, settings=own, packages=[str(root)]) as place:
             command = [sys.executable, "-m", "tests.proxy.attacks.attacking"]
-            ports = [str(place.http_port), str(place.grpc_port)]
+            at = [str(place.http_port), str(place.grpc_port)]
             attackers = subprocess.Popen(
-                ["nice", "-n", "10", *command, *ports, *(keys[name] for name in attacking)],
+                ["nice", "-n", "10", *command, *at, *(keys[name] for name in attacking)],
                 env=environment,
                 text=True,
                 stdin=subprocess.PIPE,

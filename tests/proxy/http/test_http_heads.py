@@ -40,7 +40,7 @@ class Request(HeadedRequest):
     def __init__(self, is_unknown: bool = False) -> None:
         self.started = 1.0
         self.shared = SimpleNamespace(call_seconds=60.0)  # type: ignore[assignment]
-        self.caller = SimpleNamespace(is_unknown=is_unknown)
+        self.caller = SimpleNamespace(is_unknown=is_unknown)  # type: ignore[assignment]
 
 
 def parsed(headers: list[tuple[bytes, bytes]], version: bytes) -> httptools.HttpRequestParser:

@@ -71,7 +71,7 @@ def test_a_call_that_comes_back_when_it_is_told_to_is_answered_in_the_end(world:
 
 def test_in_fair_weather_nothing_is_refused_and_every_lease_is_given_back() -> None:
     world = World(7, replicas=3, proxies=2, room=9)
-    world.loads = (0.1, 1.0)
+    world.loads, world.delays = (0.1, 1.0), [0.0, 0.001, 0.3]
     play(world, world.live(300.0), asyncio.sleep(2 * LEASE_SECONDS))
     check(world)
     assert world.begun > 150

@@ -242,6 +242,7 @@ class World:
         self.loop.world = self
         self.chance = random.Random(seed)
         self.loss = loss
+        self.delays = [0.0, 0.0, 0.001, 0.001, 0.01, 0.3, 1.2]  # Of messages; two of the last are a time-out.
         self.loads: tuple[float, ...] = (0.1, 1.0, 9.0)  # Seconds; the last is longer than callers wait.
         self.begun = 0  # Requests that were begun under a lease.
         self.refused: Counter[ProblemType] = Counter()
@@ -267,8 +268,8 @@ class World:
             self.wrong.append(repr(error))
 
     def delay(self) -> float:
-        """Return how long a message is under way: mostly nothing, sometimes long."""
-        return self.chance.choice([0.0, 0.0, 0.001, 0.001, 0.01, 0.3, 1.2])
+        """Return how long a message is under way."""
+        return self.chance.choice(self.delays)
 
     def check_unload(self, site: Site, model: str) -> None:
         """Check that no proxy may begin a request for a model that is being unloaded."""

@@ -69,26 +69,6 @@ def fewest_by_search(wanted: tuple[int, ...]) -> int:
     return 1 + min(map(fewest_by_search, rests))
 
 
-@pytest.mark.parametrize(
-    ("slices", "fit"),
-    [
-        # NVIDIA MIG User Guide, "MIG device configurations"; the balanced layout is mig-parted's `all-balanced`.
-        ({"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}, True),
-        ({"4g.40gb": 1, "3g.40gb": 1}, True),
-        ({"4g.40gb": 1, "2g.20gb": 1, "1g.10gb": 1}, True),
-        ({"2g.20gb": 3, "1g.10gb": 1}, True),
-        ({"1g.20gb": 1, "1g.10gb": 5}, True),
-        ({"4g.40gb": 2}, False),
-        ({"7g.80gb": 1, "1g.10gb": 1}, False),
-        ({"4g.40gb": 1, "1g.10gb": 4}, False),  # the last memory slice has no compute slice
-        ({"2g.20gb": 3, "1g.10gb": 2}, False),
-        ({"4g.40gb": 1, "2g.20gb": 2}, False),
-    ],
-)
-def test_slices_of_several_profiles_fit_when_the_driver_has_a_place_for_each(slices: dict[str, int], fit: bool) -> None:
-    assert stand_on(A100, slices, 1) is fit
-
-
 @pytest.mark.parametrize("product", SHAPES, ids=lambda product: product.name)
 def test_counting_says_of_every_layout_what_trying_all_places_says(product: GpuProduct) -> None:
     fitting = 0

@@ -57,9 +57,6 @@ class Server(Site):
             self._do(core.unload_ended(command.number, loop.now))  # type: ignore[union-attr]
         self._do(core.memory(self._used_bytes, loop.now))
 
-    def port(self, _model: str) -> None:
-        """Models have no ports of their own."""
-
 
 class Served(World):
     """The proxies and servers of one setting; `known`: loads were measured before."""

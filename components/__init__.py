@@ -9,7 +9,7 @@ types; classes named `…Args` stand where resolving adds something, and `stacks
 from typing import TYPE_CHECKING
 
 from .args import EnvironmentArgs
-from .place import Naming
+from .naming import Naming
 
 if TYPE_CHECKING:
     from .environment import Environment

@@ -10,7 +10,7 @@ import yaml
 from stacks.definition.environment import RUNBOOKS, Objectives
 
 from .args import PoolPrice
-from .place import Naming
+from .naming import Naming
 
 _FILE = Path(__file__).with_suffix(".yaml")
 
@@ -21,13 +21,13 @@ class _Text(Template):
     delimiter = "@"
 
 
-def alert_rules(place: Naming, objectives: Objectives, runbooks: str = RUNBOOKS) -> list[dict[str, Any]]:
+def alert_rules(naming: Naming, objectives: Objectives, runbooks: str = RUNBOOKS) -> list[dict[str, Any]]:
     """Return recording rules and alerts on what servers, the proxy, the eviction policy and Prometheus itself measure.
 
     Each alert leads to its section of the page `runbooks`.
     """
     values = {
-        "namespace": place.namespace,
+        "namespace": naming.namespace,
         "availability": objectives.availability,
         "answered": objectives.answered,
         "latency": objectives.latency,
@@ -43,9 +43,9 @@ def alert_rules(place: Naming, objectives: Objectives, runbooks: str = RUNBOOKS)
     return [filled(rule) for rule in _rules()]
 
 
-def price_rule(place: Naming, price: PoolPrice) -> dict[str, Any]:
+def price_rule(naming: Naming, price: PoolPrice) -> dict[str, Any]:
     """Return a rule that says what a replica of a pool costs a month."""
-    labels = {"namespace": place.namespace, "server": price.server, "pool": price.pool, "currency": price.currency}
+    labels = {"namespace": naming.namespace, "server": price.server, "pool": price.pool, "currency": price.currency}
     expression = f"vector({price.per_month})"
     return {"record": "tidegate:replica_price:per_month", "expr": expression, "labels": labels}
 

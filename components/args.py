@@ -32,7 +32,7 @@ from stacks.definition.proxy import Proxy as ProxySettings
 from stacks.definition.servers import Identity
 from stacks.definition.triton import TritonSettings
 
-from .place import Naming, Texts, pool_headless_name
+from .naming import Naming, Texts, pool_headless_name
 from .values import either, of_kind, of_kinds
 
 Made = TypeVar("Made")
@@ -234,7 +234,7 @@ class EnvironmentArgs(Section):
     """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
 
     @property
-    def place(self) -> Naming:
+    def naming(self) -> Naming:
         """Names and namespace of the environment's objects."""
         return Naming(self.name, self.namespace.name, self.called)
 
@@ -245,7 +245,7 @@ class PoolContext:
 
     args: PoolArgs
     server: ServerArgs
-    place: Naming
+    naming: Naming
     policy_image: ImageReference | None
     every_pod: Pods
     mesh: Mesh | None
@@ -264,12 +264,12 @@ class PoolContext:
     @property
     def selector(self) -> Texts:
         """Labels by which the pods are found."""
-        return self.place.pool_selector(self.server.kind, self.server.name, self.args.name)
+        return self.naming.pool_selector(self.server.kind, self.server.name, self.args.name)
 
     @property
     def labels(self) -> Texts:
         """Labels of the objects."""
-        return self.place.labels(self.server.kind, self.selector)
+        return self.naming.labels(self.server.kind, self.selector)
 
 
 def external_name(part: ServerArgs | PoolArgs, make: Callable[[str], Made]) -> Made:

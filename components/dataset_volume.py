@@ -6,7 +6,7 @@ import pulumi_kubernetes as k8s
 from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource
 
 from .args import DatasetVolumeArgs
-from .place import RETAINED, Naming
+from .naming import RETAINED, Naming
 from .values import either, none_if_empty, of_kind, when
 
 # What a claim asks for. Its volume is named, so the size does not matter; but Kubernetes lets nobody change it on a
@@ -21,13 +21,13 @@ class DatasetVolume(pulumi.ComponentResource):
     """
 
     def __init__(
-        self, name: str, args: DatasetVolumeArgs, place: Naming, opts: pulumi.ResourceOptions | None = None
+        self, name: str, args: DatasetVolumeArgs, naming: Naming, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         """Declare the volume and its claim."""
         super().__init__("tidegate:components:DatasetVolume", name, None, opts)
         kept = pulumi.ResourceOptions(parent=self, protect=True, retain_on_delete=True)
-        volume_name = f"{place.namespace}-{args.name}"
-        labels = place.labels("dataset")
+        volume_name = f"{naming.namespace}-{args.name}"
+        labels = naming.labels("dataset")
         volume = k8s.core.v1.PersistentVolume(
             f"{name}-volume",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=volume_name, labels=labels, annotations=RETAINED),
@@ -39,9 +39,9 @@ class DatasetVolume(pulumi.ComponentResource):
                 mount_options=none_if_empty(args.mount_options),
                 # Reserved for this claim, so that no other claim of the cluster can take it.
                 claim_ref=k8s.core.v1.ObjectReferenceArgs(
-                    api_version="v1", kind="PersistentVolumeClaim", namespace=place.namespace, name=args.name
+                    api_version="v1", kind="PersistentVolumeClaim", namespace=naming.namespace, name=args.name
                 ),
-                csi=of_kind(args.source, CsiSource, lambda source: _csi(source, place)),
+                csi=of_kind(args.source, CsiSource, lambda source: _csi(source, naming)),
                 nfs=of_kind(
                     args.source,
                     NfsSource,
@@ -57,7 +57,7 @@ class DatasetVolume(pulumi.ComponentResource):
         )
         k8s.core.v1.PersistentVolumeClaim(
             f"{name}-claim",
-            metadata=place.metadata(args.name, labels, RETAINED),
+            metadata=naming.metadata(args.name, labels, RETAINED),
             spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
                 access_modes=[args.access_mode],
                 # An empty text keeps the cluster's default class away.
@@ -70,7 +70,7 @@ class DatasetVolume(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _csi(source: CsiSource, place: Naming) -> k8s.core.v1.CSIPersistentVolumeSourceArgs:
+def _csi(source: CsiSource, naming: Naming) -> k8s.core.v1.CSIPersistentVolumeSourceArgs:
     return k8s.core.v1.CSIPersistentVolumeSourceArgs(
         driver=source.driver,
         volume_handle=source.volume_handle,
@@ -78,6 +78,6 @@ def _csi(source: CsiSource, place: Naming) -> k8s.core.v1.CSIPersistentVolumeSou
         fs_type=source.fs_type,
         node_publish_secret_ref=when(
             source.node_publish_secret,
-            lambda secret: k8s.core.v1.SecretReferenceArgs(name=secret, namespace=place.namespace),
+            lambda secret: k8s.core.v1.SecretReferenceArgs(name=secret, namespace=naming.namespace),
         ),
     )

@@ -12,10 +12,10 @@ from .dataset_volume import DatasetVolume
 from .exposure import exposed_to
 from .identity import account_annotations
 from .monitoring import Monitoring
+from .naming import RETAINED, Naming, Texts, service_account
 from .network_boundary import Mesh, NetworkBoundary, namespace_peer
 from .openai.frontends import OpenaiFrontends
 from .openai.pool import OpenaiPool
-from .place import RETAINED, Naming, Texts, service_account
 from .proxy import Proxy
 from .triton.pool import TritonPool
 from .values import each, joined, merged, of_kind, when
@@ -29,15 +29,15 @@ class Environment(pulumi.ComponentResource):
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the environment."""
         super().__init__("tidegate:components:Environment", name, None, opts)
-        place = Naming(args.name, args.namespace.name, args.called)
+        naming = Naming(args.name, args.namespace.name, args.called)
         # It holds the claims of the datasets, and is kept with them.
-        namespace = self._namespace(name, args, place)
+        namespace = self._namespace(name, args, naming)
         inside = pulumi.ResourceOptions(parent=self, depends_on=[namespace])
 
         def account(owner: str, labels: Texts, annotations: Texts | None = None) -> k8s.core.v1.ServiceAccount:
             return k8s.core.v1.ServiceAccount(
                 f"{name}-account-{owner}",
-                metadata=place.metadata(owner, labels, annotations),
+                metadata=naming.metadata(owner, labels, annotations),
                 automount_service_account_token=False,
                 image_pull_secrets=each(
                     args.pull_secrets, lambda secret: k8s.core.v1.LocalObjectReferenceArgs(name=secret.name)
@@ -46,12 +46,12 @@ class Environment(pulumi.ComponentResource):
             )
 
         # One account for the proxy and one for each server, so that each has only its own identity in the cloud.
-        proxy_account = account(PROXY, place.labels(PROXY))
+        proxy_account = account(PROXY, naming.labels(PROXY))
         accounts = each(
             args.servers,
             lambda server: account(
                 service_account(server.kind, server.name),
-                place.labels(server.kind),
+                naming.labels(server.kind),
                 account_annotations(server.identity),
             ),
         )
@@ -61,10 +61,10 @@ class Environment(pulumi.ComponentResource):
         )
         google = each(args.servers, lambda server: of_kind(server.identity, GcpIdentity, lambda _: server.name))
         boundary = NetworkBoundary(
-            f"{name}-network", args.network, place, callers, args.domino, args.mesh, google, inside
+            f"{name}-network", args.network, naming, callers, args.domino, args.mesh, google, inside
         )
         datasets = each(
-            args.datasets, lambda dataset: DatasetVolume(f"{name}-dataset-{dataset.name}", dataset, place, inside)
+            args.datasets, lambda dataset: DatasetVolume(f"{name}-dataset-{dataset.name}", dataset, naming, inside)
         )
         # Pods start where their account and their volumes exist, and what nobody may do is refused already.
         first = joined([namespace, boundary, proxy_account], accounts, datasets)
@@ -73,7 +73,7 @@ class Environment(pulumi.ComponentResource):
         def pools(server: ServerArgs, kind: type[TritonPool | OpenaiPool]) -> object:
             def pool(pool: PoolArgs) -> object:
                 policy, api_server = args.eviction_policy_image, args.network.api_server
-                context = PoolContext(pool, server, place, policy, args.pods, args.mesh, api_server)
+                context = PoolContext(pool, server, naming, policy, args.pods, args.mesh, api_server)
                 return kind(f"{name}-pool-{server.name}-{pool.name}", context, ready)
 
             return each(server.pools, pool)
@@ -85,7 +85,7 @@ class Environment(pulumi.ComponentResource):
                 DynamoSettings,
                 lambda it: when(
                     it.frontends,
-                    lambda found: OpenaiFrontends(shared, server, it, found, place, args.pods, args.mesh, ready),
+                    lambda found: OpenaiFrontends(shared, server, it, found, naming, args.pods, args.mesh, ready),
                 ),
             )
 
@@ -96,12 +96,12 @@ class Environment(pulumi.ComponentResource):
                 server, lambda server: pools(server, TritonPool), lambda server: pools(server, OpenaiPool)
             ),
         )
-        Proxy(f"{name}-proxy", args.proxy, place, args.servers, args.pods, args.domino, args.mesh, ready)
-        when(args.monitoring, lambda monitoring: Monitoring(f"{name}-monitoring", monitoring, place, inside))
-        when(args.mesh, lambda mesh: Mesh(f"{name}-mesh", mesh, place, inside))
+        Proxy(f"{name}-proxy", args.proxy, naming, args.servers, args.pods, args.domino, args.mesh, ready)
+        when(args.monitoring, lambda monitoring: Monitoring(f"{name}-monitoring", monitoring, naming, inside))
+        when(args.mesh, lambda mesh: Mesh(f"{name}-mesh", mesh, naming, inside))
         self.register_outputs({})
 
-    def _namespace(self, name: str, args: EnvironmentArgs, place: Naming) -> k8s.core.v1.Namespace:
+    def _namespace(self, name: str, args: EnvironmentArgs, naming: Naming) -> k8s.core.v1.Namespace:
         return k8s.core.v1.Namespace(
             f"{name}-namespace",
             metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -109,7 +109,7 @@ class Environment(pulumi.ComponentResource):
                 labels=merged(
                     args.namespace.labels,
                     when(args.domino, lambda _: {"domino-compute": "true"}),
-                    place.labels("tidegate"),
+                    naming.labels("tidegate"),
                     POD_SECURITY,
                 ),
                 annotations=merged(args.namespace.annotations, RETAINED),

@@ -77,7 +77,7 @@ def settings_map(
         OnDemand,
         lambda loading: k8s.core.v1.ConfigMap(
             f"{name}-eviction",
-            metadata=pool.place.metadata(_settings_name(pool), pool.labels),
+            metadata=pool.naming.metadata(_settings_name(pool), pool.labels),
             data={eviction_process.SETTINGS_FILE: json_text(_settings(pool.args, loading, repository, grpc_tls))},
             opts=child,
         ),

@@ -17,15 +17,15 @@ from stacks.definition.proxy import (
 
 from . import pods
 from .args import ProxyArgs, TlsArgs
+from .naming import PROXY_HEADLESS, Naming
 from .network_boundary import address_peer, namespace_peer
-from .place import PROXY_HEADLESS, Naming
 from .pods import HTTPS
 from .values import each, either, equals, if_true, joined, merged, none_if_empty, nothing, of_kind, of_kinds, when
 
 EVERYBODY = ("0.0.0.0/0", "::/0")
 
 
-def expose(name: str, args: ProxyArgs, place: Naming, child: pulumi.ResourceOptions) -> None:
+def expose(name: str, args: ProxyArgs, naming: Naming, child: pulumi.ResourceOptions) -> None:
     """Declare the Services, and what leads to them from outside."""
     exposure = args.exposure
     annotations = of_kinds(
@@ -47,8 +47,8 @@ def expose(name: str, args: ProxyArgs, place: Naming, child: pulumi.ResourceOpti
     ]
     pods.service(
         f"{name}-service",
-        place.metadata(PROXY, place.labels(PROXY), annotations),
-        place.proxy_selector,
+        naming.metadata(PROXY, naming.labels(PROXY), annotations),
+        naming.proxy_selector,
         ports,
         child,
         type=if_true(equals(exposure.kind, "load-balancer"), lambda: "LoadBalancer", lambda: "ClusterIP"),
@@ -59,11 +59,11 @@ def expose(name: str, args: ProxyArgs, place: Naming, child: pulumi.ResourceOpti
         external_traffic_policy=of_kind(exposure, LoadBalancerExposure, lambda _: "Local"),
     )
     # By its addresses a replica knows how many there are, and so its share of a rate limit.
-    metadata = place.metadata(PROXY_HEADLESS, place.labels(PROXY))
+    metadata = naming.metadata(PROXY_HEADLESS, naming.labels(PROXY))
     ports = [pods.service_port("http", proxy_process.HTTP_PORT, "http")]
-    pods.service(f"{name}-headless", metadata, place.proxy_selector, ports, child, cluster_ip="None")
-    of_kind(exposure, IngressExposure, lambda ingress: _ingress(f"{name}-ingress", args, ingress, place, child))
-    of_kind(exposure, HttpRouteExposure, lambda route: _http_route(f"{name}-route", args, route, place, child))
+    pods.service(f"{name}-headless", metadata, naming.proxy_selector, ports, child, cluster_ip="None")
+    of_kind(exposure, IngressExposure, lambda ingress: _ingress(f"{name}-ingress", args, ingress, naming, child))
+    of_kind(exposure, HttpRouteExposure, lambda route: _http_route(f"{name}-route", args, route, naming, child))
 
 
 def exposed_to(exposure: Exposure) -> list[Any]:
@@ -83,10 +83,10 @@ def exposed_to(exposure: Exposure) -> list[Any]:
 
 
 def certificate(
-    resource_name: str, tls: TlsArgs, exposure: Exposure, place: Naming, child: pulumi.ResourceOptions
+    resource_name: str, tls: TlsArgs, exposure: Exposure, naming: Naming, child: pulumi.ResourceOptions
 ) -> k8s.apiextensions.CustomResource | None:
     """Declare the certificate that cert-manager issues, where it does."""
-    service = f"{PROXY}.{place.namespace}"
+    service = f"{PROXY}.{naming.namespace}"
     names = joined(
         [PROXY, service, f"{service}.svc", f"{service}.svc.cluster.local"],
         of_kind(exposure, IngressExposure, lambda ingress: [ingress.host]),
@@ -98,7 +98,7 @@ def certificate(
             resource_name,
             api_version="cert-manager.io/v1",
             kind="Certificate",
-            metadata=place.metadata(PROXY, place.labels(PROXY)),
+            metadata=naming.metadata(PROXY, naming.labels(PROXY)),
             spec={
                 "secretName": tls.secret,
                 "dnsNames": names,
@@ -111,7 +111,7 @@ def certificate(
 
 
 def _ingress(
-    resource_name: str, args: ProxyArgs, ingress: IngressExposure, place: Naming, child: pulumi.ResourceOptions
+    resource_name: str, args: ProxyArgs, ingress: IngressExposure, naming: Naming, child: pulumi.ResourceOptions
 ) -> k8s.networking.v1.Ingress:
     port = k8s.networking.v1.ServiceBackendPortArgs(name=either(args.tls, lambda _: "https", lambda: "http"))
     backend = k8s.networking.v1.IngressBackendArgs(
@@ -120,7 +120,7 @@ def _ingress(
     path = k8s.networking.v1.HTTPIngressPathArgs(path=ingress.path, path_type="Prefix", backend=backend)
     return k8s.networking.v1.Ingress(
         resource_name,
-        metadata=place.metadata(PROXY, place.labels(PROXY), ingress.annotations),
+        metadata=naming.metadata(PROXY, naming.labels(PROXY), ingress.annotations),
         spec=k8s.networking.v1.IngressSpecArgs(
             ingress_class_name=ingress.class_name,
             tls=when(
@@ -137,7 +137,7 @@ def _ingress(
 
 
 def _http_route(
-    resource_name: str, args: ProxyArgs, route: HttpRouteExposure, place: Naming, child: pulumi.ResourceOptions
+    resource_name: str, args: ProxyArgs, route: HttpRouteExposure, naming: Naming, child: pulumi.ResourceOptions
 ) -> k8s.apiextensions.CustomResource:
     parent = merged(
         {"name": route.gateway, "namespace": route.gateway_namespace},
@@ -148,7 +148,7 @@ def _http_route(
         resource_name,
         api_version="gateway.networking.k8s.io/v1",
         kind="HTTPRoute",
-        metadata=place.metadata(PROXY, place.labels(PROXY)),
+        metadata=naming.metadata(PROXY, naming.labels(PROXY)),
         spec={
             "parentRefs": [parent],
             "hostnames": [route.host],

@@ -22,7 +22,7 @@ from stacks.definition.placement import (
 )
 from stacks.definition.pods import Toleration
 
-from .place import Naming, Texts
+from .naming import Naming, Texts
 from .pods import container_resources, toleration
 from .values import (
     each,
@@ -50,13 +50,13 @@ class GpuPlacement(pulumi.ComponentResource):
     """Where a pod may run and which device it gets; declares the ResourceClaimTemplate of a DRA device."""
 
     def __init__(
-        self, name: str, args: Placement, place: Naming, pool: str, labels: Texts, opts: pulumi.ResourceOptions
+        self, name: str, args: Placement, naming: Naming, pool: str, labels: Texts, opts: pulumi.ResourceOptions
     ) -> None:
         """Declare what the device needs; `pool` is the name of the objects of the pool that it is for."""
         super().__init__("tidegate:components:GpuPlacement", name, None, opts)
         self._args = args
         self._template_name = f"{pool}-gpu"
-        of_kind(args, DraPlacement, lambda claim: self._claim_template(name, claim, place, labels))
+        of_kind(args, DraPlacement, lambda claim: self._claim_template(name, claim, naming, labels))
         self.register_outputs({})
 
     def node_selector(self, more: Labels) -> dict[str, Any] | None:
@@ -123,7 +123,7 @@ class GpuPlacement(pulumi.ComponentResource):
         )
 
     def _claim_template(
-        self, name: str, claim: DraPlacement, place: Naming, labels: Texts
+        self, name: str, claim: DraPlacement, naming: Naming, labels: Texts
     ) -> k8s.resource.v1.ResourceClaimTemplate:
         of = "device.attributes['gpu.nvidia.com']"
         selectors = joined(
@@ -138,7 +138,7 @@ class GpuPlacement(pulumi.ComponentResource):
         devices = k8s.resource.v1.DeviceClaimArgs(requests=[request])
         return k8s.resource.v1.ResourceClaimTemplate(
             f"{name}-claim",
-            metadata=place.metadata(self._template_name, labels),
+            metadata=naming.metadata(self._template_name, labels),
             spec=k8s.resource.v1.ResourceClaimTemplateSpecArgs(
                 spec=k8s.resource.v1.ResourceClaimSpecArgs(devices=devices)
             ),

@@ -9,7 +9,7 @@ from stacks.definition.proxy import PROXY
 from .alert_rules import alert_rules, price_rule
 from .args import MonitoringArgs
 from .dashboards import DASHBOARDS
-from .place import Naming, Texts
+from .naming import Naming, Texts
 from .values import each, if_true, joined, merged
 
 
@@ -17,19 +17,19 @@ class Monitoring(pulumi.ComponentResource):
     """PodMonitors for proxies, Tritons and eviction policies, and a PrometheusRule."""
 
     def __init__(
-        self, name: str, args: MonitoringArgs, place: Naming, opts: pulumi.ResourceOptions | None = None
+        self, name: str, args: MonitoringArgs, naming: Naming, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         """Declare monitors and alerts."""
         super().__init__("tidegate:components:Monitoring", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        labels = merged(args.labels, place.labels("monitoring"))
+        labels = merged(args.labels, naming.labels("monitoring"))
 
         def monitor(suffix: str, selector: Texts, port: str, path: str) -> None:
             k8s.apiextensions.CustomResource(
                 f"{name}-{suffix}",
                 api_version="monitoring.coreos.com/v1",
                 kind="PodMonitor",
-                metadata=place.metadata(suffix, labels),
+                metadata=naming.metadata(suffix, labels),
                 spec={
                     "selector": {"matchLabels": selector},
                     "podMetricsEndpoints": [{"port": port, "path": path, "interval": f"{args.interval_seconds}s"}],
@@ -37,14 +37,14 @@ class Monitoring(pulumi.ComponentResource):
                 opts=child,
             )
 
-        monitor(PROXY, place.proxy_selector, "admin", proxy_process.METRICS_PATH)
+        monitor(PROXY, naming.proxy_selector, "admin", proxy_process.METRICS_PATH)
         for number, path in enumerate(dict.fromkeys((triton.METRICS_PATH, openai.METRICS_PATH))):
             suffix = f"-{number + 1}" if number else ""
-            monitor(f"inference-servers{suffix}", place.server_selector, "metrics", path)
-        monitor("eviction-policies", place.on_demand_selector, "policy-admin", eviction_process.METRICS_PATH)
+            monitor(f"inference-servers{suffix}", naming.server_selector, "metrics", path)
+        monitor("eviction-policies", naming.on_demand_selector, "policy-admin", eviction_process.METRICS_PATH)
         rules = joined(
-            alert_rules(place, args.objectives, args.runbooks),
-            each(args.prices, lambda price: price_rule(place, price)),
+            alert_rules(naming, args.objectives, args.runbooks),
+            each(args.prices, lambda price: price_rule(naming, price)),
         )
         if_true(
             args.rules,
@@ -52,21 +52,22 @@ class Monitoring(pulumi.ComponentResource):
                 f"{name}-alerts",
                 api_version="monitoring.coreos.com/v1",
                 kind="PrometheusRule",
-                metadata=place.metadata("tidegate", labels),
+                metadata=naming.metadata("tidegate", labels),
                 spec={"groups": [{"name": "tidegate", "rules": rules}]},
                 opts=child,
             ),
         )
-        if_true(args.dashboards, lambda: dashboards(name, args.dashboard_labels, place, child))
+        if_true(args.dashboards, lambda: dashboards(name, args.dashboard_labels, naming, child))
         self.register_outputs({})
 
 
-def dashboards(name: str, labels: Texts, place: Naming, opts: pulumi.ResourceOptions) -> None:
+def dashboards(name: str, labels: Texts, naming: Naming, opts: pulumi.ResourceOptions) -> None:
     """Declare Grafana's dashboards of the environment, each in a ConfigMap of its own."""
+    all_labels = merged(labels, naming.labels("monitoring"))
     for dashboard in DASHBOARDS:
         k8s.core.v1.ConfigMap(
             f"{name}-dashboard-{dashboard.name}",
-            metadata=place.metadata(f"tidegate-dashboard-{dashboard.name}", merged(labels, place.labels("monitoring"))),
-            data={f"tidegate-{place.namespace}-{dashboard.name}.json": dashboard.written(place.namespace)},
+            metadata=naming.metadata(f"tidegate-dashboard-{dashboard.name}", all_labels),
+            data={f"tidegate-{naming.namespace}-{dashboard.name}.json": dashboard.written(naming.namespace)},
             opts=opts,
         )

@@ -13,7 +13,7 @@ from stacks.definition.environment import Mesh as MeshSettings
 from stacks.definition.proxy import PROXY
 
 from .args import NetworkBoundaryArgs
-from .place import Naming, Texts
+from .naming import Naming, Texts
 from .values import each, either, equals, flat, if_true, joined, merged, none_if_empty, when
 
 _EVERY_POD = k8s.meta.v1.LabelSelectorArgs()
@@ -35,7 +35,7 @@ class NetworkBoundary(pulumi.ComponentResource):
         self,
         name: str,
         args: NetworkBoundaryArgs,
-        place: Naming,
+        naming: Naming,
         callers: Sequence[Peer] = (),
         domino: Domino | None = None,
         mesh: MeshSettings | None = None,
@@ -44,14 +44,14 @@ class NetworkBoundary(pulumi.ComponentResource):
     ) -> None:
         """Declare the boundary; `callers` may call the proxy as well, `google` are the servers that Google knows."""
         super().__init__("tidegate:components:NetworkBoundary", name, None, opts)
-        proxies = _pods(place.proxy_selector)
-        servers = _pods(place.server_selector)
-        on_demand = _pods(place.on_demand_selector)
+        proxies = _pods(naming.proxy_selector)
+        servers = _pods(naming.server_selector)
+        on_demand = _pods(naming.on_demand_selector)
         inference = _ports((triton.HTTP_PORT, triton.GRPC_PORT, openai.HTTP_PORT))
         lease = [_port(eviction_process.LEASE_PORT)]
         prometheus = _pods_of(args.prometheus, namespace_peer(args.prometheus.namespace))
 
-        labels = place.labels("network")
+        labels = naming.labels("network")
 
         def policy(
             suffix: str, pods: Any, ingress: Sequence[Any] | None = None, egress: Sequence[Any] | None = None
@@ -59,7 +59,7 @@ class NetworkBoundary(pulumi.ComponentResource):
             types = [*(["Ingress"] if ingress is not None else []), *(["Egress"] if egress is not None else [])]
             return k8s.networking.v1.NetworkPolicy(
                 f"{name}-{suffix}",
-                metadata=place.metadata(suffix, labels),
+                metadata=naming.metadata(suffix, labels),
                 spec=k8s.networking.v1.NetworkPolicySpecArgs(
                     pod_selector=pods, policy_types=types, ingress=ingress or None, egress=egress or None
                 ),
@@ -96,7 +96,7 @@ class NetworkBoundary(pulumi.ComponentResource):
             args.reach,
             lambda reach: policy(
                 f"reach-{reach.name}",
-                _reaching(reach, place),
+                _reaching(reach, naming),
                 egress=[_Egress(to=[_reached(reach)], ports=each(reach.ports, _port))],
             ),
         )
@@ -105,7 +105,7 @@ class NetworkBoundary(pulumi.ComponentResource):
             google,
             lambda names: [
                 policy(
-                    f"gke-metadata-{port}", _servers(place, names), egress=[_to(address_peer(address), [_port(port)])]
+                    f"gke-metadata-{port}", _servers(naming, names), egress=[_to(address_peer(address), [_port(port)])]
                 )
                 for address, port in _GKE_METADATA
             ],
@@ -128,12 +128,12 @@ class Mesh(pulumi.ComponentResource):
     """What the mesh is told of the proxy: a PeerAuthentication."""
 
     def __init__(
-        self, name: str, args: MeshSettings, place: Naming, opts: pulumi.ResourceOptions | None = None
+        self, name: str, args: MeshSettings, naming: Naming, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         """Declare who may come in without a certificate of the mesh: Prometheus and the kubelet."""
         super().__init__("tidegate:components:Mesh", name, None, opts)
         spec: dict[str, Any] = {
-            "selector": {"matchLabels": place.proxy_selector},
+            "selector": {"matchLabels": naming.proxy_selector},
             "mtls": {"mode": args.mtls},
             "portLevelMtls": {str(proxy_process.ADMIN_PORT): {"mode": "PERMISSIVE"}},
         }
@@ -141,7 +141,7 @@ class Mesh(pulumi.ComponentResource):
             f"{name}-proxy",
             api_version="security.istio.io/v1",
             kind="PeerAuthentication",
-            metadata=place.metadata(PROXY, place.labels(PROXY)),
+            metadata=naming.metadata(PROXY, naming.labels(PROXY)),
             spec=spec,
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -177,19 +177,19 @@ def _pods_of(peer: Caller | Reach | PrometheusPeer, namespaces: Peer) -> Any:
     return merged(namespaces, when(labels, lambda labels: {"podSelector": {"matchLabels": labels}}))
 
 
-def _reaching(reach: Reach, place: Naming) -> k8s.meta.v1.LabelSelectorArgs:
+def _reaching(reach: Reach, naming: Naming) -> k8s.meta.v1.LabelSelectorArgs:
     """Return the pods that may reach it: of one server, or by the role label, which both kinds carry."""
     roles = each(reach.by, lambda pods: if_true(equals(pods, "servers"), lambda: "server", lambda: "proxy"))
-    return either(reach.server, lambda name: _servers(place, [name]), lambda: _labelled(place, ROLE, roles or []))
+    return either(reach.server, lambda name: _servers(naming, [name]), lambda: _labelled(naming, ROLE, roles or []))
 
 
-def _servers(place: Naming, names: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
-    return _labelled(place, SERVER, names)
+def _servers(naming: Naming, names: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
+    return _labelled(naming, SERVER, names)
 
 
-def _labelled(place: Naming, key: str, values: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
+def _labelled(naming: Naming, key: str, values: Sequence[str]) -> k8s.meta.v1.LabelSelectorArgs:
     return k8s.meta.v1.LabelSelectorArgs(
-        match_labels={"app.kubernetes.io/instance": place.environment},
+        match_labels={"app.kubernetes.io/instance": naming.environment},
         match_expressions=[k8s.meta.v1.LabelSelectorRequirementArgs(key=key, operator="In", values=values)],
     )
 

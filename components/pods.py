@@ -11,7 +11,7 @@ from stacks.definition.base import CpuScaling, Resources
 from stacks.definition.pods import Pods, Toleration
 
 from .args import PRE_STOP_SECONDS
-from .place import Texts
+from .naming import Texts
 from .values import either, entries, joined, merged, none_if_empty, when
 
 USER_ID = 1000  # User and group of all containers; Triton's own image has it as `triton-server`.

@@ -16,7 +16,7 @@ from stacks.definition.servers import ServerTls
 from . import pods
 from .args import GRACE_SECONDS, ProxyArgs, ServerArgs, TritonServerArgs, external_name
 from .exposure import certificate, expose
-from .place import Naming
+from .naming import Naming
 from .proxy_files import access_table, proxy_settings, routing_table
 from .values import (
     checksum,
@@ -48,7 +48,7 @@ class Proxy(pulumi.ComponentResource):
         self,
         name: str,
         args: ProxyArgs,
-        place: Naming,
+        naming: Naming,
         servers: Sequence[ServerArgs],
         every_pod: Pods,
         domino: Domino | None = None,
@@ -58,18 +58,18 @@ class Proxy(pulumi.ComponentResource):
         """Declare the proxy of these servers."""
         super().__init__("tidegate:components:Proxy", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        labels = place.labels(PROXY)
-        variables = proxy_settings(args, place, domino)
+        labels = naming.labels(PROXY)
+        variables = proxy_settings(args, naming, domino)
         settings = k8s.core.v1.ConfigMap(
-            f"{name}-settings", metadata=place.metadata(SETTINGS, labels), data=variables, opts=child
+            f"{name}-settings", metadata=naming.metadata(SETTINGS, labels), data=variables, opts=child
         )
         routing = k8s.core.v1.ConfigMap(
             f"{name}-routing",
-            metadata=place.metadata(ROUTING, labels),
+            metadata=naming.metadata(ROUTING, labels),
             data={
                 name + ending: text
                 for name, table in (
-                    (proxy_process.ROUTING_FILE, routing_table(place, servers)),
+                    (proxy_process.ROUTING_FILE, routing_table(naming, servers)),
                     (proxy_process.ACCESS_FILE, access_table(args)),
                 )
                 for ending, text in (("", json_text(table)), (proxy_process.CHECKSUM, text_checksum(table)))
@@ -78,11 +78,11 @@ class Proxy(pulumi.ComponentResource):
         )
         k8s.apps.v1.Deployment(
             f"{name}-deployment",
-            metadata=place.metadata(PROXY, labels),
+            metadata=naming.metadata(PROXY, labels),
             spec=k8s.apps.v1.DeploymentSpecArgs(
                 # An autoscaler owns the number where there is one.
                 replicas=either(args.autoscaling, lambda _: None, lambda: args.replicas),
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=place.proxy_selector),
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=naming.proxy_selector),
                 strategy=pods.new_before_old(),
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -91,19 +91,19 @@ class Proxy(pulumi.ComponentResource):
                         ),
                         annotations=merged(every_pod.annotations, {CONFIG_CHECKSUM: checksum(variables)}),
                     ),
-                    spec=_pod(args, place, servers, every_pod),
+                    spec=_pod(args, naming, servers, every_pod),
                 ),
             ),
             # New pods read the settings once, when they start.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[settings, routing]),
         )
-        expose(name, args, place, child)
-        when(args.tls, lambda tls: certificate(f"{name}-certificate", tls, args.exposure, place, child))
-        pods.disruption_budget(f"{name}-budget", place.metadata(PROXY, labels), place.proxy_selector, 1, child)
+        expose(name, args, naming, child)
+        when(args.tls, lambda tls: certificate(f"{name}-certificate", tls, args.exposure, naming, child))
+        pods.disruption_budget(f"{name}-budget", naming.metadata(PROXY, labels), naming.proxy_selector, 1, child)
         when(
             args.autoscaling,
             lambda scaling: pods.cpu_autoscaler(
-                f"{name}-autoscaler", "Deployment", place.metadata(PROXY, labels), scaling, child
+                f"{name}-autoscaler", "Deployment", naming.metadata(PROXY, labels), scaling, child
             ),
         )
         self.register_outputs({})
@@ -120,7 +120,7 @@ def _mesh_labels(mesh: Mesh | None) -> dict[str, Any] | None:
     return when(mesh, lambda _: {"sidecar.istio.io/inject": "true", "security.istio.io/tlsMode": "istio"})
 
 
-def _pod(args: ProxyArgs, place: Naming, servers: Sequence[ServerArgs], every_pod: Pods) -> k8s.core.v1.PodSpecArgs:
+def _pod(args: ProxyArgs, naming: Naming, servers: Sequence[ServerArgs], every_pod: Pods) -> k8s.core.v1.PodSpecArgs:
     upstream_cas = each(
         servers,
         lambda server: of_kind(
@@ -134,7 +134,7 @@ def _pod(args: ProxyArgs, place: Naming, servers: Sequence[ServerArgs], every_po
         node_selector=none_if_empty(args.node_selector),
         tolerations=each(args.tolerations, pods.toleration),
         affinity=when(args.affinity, whole),
-        topology_spread_constraints=pods.spread_over_nodes(place.proxy_selector),
+        topology_spread_constraints=pods.spread_over_nodes(naming.proxy_selector),
         priority_class_name=args.priority_class,
         # The pause before SIGTERM, then what requests in flight may take, then a margin.
         termination_grace_period_seconds=total(args.timeouts.drain_seconds, GRACE_SECONDS),

@@ -15,9 +15,9 @@ from stacks.definition.pools import OnDemand, QueueScaling
 from stacks.definition.proxy import HttpRouteExposure, IngressExposure
 
 from .args import OpenaiServerArgs, PoolArgs, ProxyArgs, ServerArgs, TritonServerArgs, by_kind, external_name
+from .naming import PROXY_HEADLESS, Naming, pool_headless_name
 from .openai.engines import by_engine
 from .openai.frontends import service_of
-from .place import PROXY_HEADLESS, Naming, pool_headless_name
 from .values import (
     either,
     equals,
@@ -36,11 +36,11 @@ from .values import (
 Tree = dict[str, Any]
 
 
-def routing_table(place: Naming, servers: Sequence[ServerArgs]) -> Tree:
+def routing_table(naming: Naming, servers: Sequence[ServerArgs]) -> Tree:
     """Return which servers, pools and models there are."""
     return {
         "version": routing.VERSION,
-        "environment": either(place.called, lambda name: name, lambda: place.environment),
+        "environment": either(naming.called, lambda name: name, lambda: naming.environment),
         "servers": listed(
             servers,
             lambda server: {
@@ -48,8 +48,8 @@ def routing_table(place: Naming, servers: Sequence[ServerArgs]) -> Tree:
                 "kind": server.kind,
                 "pools": by_kind(
                     server,
-                    lambda server: listed(server.pools, lambda pool: _triton_pool(place, server, pool)),
-                    lambda server: listed(server.pools, lambda pool: _openai_pool(place, server, pool)),
+                    lambda server: listed(server.pools, lambda pool: _triton_pool(naming, server, pool)),
+                    lambda server: listed(server.pools, lambda pool: _openai_pool(naming, server, pool)),
                 ),
             },
         ),
@@ -66,20 +66,20 @@ def _same(name: str) -> str:
     return name
 
 
-def _triton_pool(place: Naming, server: TritonServerArgs, pool: PoolArgs) -> Tree:
+def _triton_pool(naming: Naming, server: TritonServerArgs, pool: PoolArgs) -> Tree:
     return {
         **_pool(pool),
-        "host": f"{pool_headless_name(server.name, pool.name)}.{place.namespace}.svc",
+        "host": f"{pool_headless_name(server.name, pool.name)}.{naming.namespace}.svc",
         "httpPort": triton.HTTP_PORT,
         "grpcPort": triton.GRPC_PORT,
         "grpcTls": present(server.triton.grpc_tls),
     }
 
 
-def _openai_pool(place: Naming, server: OpenaiServerArgs, pool: PoolArgs) -> Tree:
+def _openai_pool(naming: Naming, server: OpenaiServerArgs, pool: PoolArgs) -> Tree:
     return {
         **_pool(pool),
-        "host": service_of(server, pool, lambda name: f"{name}.{place.namespace}.svc"),
+        "host": service_of(server, pool, lambda name: f"{name}.{naming.namespace}.svc"),
         "httpPort": openai.HTTP_PORT,
         "grpcTls": False,
         "livePath": by_engine(server.openai, lambda engine, it: engine.paths(it)[0]),
@@ -131,12 +131,12 @@ def access_table(proxy: ProxyArgs) -> Tree:
     }
 
 
-def proxy_settings(proxy: ProxyArgs, place: Naming, domino: Domino | None) -> Tree | None:
+def proxy_settings(proxy: ProxyArgs, naming: Naming, domino: Domino | None) -> Tree | None:
     """Return the settings of the proxy that are no files: `tidegate_contracts.proxy_settings.ProxySettings`."""
     return merged(
         {
-            variable("environment"): place.environment,
-            variable("replicas_host"): f"{PROXY_HEADLESS}.{place.namespace}.svc",
+            variable("environment"): naming.environment,
+            variable("replicas_host"): f"{PROXY_HEADLESS}.{naming.namespace}.svc",
             variable("body_limit_bytes"): f"{in_bytes(proxy.body_limit)}",
             variable("concurrency"): f"{proxy.concurrency}",
             variable("connect_timeout_seconds"): f"{proxy.timeouts.connect_seconds}",

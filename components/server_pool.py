@@ -15,7 +15,7 @@ from . import pods
 from .args import GRACE_SECONDS, PoolContext, ServerArgs, VolumeRepositoryArgs
 from .gpu_placement import GpuPlacement
 from .identity import pod_labels
-from .place import Texts, service_account
+from .naming import Texts, service_account
 from .queue_scaling import queue_autoscaler
 from .values import each, either, if_true, joined, merged, of_kind, total, when, whole
 
@@ -104,7 +104,7 @@ def declare(
     `headless_labels` are of the headless Service alone, and `needs` is there before the pods. They stay out of the
     mesh, where there is one.
     """
-    args, place = pool.args, pool.place
+    args, naming = pool.args, pool.naming
     child = pulumi.ResourceOptions(parent=parent)
     timeouts = when(
         args.pulumi_timeouts,
@@ -113,12 +113,12 @@ def declare(
     # Pulumi takes a Service for ready when its pods are: as long as for them.
     as_long = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(custom_timeouts=timeouts))
     # Each object has metadata of its own: what an engine is told of a Service is written there.
-    pods.service(f"{name}-service", place.metadata(pool.name, pool.labels), pool.selector, ports, as_long)
-    headless = place.metadata(pool.headless_name, merged(pool.labels, headless_labels))
+    pods.service(f"{name}-service", naming.metadata(pool.name, pool.labels), pool.selector, ports, as_long)
+    headless = naming.metadata(pool.headless_name, merged(pool.labels, headless_labels))
     pods.service(f"{name}-headless", headless, pool.selector, joined(ports, more_ports), child, cluster_ip="None")
     k8s.apps.v1.StatefulSet(
         f"{name}-servers",
-        metadata=place.metadata(pool.name, pool.labels),
+        metadata=naming.metadata(pool.name, pool.labels),
         spec=k8s.apps.v1.StatefulSetSpecArgs(
             service_name=pool.headless_name,
             # An autoscaler owns the number where there is one.
@@ -150,7 +150,7 @@ def declare(
             parent=parent, depends_on=when(needs, lambda made: [made]), custom_timeouts=timeouts
         ),
     )
-    metadata = place.metadata(pool.name, pool.labels)
+    metadata = naming.metadata(pool.name, pool.labels)
     pods.disruption_budget(f"{name}-budget", metadata, pool.selector, args.max_unavailable, child)
     of_kind(
         args.autoscaling,

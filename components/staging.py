@@ -15,7 +15,7 @@ from stacks.definition.pools import OnDemand, Staging
 
 from . import pods
 from .args import PoolArgs
-from .place import STAGING
+from .naming import STAGING
 from .values import either, equals, if_true, needed, of_kind, share_of, sum_of
 
 Made = TypeVar("Made")

@@ -14,7 +14,7 @@ from stacks.definition.pods import Pods
 
 from .. import pods
 from ..args import GRACE_SECONDS, OpenaiServerArgs, PoolArgs
-from ..place import Naming, Texts, pool_headless_name, service_account
+from ..naming import Naming, Texts, pool_headless_name, service_account
 from ..values import each, either, joined, merged, none_if_empty, of_kind, total, when
 from .relay import HOME, NO_GPU, relay
 
@@ -78,7 +78,7 @@ class OpenaiFrontends(pulumi.ComponentResource):
         server: OpenaiServerArgs,
         it: DynamoSettings,
         frontends: Frontends,
-        place: Naming,
+        naming: Naming,
         every_pod: Pods,
         mesh: Mesh | None,
         opts: pulumi.ResourceOptions | None = None,
@@ -86,14 +86,14 @@ class OpenaiFrontends(pulumi.ComponentResource):
         """Declare the frontends of a server."""
         super().__init__("tidegate:components:OpenaiFrontends", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        selector = place.pool_selector(server.kind, server.name, FRONTENDS)
-        labels = place.labels(server.kind, selector)
+        selector = naming.pool_selector(server.kind, server.name, FRONTENDS)
+        labels = naming.labels(server.kind, selector)
 
         def metadata(suffix: str = FRONTENDS) -> Any:
-            return place.metadata(f"{server.name}-{suffix}", labels)
+            return naming.metadata(f"{server.name}-{suffix}", labels)
 
-        rights = _rights(name, server, place, child)
-        boundary = _boundary(name, server, place, metadata, selector, child)
+        rights = _rights(name, server, naming, child)
+        boundary = _boundary(name, server, naming, metadata, selector, child)
         ports = [pods.service_port("http", openai.HTTP_PORT, openai.HTTP_PORT)]
         pods.service(f"{name}-service", metadata(), selector, ports, child, cluster_ip="None")
         k8s.apps.v1.Deployment(
@@ -122,18 +122,18 @@ class OpenaiFrontends(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _rights(name: str, server: OpenaiServerArgs, place: Naming, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def _rights(name: str, server: OpenaiServerArgs, naming: Naming, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     account = service_account(server.kind, server.name)
-    labels = place.labels(server.kind)
+    labels = naming.labels(server.kind)
     return [
         k8s.rbac.v1.Role(
-            f"{name}-role", metadata=place.metadata(account, labels), rules=cast("Any", dynamo.RULES), opts=opts
+            f"{name}-role", metadata=naming.metadata(account, labels), rules=cast("Any", dynamo.RULES), opts=opts
         ),
         k8s.rbac.v1.RoleBinding(
             f"{name}-binding",
-            metadata=place.metadata(account, labels),
+            metadata=naming.metadata(account, labels),
             role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="Role", name=account),
-            subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=account, namespace=place.namespace)],
+            subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=account, namespace=naming.namespace)],
             opts=opts,
         ),
     ]
@@ -142,13 +142,13 @@ def _rights(name: str, server: OpenaiServerArgs, place: Naming, opts: pulumi.Res
 def _boundary(
     name: str,
     server: OpenaiServerArgs,
-    place: Naming,
+    naming: Naming,
     metadata: Callable[[str], Any],
     selector: Texts,
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.Resource]:
     """Let frontends come to every port of the server's pods, for those of events are random, and workers to one."""
-    every = {"app.kubernetes.io/instance": place.environment, SERVER: server.name}
+    every = {"app.kubernetes.io/instance": naming.environment, SERVER: server.name}
     answers, all_ports = [{"protocol": "TCP", "port": dynamo.RESPONSE_PORT}], [{"protocol": "TCP"}]
 
     def policy(suffix: str, these: Texts, others: Texts, ingress: list[Any], egress: list[Any]) -> pulumi.Resource:

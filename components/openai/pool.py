@@ -31,7 +31,7 @@ class OpenaiPool(pulumi.ComponentResource):
         super().__init__("tidegate:components:OpenaiPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         args, server = pool.args, cast("OpenaiServerArgs", pool.server)
-        placement = GpuPlacement(f"{name}-placement", args.placement, pool.place, pool.name, pool.labels, child)
+        placement = GpuPlacement(f"{name}-placement", args.placement, pool.naming, pool.name, pool.labels, child)
         spec = server_pool.pod_spec(
             pool,
             placement,

@@ -76,8 +76,8 @@ class TritonPool(pulumi.ComponentResource):
         """Declare a pool of a server; pods stay out of the mesh, where there is one."""
         super().__init__("tidegate:components:TritonPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        args, place, server = pool.args, pool.place, cast("TritonServerArgs", pool.server)
-        placement = GpuPlacement(f"{name}-placement", args.placement, place, pool.name, pool.labels, child)
+        args, naming, server = pool.args, pool.naming, cast("TritonServerArgs", pool.server)
+        placement = GpuPlacement(f"{name}-placement", args.placement, naming, pool.name, pool.labels, child)
         repository = repository_root(server, triton.REPOSITORY_ROOT, lambda root: root)
         tls = present(server.triton.grpc_tls)
         settings = settings_map(name, pool, child, repository=repository, grpc_tls=tls)
@@ -223,7 +223,7 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
 
 def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
     args = pool.args
-    # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its place.
+    # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its naming.
     start = if_true(equals(args.loading.mode, "on-demand"), lambda: _WHEN_TOLD, lambda: _BY_ITSELF)
     return pods.container(
         "triton",
@@ -261,7 +261,7 @@ def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement
 
 
 def _bucket_variables(server: TritonServerArgs, args: PoolArgs) -> list[k8s.core.v1.EnvVarArgs] | None:
-    """Return what Triton's environment says of object storage, for a policy that reads it in Triton's place."""
+    """Return what Triton's environment says of object storage, for a policy that reads it in Triton's naming."""
     return of_kind(
         server.repository,
         ObjectStoreRepositoryArgs,

@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 
 from components.alert_rules import alert_rules
-from components.place import Naming
+from components.naming import Naming
 from lab.local_plane.prometheus import NAMESPACE
 from stacks.definition.environment import Objectives
 

@@ -20,7 +20,7 @@ from tidegate_contracts.labels import LOADING
 
 from stacks.command import CommandError
 from stacks.definition.proxy import PROXY
-from stacks.definition.rollout import Alerts, Gate, PortForwardProbe, Probe, ServiceProxyProbe
+from stacks.definition.rollout import Alerts, Gate, PortForwardProbe, Probe
 from stacks.problems import escaped, shortened
 
 from .. import health, processes, tools
@@ -189,9 +189,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 def send(probe: Probe, kubectl: Kubectl, target: Target) -> None:
     """Send the request; raise CommandError when it is not answered as it must be."""
-    if isinstance(probe, ServiceProxyProbe):
-        through_service(kubectl, target.namespace, PROXY, target.port, probe.path, https=target.https)
-    elif isinstance(probe, PortForwardProbe):
+    if isinstance(probe, PortForwardProbe):
         with _forwarded(kubectl, target.namespace, f"service/{PROXY}", target.port) as port:
             address = f"{'https' if target.https else 'http'}://127.0.0.1:{port}{probe.path}"
             _request(address, probe.body, probe.token_variable, tunnel=True)

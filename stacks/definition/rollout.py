@@ -9,15 +9,6 @@ from .base import DnsLabel, EnvironmentName, HttpPath, Port, Seconds, Section, S
 WebAddress = Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "https://inference.example.com/v2/health/ready")]
 
 
-class ServiceProxyProbe(Section):
-    """A GET of the proxy through the API server's service proxy, a way that network policies may refuse."""
-
-    kind: Literal["service-proxy"]
-    """Kind of the probe."""
-    path: HttpPath = "/v2/health/ready"
-    """What is asked for."""
-
-
 class _FreeProbe(Section):
     body: Text | None = None
     """JSON to send by POST, such as an inference request; a GET without."""
@@ -50,7 +41,7 @@ class UrlProbe(_FreeProbe):
         return self
 
 
-Probe = Annotated[ServiceProxyProbe | PortForwardProbe | UrlProbe, Field(discriminator="kind")]
+Probe = Annotated[PortForwardProbe | UrlProbe, Field(discriminator="kind")]
 
 
 class MonitoringService(Section):

@@ -3,7 +3,6 @@
 import difflib
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from tidegate_contracts.credentials import KNOWN
@@ -13,6 +12,7 @@ from ..definition.proxy import AccessRule
 from ..load import PathInTree
 from ..problems import Problem, Severity, listed
 from ..stack import Definition, Stack
+from .references import matches
 from .rule import definition_rule, stack_rule
 
 _KEY = re.compile(
@@ -120,8 +120,8 @@ def access_rules_grant_something(stack: Stack) -> Iterator[Problem]:
     platform = stack.platform
     servers = {server.name for server in platform.servers}
     for index, rule in enumerate(platform.proxy.access):
-        on_servers = any(_fits(name, rule.servers) for name in servers)
-        on_models = any(_fits(model.name, rule.models) for model in platform.models)
+        on_servers = any(matches(name, rule.servers) for name in servers)
+        on_models = any(matches(model.name, rule.models) for model in platform.models)
         if on_servers and on_models and not any(_grants(rule, model) for model in platform.models):
             what = f'access rule "{rule.name}" grants nothing: none of its models is on one of its servers'
             do = "Name the server of the models, or models of the servers."
@@ -153,12 +153,8 @@ def every_source_has_an_access_rule(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("proxy", "auth", key), what, do=do)
 
 
-def _fits(name: str, globs: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, glob) for glob in globs)
-
-
 def _grants(rule: AccessRule, model: Model) -> bool:
-    return _fits(model.server, rule.servers) and _fits(model.name, rule.models)
+    return matches(model.server, rule.servers) and matches(model.name, rule.models)
 
 
 @definition_rule("An overlay adds issuers to those of the common part", "advisory")

@@ -1,13 +1,12 @@
 """Promotion: a version can come into each environment, by a caller that may bring it."""
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
 from ..definition import Header
 from ..load import Document
 from ..problems import Problem, listed
 from ..stack import Stack
-from .references import suggestion
+from .references import matches, suggestion
 from .rule import header_rule, stack_rule
 
 
@@ -69,8 +68,10 @@ def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
     promotion, barred = stack.environment.promotion, dict[str, list[str]]()
     for action in ("inspect", "infer"):
         rules = [rule for rule in stack.platform.proxy.access if action in rule.actions]
-        kept_out = [name for name in promotion.principals if not _named(name, [g for r in rules for g in r.principals])]
-        kept_out += [name for name in promotion.groups if not _named(name, [g for r in rules for g in r.groups])]
+        kept_out = [
+            name for name in promotion.principals if not matches(name, [g for r in rules for g in r.principals])
+        ]
+        kept_out += [name for name in promotion.groups if not matches(name, [g for r in rules for g in r.groups])]
         if kept_out:
             barred.setdefault(", ".join(kept_out), []).append(action)
     why = "`tidegate promote` asks whether a version is ready (inspect), and sends the golden request (infer)."
@@ -85,13 +86,11 @@ def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
     rules = [
         rule
         for rule in stack.platform.proxy.access
-        if any(_named(name, [*rule.principals, *rule.groups]) for name in names)
+        if any(matches(name, [*rule.principals, *rule.groups]) for name in names)
     ]
     missed: dict[str, list[str]] = {}
     for model in stack.platform.models:
-        theirs = [
-            rule for rule in rules if _named(model.server, [*rule.servers]) and _named(model.name, [*rule.models])
-        ]
+        theirs = [rule for rule in rules if matches(model.server, rule.servers) and matches(model.name, rule.models)]
         if {"infer", "inspect"} - {action for rule in theirs for action in rule.actions}:
             missed.setdefault(model.server, []).append(model.name)
     if missed:
@@ -101,7 +100,3 @@ def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
         )
         do = f"Add {listed(missed)} to the servers of their access rule, with actions: [infer, inspect]."
         yield stack.source.problem(("proxy", "access"), what, why, do)
-
-
-def _named(name: str, globs: list[str]) -> bool:
-    return any(fnmatchcase(name, glob) for glob in globs)

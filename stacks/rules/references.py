@@ -37,6 +37,11 @@ def unknown(source: Document, path: PathInTree, what: str, name: str, known: Ite
         yield source.problem(path, f'{what}, "{name}"', do=suggestion(name, known))
 
 
+def matches(name: str, globs: Iterable[str]) -> bool:
+    """Say whether one of these globs matches a name."""
+    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+
+
 @header_rule("Data planes name environments that exist")
 def data_planes_name_environments_that_exist(header: Header, document: Document) -> Iterator[Problem]:
     """A data plane hosts environments of this definition."""

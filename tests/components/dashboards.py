@@ -7,8 +7,8 @@ from typing import Any
 from components.alert_rules import alert_rules, price_rule
 from components.args import PoolPrice
 from components.dashboards import DASHBOARDS, Dashboard
+from components.naming import Naming
 from components.openai import series
-from components.place import Naming
 from stacks.definition.environment import Objectives
 
 QUESTIONS = {

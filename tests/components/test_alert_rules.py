@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from components.alert_rules import alert_rules
-from components.place import Naming
+from components.naming import Naming
 from lab.local_plane.process import CannotBeHadError
 from lab.local_plane.prometheus import installed
 from stacks.definition.environment import RUNBOOKS, Objectives

@@ -11,8 +11,8 @@ import urllib3
 
 from components.alert_rules import alert_rules
 from components.dashboards import Dashboard
+from components.naming import Naming
 from components.openai.relay import PROGRAM
-from components.place import Naming
 from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.process import HOST, free_ports
 from lab.local_plane.prometheus import NAMESPACE, Prometheus, prometheus

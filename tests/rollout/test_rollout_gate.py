@@ -20,7 +20,7 @@ from rollout.waves import gate
 from rollout.waves.gate import HealthCheck, await_health
 from rollout.waves.runner import Interrupted
 from stacks.command import CommandError
-from stacks.definition.rollout import Alerts, Gate, MonitoringService, ServiceProxyProbe, UrlProbe
+from stacks.definition.rollout import Alerts, Gate, MonitoringService, UrlProbe
 from stacks.validate import read_definition
 from tests.proxy.rigs.upstream import Caller, upstream
 
@@ -342,12 +342,9 @@ def test_by_the_service_proxy_the_api_server_is_asked_for_the_service() -> None:
             asked.append(arguments[-1])
             return type("Answer", (), {"stdout": prometheus()})
 
-    secure = Target("prod", (), 443, True)
-    gate.send(ServiceProxyProbe(kind="service-proxy"), Answering(), secure)
     service = MonitoringService(name="prometheus-operated", port=9090)
     gate.firing(Alerts(kind="prometheus", service=service), Answering(), "prod")
     assert asked == [
-        "/api/v1/namespaces/prod/services/https:inference-proxy:443/proxy/v2/health/ready",
         "/api/v1/namespaces/monitoring/services/prometheus-operated:9090/proxy/api/v1/alerts",
     ]
 

@@ -10,7 +10,7 @@ from tidegate_contracts.routing import RoutingTable
 
 from components import Environment
 from components.evaluate import evaluate
-from components.place import Naming
+from components.naming import Naming
 from components.proxy_files import routing_table
 from stacks import clients
 from stacks.definition.base import byte_count

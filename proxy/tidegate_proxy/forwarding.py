@@ -14,7 +14,6 @@ from .access.identity import Grant
 from .concurrency import ConcurrencyLimiter
 from .pools import Pool
 from .problems import Problem, ProblemType, lost
-from .residency.client import ASKING
 from .residency.leases import Lease
 from .shared_state import SharedState
 from .telemetry.meter import Meter
@@ -63,10 +62,6 @@ class Forwarding:
     # --- what a protocol does
     def later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
         """Do work that waits for something in a task; what it raises ends the call."""
-        raise NotImplementedError
-
-    def trace(self) -> tuple[bytes, bytes]:
-        """Return the request's id and its `traceparent`, which an eviction policy is told."""
         raise NotImplementedError
 
     async def answer_without_lease(self) -> None:
@@ -185,7 +180,6 @@ class Forwarding:
         """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile."""
         route = self.route
         assert route.pool.leases is not None
-        ASKING.set(self.trace())
         self.loading, asked = True, monotonic()
         try:
             self.lease = await route.pool.leases.acquire(route.name, self.tried)

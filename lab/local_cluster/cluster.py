@@ -64,7 +64,7 @@ class LocalCluster(ControlPlane):
         try:
             cluster._bring_up()
             if nodes:
-                cluster.add_nodes(nodes)
+                cluster._add_nodes(nodes)
         except BaseException:
             cluster.stop()
             raise
@@ -132,20 +132,12 @@ class LocalCluster(ControlPlane):
         found = json.loads(self.kubectl("get", kind, *which, *where, "--output", "json").stdout)
         return found if name else found["items"]
 
-    def add_nodes(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        """Create nodes, and what else the `nodes` module returns with them, or bring them up to date; wait for them."""
-        nodes = {item["metadata"]["name"]: item for item in objects if item["kind"] == "Node"}
-        there = {item["metadata"]["name"]: item for item in self.get("nodes")} if nodes else {}
+    def _add_nodes(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        """Create nodes, and what else the `nodes` module returns with them; wait for them."""
+        nodes = [item["metadata"]["name"] for item in objects if item["kind"] == "Node"]
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects]})
         # Not server-side: that would leave out a node's status, which holds what it offers.
         self.kubectl("apply", "-f", "-", input=text, timeout=READY_SECONDS)
-        for name, node in nodes.items():
-            offered = node["status"]["allocatable"]
-            if name in there and there[name]["status"].get("allocatable") != offered:
-                patch = [
-                    {"op": "add", "path": f"/status/{key}", "value": offered} for key in ("allocatable", "capacity")
-                ]
-                self.kubectl("patch", "node", name, "--subresource=status", "--type=json", "-p", json.dumps(patch))
         if nodes:
             limit = f"--timeout={READY_SECONDS}s"
             self.kubectl("wait", "--for=condition=Ready", limit, "node", *nodes, timeout=READY_SECONDS + 5)

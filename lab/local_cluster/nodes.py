@@ -32,6 +32,7 @@ PRODUCT = f"{GPU}.product"
 STRATEGY = "nvidia.com/mig.strategy"
 SHARING = f"{GPU}.sharing-strategy"
 _DRIVER = "gpu.nvidia.com"
+MOST_NODES = 100  # Of one kind.
 
 PLUGIN: Final = "device plugin"
 DISCOVERY: Final = "GPU Feature Discovery"
@@ -176,17 +177,17 @@ def published(objects: Iterable[KubernetesObject], programs: Collection[str]) ->
             yield item
 
 
-def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = (), *, most: int = 100) -> list[KubernetesObject]:
+def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = ()) -> list[KubernetesObject]:
     """Return a data plane's nodes as its definition tells of them, and two nodes without GPUs beside.
 
     The pools of these stacks decide what a definition does not tell: labels of their own on the nodes, which of
-    NVIDIA's programs run there, and whether a share of a GPU is renamed. `most` bounds the nodes of a kind.
+    NVIDIA's programs run there, and whether a share of a GPU is renamed.
     """
     pools = [pool for stack in stacks for server in stack.platform.servers for pool in server.pools]
     found: list[KubernetesObject] = []
     number = 0
     for group in plane.gpus:
-        for _ in range(min(group.nodes, most)):
+        for _ in range(min(group.nodes, MOST_NODES)):
             number += 1
             found += nodes_of_group(f"{plane.made_as}-gpu-{number}", group, pools)
     labels = _asked_for(pool for pool in pools if isinstance(pool.placement, CpuPlacement))

@@ -9,9 +9,9 @@ runs before anything is installed.
 """
 
 from lab.tools.files import crd_files, module_files, module_folder
-from lab.tools.programs import find, missing, path
+from lab.tools.programs import find, path
 from rollout.tools.cache import cache_root
 from rollout.tools.programs import Found
 from rollout.tools.running import ToolError
 
-__all__ = ["Found", "ToolError", "cache_root", "crd_files", "find", "missing", "module_files", "module_folder", "path"]
+__all__ = ["Found", "ToolError", "cache_root", "crd_files", "find", "module_files", "module_folder", "path"]

@@ -55,8 +55,3 @@ def path(name: str) -> Path:
 def find(name: str) -> Found:
     """Return a program, its version and its path; raises ToolError."""
     return programs.find(PROGRAMS[name])
-
-
-def missing(*names: str) -> tuple[str, ...]:
-    """Return which of these programs `find` would have to build first, which takes minutes."""
-    return programs.missing(*(PROGRAMS[name] for name in names))

@@ -92,11 +92,6 @@ def find(program: Program) -> Found:
     return fitting or Found(program.name, program.version, _built(program, passed_over))
 
 
-def missing(*programs: Program) -> tuple[str, ...]:
-    """Return the names of the programs that `find` would have to build first, which takes minutes."""
-    return tuple(program.name for program in programs if not _on_path(program)[0] and not binary_of(program).exists())
-
-
 def _on_path(program: Program) -> tuple[Found | None, list[str]]:
     """Return the first program on the PATH that fits, and why others before it do not."""
     passed_over = []

@@ -4,7 +4,10 @@ import os
 import stat
 from pathlib import Path
 
+import pytest
+
 from lab.local_cluster import LocalCluster
+from lab.local_cluster.control_plane import ClusterError
 
 
 def listening(pid: int) -> set[tuple[str, str]]:
@@ -49,3 +52,13 @@ def test_what_it_writes_is_for_its_owner_alone(cluster: LocalCluster) -> None:
     assert not [file for file in secret if file.parent.name == "logs"]
     arguments = [Path(f"/proc/{process.pid}/cmdline").read_text() for process in cluster.processes.values()]
     assert not [token for token in tokens if any(token in line for line in arguments)]
+
+
+def test_it_starts_in_no_link_and_in_no_folder_that_has_files(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    for folder in (tmp_path, tmp_path / "mine", tmp_path / "link"):
+        with pytest.raises(ClusterError, match="is not an empty folder"):
+            LocalCluster.start(folder)
+    assert (tmp_path / "mine").read_text() == "mine"

@@ -52,26 +52,6 @@ def test_from_helm_to_pulumi_and_back(site: Site) -> None:
     assert site.changes() == []
 
 
-@pytest.mark.thorough
-@HELM
-def test_what_kubectl_applied_is_adopted_by_helm(site: Site) -> None:
-    """The rendered files were the way before; now it is a release."""
-    site.cluster.apply(site.rendered("dev-lab").objects)
-    settled(site.cluster, f"{site.prefix}-dev")
-    before = site.state("uid", EVERYTHING)
-    assert site.changes() == []
-    ended = site.up(ok=False)
-    assert ended.code == 1
-    assert "dev-lab was brought up with kubectl, or by a GitOps controller." in ended.err
-    site.up("--adopt")
-    assert site.state("uid", EVERYTHING) == before
-    assert site.release() == "deployed"
-    assert site.changes() == []
-    site.edit("      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n", "")
-    site.up()
-    assert site.changes() == []
-
-
 def apply_rendered(site: Site) -> None:
     """Render dev-lab and apply its files as docs/helm.md says."""
     site.run("render", "--out", str(site.folder / "rendered"), "--stack", "dev-lab")
@@ -176,17 +156,28 @@ def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
 
 @pytest.mark.thorough
 @HELM
-def test_plain_helm_adopts_what_kubectl_applied(site: Site, values: Path, charts: tuple[Path, Path]) -> None:
-    """With --take-ownership, as docs/helm.md says: objects and pods stay the ones that they are."""
+@pytest.mark.parametrize("command", ["tidegate", "helm"])
+def test_what_kubectl_applied_is_adopted(site: Site, values: Path, charts: tuple[Path, Path], command: str) -> None:
+    """By `tidegate up --adopt`, or by plain Helm as docs/helm.md says: objects and pods stay the ones that they are."""
     site.cluster.apply(site.rendered("dev-lab").objects)
     settled(site.cluster, f"{site.prefix}-dev")
     before = site.state("uid", EVERYTHING)
-    where = ["--namespace", f"{site.prefix}-dev", "-f", str(values), "--wait"]
-    refused = site.helm("install", "dev-lab", str(charts[1]), *where, ok=False)
-    assert refused.code != 0
-    assert "cannot be imported into the current release" in refused.err
-    site.helm("install", "dev-lab", str(charts[1]), *where, "--take-ownership", "--force-conflicts")
+    assert site.changes() == []
+    if command == "helm":
+        where = ["--namespace", f"{site.prefix}-dev", "-f", str(values), "--wait"]
+        refused = site.helm("install", "dev-lab", str(charts[1]), *where, ok=False)
+        assert "cannot be imported into the current release" in refused.err
+        site.helm("install", "dev-lab", str(charts[1]), *where, "--take-ownership", "--force-conflicts")
+    else:
+        refused = site.up(ok=False)
+        assert "dev-lab was brought up with kubectl, or by a GitOps controller." in refused.err
+        site.up("--adopt")
+    assert refused.code
     assert site.state("uid", EVERYTHING) == before
+    assert site.release() == "deployed"
+    assert site.changes() == []
+    site.edit("      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n", "")
+    site.up()
     assert site.changes() == []
 
 

@@ -70,28 +70,6 @@ def test_a_release_that_was_left_uninstalling_is_taken_down_first(site: Site) ->
     assert site.changes() == []
 
 
-@pytest.mark.thorough
-@HELM
-def test_a_second_up_waits_for_the_first_and_says_for_whom(site: Site) -> None:
-    """Two people, or a person and a pipeline; the first one is at work for as long as no node takes its proxy."""
-    site.up()
-    only = f"example.com/only-{site.prefix}"
-    site.edit("proxy:\n  replicas: 1", f"proxy:\n  replicas: 1\n  nodeSelector: {{{only}: here}}")
-    first = site.start("--keep-going")
-    read_until(first, "Unschedulable")
-    second = site.start("--keep-going")
-    said = read_until(second, "is at work")
-    assert f"process {first.pid} is at work in {site.prefix}-dev …" in said
-    site.cluster.kubectl("label", "node", "cpu-1", f"{only}=here")
-    try:
-        for process in (first, second):
-            _, err = process.communicate(timeout=900)
-            assert process.returncode == 0, err
-    finally:
-        site.cluster.kubectl("label", "node", "cpu-1", f"{only}-")
-    assert site.kubectl("get", "leases", "--output=name").stdout == ""
-
-
 # ---- the Lease of a run: whose it is decides who may give it up ----
 
 THEIRS = '{"spec": {"holderIdentity": "somebody@elsewhere, process 7"}}'

@@ -7,7 +7,7 @@ import pytest
 from charts import CHART
 from tests.processes import until
 
-from .world import HELM, Site, read_until, settled
+from .world import HELM, Site, settled
 
 POD_KINDS = "pods"
 
@@ -77,25 +77,6 @@ def test_a_second_up_makes_no_new_revision_and_drift_is_mended_all_the_same(site
     assert unchanged not in site.up().out
     assert unchanged in site.up().out
     assert revisions() == ["superseded"] * 4 + ["deployed"]
-
-
-@pytest.mark.thorough
-@HELM
-def test_what_stands_as_declared_and_is_not_ready_is_waited_for(site: Site) -> None:
-    """Nothing has to be changed, and yet it is not up."""
-    site.up()
-    # No pod finds a node until that is gone, and it is no part of the stack.
-    site.cluster.kubectl("taint", "nodes", "--all", "test=held:NoSchedule")
-    site.kubectl("delete", "pods", "--selector=app.kubernetes.io/name=inference-proxy")
-    process = site.start("--keep-going")
-    try:
-        read_until(process, "waiting: Deployment inference-proxy")
-    finally:
-        site.cluster.kubectl("taint", "nodes", "--all", "test-")
-    out, err = process.communicate(timeout=900)
-    assert process.returncode == 0, err
-    assert "Nothing changed: dev-lab is as declared.\n" in out
-    settled(site.cluster, f"{site.prefix}-dev")
 
 
 def test_a_pool_that_is_removed_goes_and_a_dataset_that_is_removed_stays(site: Site) -> None:

@@ -108,14 +108,6 @@ def test_what_is_none(definition: Path, there: Have, objects: list[Object]) -> N
     assert found(definition) == []
 
 
-def test_one_that_begins_to_be_deleted_meanwhile_stops_nobody(
-    definition: Path, there: Have, monkeypatch: Patch
-) -> None:
-    there(*OLD)
-    monkeypatch.setattr(FakeCluster, "get", lambda *_: namespace("tidegate-old", "old", deletionTimestamp="now"))
-    assert [each.home.name for each in found(definition)] == ["old-lab"]
-
-
 def test_a_platform_sees_its_own_orphans_alone(definition: Path, there: Have, edit: Edit) -> None:
     edit("context: kind-lab, ", "context: kind-lab, platform: ours, ")
     there(*OLD, *stack_in("a", "a", platform="ours"), *stack_in("b", "b", platform="theirs"))

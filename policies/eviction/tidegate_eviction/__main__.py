@@ -16,10 +16,9 @@ import typer
 from rich.console import Console
 from tidegate_service import json_lines
 
+from . import retrying
 from .policies.registry import find
 from .process import EvictionPolicy, ServeOptions
-from .retrying import ADDRESS, RetryError
-from .retrying import retry as retry_model
 from .serving.settings import SettingsError
 from .simulate.engine import SimulationSetting
 from .simulate.engine import simulate as simulate_trace
@@ -76,15 +75,12 @@ def serve(
 @app.command()
 def retry(
     model: Annotated[str, typer.Argument(help="Its name.")],
-    address: Annotated[str, typer.Option(help="Host and port of the policy's leases.")] = ADDRESS,
-    state: Annotated[
-        Path, typer.Option(help="The policy's folder for what is learned: it holds the token for this.")
-    ] = ServeOptions.state,
+    state: Annotated[Path, typer.Option(help="The policy's folder for what is learned.")] = ServeOptions.state,
 ) -> None:
     """Let a model out of quarantine: the next acquire of it loads it."""
-    with _refusing(RetryError):
-        retry_model(address, state, model)
-    print(f"{model} is in no quarantine and no back-off now: it is loaded when it is asked for.")
+    with _refusing(OSError):
+        retrying.ask(state, model)
+    print(f"{model} is in no quarantine and no back-off in a second: it is loaded when it is called for.")
 
 
 @app.command()

@@ -51,14 +51,6 @@ infer: Call = lambda client: client.infer("m", ONE)  # noqa: E731
 metadata: Call = lambda client: client.metadata("m")  # noqa: E731
 
 
-def test_connections_are_kept(behind: rig.Upstream) -> None:
-    with client(behind) as calls:
-        for _ in range(5):
-            infer(calls)
-            metadata(calls)
-    assert (len(behind.requests), behind.connections) == (10, 1)
-
-
 def test_a_request_says_who_calls_and_how_long_it_waits(behind: rig.Upstream) -> None:
     client(behind).infer("m", ONE, server="gpu", version=3, sticky="ada", deadline=8)
     [request] = behind.requests
@@ -68,12 +60,6 @@ def test_a_request_says_who_calls_and_how_long_it_waits(behind: rig.Upstream) ->
     assert 7 < float(request.headers["request-timeout"]) < 8
     length = int(request.headers["inference-header-content-length"])
     assert request.body[length:] == ONE["IN"].tobytes()
-
-
-def test_below_a_path_everything_is_below_it(behind: rig.Upstream) -> None:
-    with ProxyClient(f"http://{behind.http}/prod/", KEY) as calls:
-        metadata(calls)
-    assert behind.requests[0].path == "/prod/v2/models/m"
 
 
 @pytest.mark.parametrize("word", ["BUSY", "RATE_LIMITED"])
@@ -123,22 +109,6 @@ def test_only_what_harms_nobody_is_tried_again(
     if call is metadata:
         behind.behave = rig.by_turns(rig.reset, problem(ProblemType.UPSTREAM), well)
         assert metadata(client(behind)) == ANSWER
-
-
-def test_a_kept_connection_that_the_proxy_closed_is_not_used(behind: rig.Upstream) -> None:
-    said, closed = json.dumps(ANSWER).encode(), threading.Semaphore(0)
-
-    def behave(caller: rig.Caller) -> None:
-        caller.answer(said)
-        caller.close()
-        closed.release()
-
-    behind.behave = behave
-    with client(behind) as calls:
-        for _ in range(5):
-            infer(calls)
-            assert closed.acquire(timeout=10)
-    assert behind.connections == 5
 
 
 def test_nobody_there_is_tried_a_few_times_and_told() -> None:

@@ -70,7 +70,10 @@ def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
         ),
         ([{"A": 1, "B": [1, 2]}, {"A": 2, "B": [3, 4]}], PAIR, {"A": [[1], [2]], "B": [[1, 2], [3, 4]]}),
         ({"A": [7], "B": [1, 2]}, PAIR, {"A": [[7]], "B": [[1, 2]]}),
-        ({"A": 7, "B": [1, 2]}, PAIR, {"A": [[7]], "B": [[1, 2]]}),
+        *(
+            ({"A": value, "B": [1, 2]}, PAIR, {"A": [[number]], "B": [[1, 2]]})
+            for value, number in ((7, 7), ([1.0], 1), ([True], 1), ([2**31 - 1], 2**31 - 1))
+        ),
         (lambda: table({"": ["a", "b"]})()[""], WORDS, {"TEXT": [[b"a"], [b"b"]]}),
         (["a", "b", "c"], WORDS, {"TEXT": [[b"a"], [b"b"], [b"c"]]}),
         ({"TEXT": [["ä"], [b"\x00\xff\x00"]]}, WORDS, {"TEXT": [["ä".encode()], [b"\x00\xff\x00"]]}),
@@ -107,29 +110,6 @@ def test_without_a_signature_names_decide_and_types_stay() -> None:
         take([1, 2], None)
 
 
-@pytest.mark.parametrize(
-    ("value", "stays"),
-    [
-        ([1.0], True),
-        ([True], True),
-        ([2**31 - 1], True),
-        ([1.5], False),
-        ([2**31], False),
-        ([float("nan")], False),
-        (["1"], False),
-        ([None], False),
-        ([[1], [2, 3]], False),
-    ],
-    ids=["whole-float", "bool", "largest", "fraction", "too-large", "nan", "text", "none", "ragged"],
-)
-def test_no_number_becomes_another_one(value: Any, stays: bool) -> None:
-    if stays:
-        assert take({"A": value, "B": [1, 2]}, PAIR).inputs["A"].tolist() == [[int(value[0])]]
-    else:
-        with pytest.raises(UsageError, match="input A"):
-            take({"A": value, "B": [1, 2]}, PAIR)
-
-
 def test_what_is_too_large_for_a_float_does_not_become_infinite() -> None:
     assert take([1e38, float("inf"), 0], FEATURES).inputs["input__0"].tolist() == [[pytest.approx(1e38), numpy.inf, 0]]
     with pytest.raises(UsageError, match="cannot hold"):
@@ -157,6 +137,8 @@ WRONG: dict[str, tuple[Any, Signature, str]] = {
     "twice": (table([[1, 2]], columns=["A", "A"]), PAIR, "two columns of one name"),
     "cells": (table({"A": [1, 2], "B": [[1, 2], [3]]}), PAIR, "not all of one shape"),
     "numbers": ({"TEXT": [1]}, WORDS, "which is no text"),
+    "ragged": ({"A": [[1], [2, 3]], "B": [1, 2]}, PAIR, "input A"),
+    "large": ({"A": [2**31], "B": [1, 2]}, PAIR, "input A"),
     "uneven": ([{"A": 1, "B": [1, 2]}, {"A": 1}], PAIR, "same inputs"),
     "whole": (numpy.zeros((2, 2, 16)), WHOLE, r"\[2, 2, 16\]"),
 }

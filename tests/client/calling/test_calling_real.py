@@ -83,16 +83,6 @@ def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_
 # --- by signature
 
 
-def test_a_table_comes_back_as_a_table_with_its_index(calls: ProxyClient) -> None:
-    import pandas
-
-    frame = pandas.DataFrame({"INPUT0": [list(range(16)), [1] * 16], "INPUT1": [[1] * 16, [2] * 16]}, index=["x", "y"])
-    found = Model(calls, "add_sub").predict(frame)
-    assert isinstance(found, pandas.DataFrame)
-    assert list(found.index) == ["x", "y"]
-    assert [cell.tolist() for cell in found["OUTPUT1"]] == [[each - 1 for each in range(16)], [-1] * 16]
-
-
 def test_rows_for_a_model_with_sequences_are_the_steps_of_one(calls: ProxyClient) -> None:
     model = Model(calls, "accumulate")
     sequence = {"sequence_id": 5, "sequence_start": True, "sequence_end": False}

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tidegate.calling import retries as retries_module
 from tidegate.calling.retries import Deadline
 from tidegate.calling.transport import TimeIsUpError, Transport
-from tidegate.errors import UnreachableError
 
 from tests.client.clock import Clock
 from tests.proxy.rigs.upstream import Caller, upstream
@@ -126,9 +125,3 @@ def test_no_room_is_made_on_an_answers_word_alone() -> None:
             assert tracemalloc.get_traced_memory()[1] < 64 << 20
         finally:
             tracemalloc.stop()
-
-
-def test_a_length_of_many_digits_is_no_defect() -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n{"
-    with answering(head) as url, pytest.raises(UnreachableError):
-        ask(Transport(url), b"x", 0.3)

@@ -101,8 +101,9 @@ def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
 
     model = loaded(saved(tmp_path, model_name="add_sub"))
     rows = {"INPUT0": [list(range(16))] * 2, "INPUT1": [[1] * 16] * 2}
-    table = model.predict(pandas.DataFrame(rows))
-    assert table["OUTPUT0"][1].tolist() == list(range(1, 17))
+    table = model.predict(pandas.DataFrame(rows, index=["x", "y"]))
+    assert list(table.index) == ["x", "y"]
+    assert table["OUTPUT0"]["y"].tolist() == list(range(1, 17))
     dicts = model.predict({name: numpy.asarray(value[0]) for name, value in rows.items()})
     assert dicts["OUTPUT1"].tolist() == [each - 1 for each in range(16)]
 

@@ -108,12 +108,6 @@ def test_how_far_it_came_is_told(
     assert words in life.fails(1).why
 
 
-def test_that_an_earlier_content_failed_to_load_does_not_end_it(life: Life) -> None:
-    broken = errors.LoadFailedError("the model cannot be loaded", why="what was there before")
-    life.answers.broken[1] = repeat(broken, 2)
-    assert life.bring(1).changed
-
-
 @pytest.mark.parametrize("seen_seconds", [30, 0])
 def test_a_failure_ends_it_only_when_it_was_seen_after_the_load_was_tried_again(
     life: Life, monkeypatch: pytest.MonkeyPatch, seen_seconds: int

@@ -110,13 +110,6 @@ def test_parameters_that_differ_are_told_and_no_more() -> None:
     assert refuse(findings, "", "")[0].startswith("config.pbtxt: version 1 runs under version 2's parameters")
 
 
-def test_an_entry_is_checked_as_tidegate_model_check_does(tmp_path: Path, repository: Repository) -> None:
-    entry = write_entry(tmp_path / "staged", 3)
-    (entry / "config.pbtxt").write_text(CONFIG.format(name=MODEL, batch=4).replace("max_batch", "max_bach"))
-    with pytest.raises(UsageError, match=r"config\.pbtxt:3: .*max_bach_size"):
-        refuse(check_staged(entry, on(), repository), "it cannot be served", "there")
-
-
 def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: Repository) -> None:
     entry = write_entry(tmp_path / "staged", 3)
     config = entry / "config.pbtxt"

@@ -76,14 +76,6 @@ def test_rolling_back_again_and_again_ends_at_a_version_that_was_there(versions:
     assert number in versions
 
 
-@given(moves)
-def test_the_hours_of_all_versions_together_are_those_since_the_first_record(versions: list[int]) -> None:
-    records = [record("promote", version, None, hour) for hour, version in enumerate(versions)]
-    end = START + timedelta(hours=len(versions) + 3)
-    total = sum(served_hours(records, "prod", number, end) for number in set(versions))
-    assert total == pytest.approx(len(versions) + 3)
-
-
 ANNA = WhoAmI(environment="prod", principal="anna", groups=("data-scientists", "deployers"), source="https://idp")
 NOW = START + timedelta(hours=24)
 

@@ -129,8 +129,6 @@ def test_a_version_is_named_by_number_alias_or_as_the_latest_and_stays_pinned(wo
         with pytest.raises(BusyError, match=words):
             registry.set_alias("named", "prod", 1, expect=expect)
     registry.set_alias("named", "prod", 2, expect=1)  # it is there: whoever did it before has done it
-    registry.tag(second, "reviewed", "yes")
-    assert registry.version("named", 2).tags["reviewed"] == "yes"
 
 
 def test_what_is_not_there_is_told_with_what_is(world: World, tmp_path: Path) -> None:
@@ -215,19 +213,6 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }
             registry.versions(model)
     right = Golden(request={"inputs": [a], "outputs": [{"name": "OUT"}]}, outputs={"OUT": [1]})
     assert registry.golden(registry.register(root, registered_by="anna", golden=right)) == right
-
-
-def test_what_lies_among_the_records_and_is_none_is_named(world: World, tmp_path: Path) -> None:
-    registry = world.registry("in-a-folder")
-    registered(registry, entry(tmp_path, "littered"))
-    assert registry.records("littered").unreadable == ()
-    folder = world.folder / "artifacts"
-    (written,) = (path for path in folder.rglob("registered.json") if '"littered"' in path.read_text())
-    for name, content in (("garbage", b"\xff{"), ("long", b"[" * (1 << 20)), ("newer", b'{"what": "x"}')):
-        (written.parent / f"{name}.json").write_bytes(content)
-    records = registry.records("littered")
-    assert [each.what for each in records] == ["register"]
-    assert [each.rpartition("/")[2] for each in records.unreadable] == ["garbage.json", "long.json", "newer.json"]
 
 
 def test_what_was_taken_out_is_written_where_earlier_clients_look_for_no_records(world: World, tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def test_forged_records_and_a_run_that_is_gone_keep_nobody_from_the_others(
     late = record(1).replace(b"2026-01-01T00:00:00Z", b"9999-12-31T23:59:59-12:00")
     large = record(1).replace(b'"who"', b'"previous": 1000000000000000000000000000000, "who"')
     files = {"1": record(1), "2": record(2), "3": record(1, "other"), "4": late, "5": large}
+    files |= {"6": b"\xff{", "7": b"[" * (1 << 20)}
     shelf = Shelf({f"{RECORDS_FOLDER}/{name}.json": content for name, content in files.items()})
 
     def run_artifacts(run: str) -> Shelf:
@@ -72,5 +73,5 @@ def test_forged_records_and_a_run_that_is_gone_keep_nobody_from_the_others(
     monkeypatch.setattr(registry, "versions", lambda _model: versions)
     records = registry.records("m")
     assert [(each.model, each.version) for each in records] == [("m", 1)]
-    assert [each[-6:] for each in records.unreadable[:2]] == ["4.json", "5.json"]
-    assert records.unreadable[2:] == ("what was done with version 2, whose run gone is gone,",)
+    assert [each[-6:] for each in records.unreadable[:4]] == [f"{name}.json" for name in "4567"]
+    assert records.unreadable[4:] == ("what was done with version 2, whose run gone is gone,",)

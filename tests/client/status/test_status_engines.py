@@ -95,15 +95,6 @@ def test_status_says_which_versions_are_ready_and_nothing_of_what_is_not_for_the
     assert "never" not in table
 
 
-def test_status_of_a_proxy_alone_tells_what_the_proxy_tells(seen: dict[str, str]) -> None:
-    [plane] = json.loads(run(seen, "status", "--json"))
-    alone = {name: value for name, value in seen.items() if name != "TIDEGATE_ENVIRONMENTS"}
-    [plane] = json.loads(run(alone, "status", "--json", "--proxy", plane["proxy"]))
-    assert {name: each["state"] for name, each in by_name(plane["models"]).items()} == {
-        "chat": "resident", "plain": "resident"
-    }  # fmt: skip
-
-
 def test_every_command_says_where_each_is_and_why_not(seen: dict[str, str]) -> None:
     [plane] = json.loads(run(seen, "why", "chat", "--json"))
     [green] = [place for place in plane["models"][0]["places"] if place["pool"] == "green"]

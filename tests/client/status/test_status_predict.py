@@ -43,11 +43,6 @@ def test_inputs_come_as_words_and_files_of_every_kind(cli: Cli, tmp_path: Path) 
     assert data(cli, "--input", f"INPUT={json.dumps(ROWS)}") == FLAT
 
 
-def test_more_rows_than_a_request_may_have_are_answered_all_the_same(cli: Cli, tmp_path: Path) -> None:
-    numpy.save(tmp_path / "many.npy", numpy.arange(30).reshape(10, 3))
-    assert data(cli, "--data", str(tmp_path / "many.npy")) == list(range(30))
-
-
 def test_zeros_tell_whether_a_model_answers_at_all(cli: Cli) -> None:
     assert data(cli, "--zeros") == [0, 0, 0]
     assert "OUTPUT1" in cli.run("predict", "add_sub@1", "--zeros")

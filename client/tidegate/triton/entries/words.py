@@ -1,10 +1,11 @@
 """Names that people write for those that Triton knows, and the nearest of those."""
 
-import difflib
 from collections.abc import Collection, Iterator
 from typing import Any
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from ...names import alike
 
 _OTHER_NAMES = {
     "TYPE_FLOAT": "TYPE_FP32",
@@ -47,11 +48,8 @@ _NOT_THERE = {
 
 def nearest(word: str, known: Collection[str]) -> str | None:
     """Return the known name that was probably meant."""
-    if (other := _OTHER_NAMES.get(word)) in known:
-        return other
-    folded = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(word.lower(), folded, 1, 0.65)
-    return folded[found[0]] if found else None
+    other = _OTHER_NAMES.get(word)
+    return other if other in known else alike(word, known)
 
 
 def closest(word: str, known: Collection[str], otherwise: str = "") -> str:

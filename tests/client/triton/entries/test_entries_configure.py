@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 from google.protobuf import text_format
-from hypothesis import given
-from hypothesis import strategies as st
 from tidegate.errors import UsageError
-from tidegate.triton.entries.configure import Options, complete, first_dimension_varies
-from tidegate.triton.entries.frameworks.reading import DATA_TYPES, Reading, Tensor, config_of, data_type
+from tidegate.triton.entries.configure import Options, complete
+from tidegate.triton.entries.frameworks.reading import Reading, Tensor, config_of
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 BATCHED = Reading(
@@ -79,14 +77,3 @@ def test_what_does_not_fit_or_makes_no_sense_is_refused(reading: Reading, option
     with pytest.raises(UsageError) as caught:
         complete(reading, "m", Options(**options))
     assert said in str(caught.value)
-
-
-def test_a_first_dimension_that_varies_may_be_the_batch() -> None:
-    assert first_dimension_varies(BATCHED)
-    assert not first_dimension_varies(FIXED)
-
-
-@given(st.sampled_from(DATA_TYPES), st.booleans(), st.booleans())
-def test_types_are_known_however_they_are_written(kind: str, prefixed: bool, lower: bool) -> None:
-    written = f"TYPE_{kind}" if prefixed else kind
-    assert data_type(written.lower() if lower else written) == kind

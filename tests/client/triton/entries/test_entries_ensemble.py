@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.findings import errors
 from tidegate.triton.entries.checks import check_entry
 from tidegate.triton.entries.ensemble import graph
-from tidegate.triton.entries.entry import read_entry
 from tidegate.triton.entries.text import config_text, parse_config
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -75,19 +73,3 @@ def test_shapes_meet_where_one_side_leaves_them_open(tmp_path: Path) -> None:
     assert found(model("4"), model("5")) == [
         "the tensor 'left' has two shapes", "the tensor 'z' has two shapes", "the tensor 'right' has two shapes",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("made", ["t", "other"], ids=["a-chain", "nothing-fits"])
-def test_as_many_steps_as_a_file_can_have_are_checked_in_little_time(tmp_path: Path, made: str) -> None:
-    """The last step stands first: each wave looks at one of 8000 steps, or all of them are wrong."""
-    steps = "".join(
-        f'step {{ model_name: "s" model_version: -1 input_map {{ key: "x" value: "t{number}" }} '
-        f'output_map {{ key: "y" value: "{made}{number + 1}" }} }}\n'
-        for number in reversed(range(8000))
-    )
-    tensors = ('%s { name: "t0" data_type: TYPE_FP32 dims: 1 }', '%s { name: "t8000" data_type: TYPE_FP32 dims: 1 }')
-    (tmp_path / "m" / "1").mkdir(parents=True)
-    text = f'platform: "ensemble" {tensors[0] % "input"} {tensors[1] % "output"} ensemble_scheduling {{ {steps} }}'
-    (tmp_path / "m" / "config.pbtxt").write_text(text)
-    read = read_entry(tmp_path / "m")
-    check_entry(read, models={})

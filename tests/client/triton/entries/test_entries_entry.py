@@ -4,16 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tidegate.errors import UsageError
 from tidegate.findings import Severity, errors
 from tidegate.triton.entries.checks import check_entry
 from tidegate.triton.entries.entry import (
     MAX_CONFIG_BYTES,
     entries_in,
-    is_mistaken_for_a_version,
-    is_version,
     read_entry,
 )
 
@@ -84,23 +80,6 @@ def test_latin_letters_in_a_comment_are_a_warning_and_in_a_value_an_error(folder
     (folder / "config.pbtxt").write_bytes(CONFIG.encode() + b'metric_tags { key: "a" value: "caf\xe9" }\n')
     (problem,) = check_entry(folder)
     assert (problem.severity, problem.where) == (Severity.ERROR, "config.pbtxt:4")
-
-
-@given(st.integers(0, 2**63 - 1))
-def test_numbers_are_versions(number: int) -> None:
-    assert is_version(str(number))
-    assert not is_mistaken_for_a_version(str(number))
-    assert not is_version(f"0{number}")
-
-
-@given(
-    st.from_regex(r"\A([+-][0-9]|[1-9][0-9]{0,3}[^0-9/]|[1-9][0-9]{19})", fullmatch=False).filter(
-        lambda n: "/" not in n
-    )
-)
-def test_numbers_with_something_else_are_mistaken_for_versions(name: str) -> None:
-    assert not is_version(name)
-    assert is_mistaken_for_a_version(name)
 
 
 def test_a_repository_is_all_of_its_entries(folder: Path) -> None:

@@ -4,7 +4,6 @@ The rows follow fil_backend, pytorch_backend and onnxruntime_backend; each right
 """
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tidegate.findings import errors
@@ -134,18 +133,6 @@ def test_inputs_of_torchscript_go_by_number_or_all_by_their_order(
     found = check_entry(entry(tmp_path, config, SCRIPT))
     assert not errors(found)
     assert bool(found) is not right
-
-
-def has(gpus: int | None) -> dict[str, Any]:
-    return {"gpus": gpus}
-
-
-@pytest.mark.parametrize(("gpus", "refused"), [(None, False), (2, False), (1, True), (0, True)])
-def test_whether_a_gpu_is_there_depends_on_how_many_the_server_has(
-    gpus: int | None, refused: bool, tmp_path: Path
-) -> None:
-    own = entry(tmp_path, f"{CONFIG}instance_group {{ kind: KIND_GPU gpus: 1 }}\n")
-    assert bool(errors(check_entry(own, **has(gpus)))) is refused
 
 
 OPENVINO, PLAN = ('backend: "openvino"', "1/model.xml"), ('platform: "tensorrt_plan"', "1/model.plan")

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import UsageError
-from tidegate.findings import Severity
 from tidegate.triton.entries.text import config_text, parse_config, read_config
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -65,18 +64,6 @@ def test_what_is_written_is_read_the_same(config: ModelConfig) -> None:
     assert config_text(read.config) == config_text(config)
 
 
-@given(CONFIG)
-def test_every_field_is_found_where_it_is_written(config: ModelConfig) -> None:
-    text = config_text(config).split("\n")
-    read = read_config("\n".join(text))
-    for path, line in read.lines.items():
-        if not path.endswith("]"):
-            assert path.rpartition(".")[2] in text[line - 1], path
-    for side in ("input", "output"):
-        for number in range(len(getattr(config, side))):
-            assert text[read.line(f"{side}[{number}]") - 1].startswith(f"{side} {{")
-
-
 @pytest.mark.parametrize(
     ("path", "line"),
     [
@@ -91,13 +78,6 @@ def test_a_field_has_its_line_or_that_of_what_it_is_within(path: str, line: int)
     read = read_config(FIELDS)
     assert read.problems == ()
     assert read.line(path) == line
-
-
-@given(st.text(max_size=60) | st.text("{}[]<>:,;\"'\\#-+ \nabinput1", max_size=60))
-def test_any_text_is_read_or_a_problem(text: str) -> None:
-    read = read_config(text)
-    assert (read.config is None) <= bool(read.problems)
-    assert all(problem.severity is Severity.ERROR for problem in read.problems)
 
 
 @examples(200)

@@ -79,22 +79,6 @@ def test_a_model_of_scikit_learn_answers_alike(name: str, tmp_path: Path) -> Non
     assert answers_its_golden_request(entry)
 
 
-def test_a_table_has_an_input_for_each_column_and_mlflows_example_is_what_is_compared(tmp_path: Path) -> None:
-    import pandas
-    from sklearn import compose, linear_model, pipeline, preprocessing
-
-    table = pandas.DataFrame({"age": ROWS[:, 0], "city": CLASSES[TARGETS], "rooms": TARGETS + 1})
-    columns = compose.make_column_transformer(
-        (preprocessing.StandardScaler(), ["age"]), (preprocessing.OneHotEncoder(), ["city", "rooms"])
-    )
-    model = pipeline.make_pipeline(columns, linear_model.LogisticRegression()).fit(table, TARGETS)
-    entry = made(tmp_path, saved(model, tmp_path / "model", input_example=table[:9]), "--trusted")
-    assert [(each.name, each.data_type, list(each.dims)) for each in config(entry).input] == [
-        ("age", 11, [1]), ("city", 13, [1]), ("rooms", 9, [1])
-    ]  # fmt: skip
-    assert answers_its_golden_request(entry)
-
-
 def test_classes_that_are_true_and_false_are_ones_and_zeros(tmp_path: Path) -> None:
     from sklearn.linear_model import LogisticRegression
 

@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,6 @@ def test_a_model_whose_module_is_not_here_or_that_is_not_fitted_is_named(tmp_pat
     assert "name the folder of your own modules in PYTHONPATH" in found
 
 
-def test_a_sparse_matrix_is_to_be_written_densely(tmp_path: Path) -> None:
-    from scipy import sparse
-
-    sparse.save_npz(tmp_path / "rows.npz", sparse.csr_matrix(ROWS))
-    said = refused(tmp_path, trained(tmp_path), "--input", tmp_path / "rows.npz")
-    assert "write sparse matrices densely (matrix.toarray())" in said
-
-
 def test_what_no_exporter_knows_is_said_with_the_librarys_own_reason(tmp_path: Path) -> None:
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
@@ -63,31 +56,12 @@ def test_what_no_exporter_knows_is_said_with_the_librarys_own_reason(tmp_path: P
     assert "tidegate model new" in said
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        (ROWS[:3, :2], "the model does not answer these inputs"),
-        (numpy.zeros((0, FEATURES)), "at least one"),
-        (numpy.float32(1), "at least one"),
-        (numpy.full((2, FEATURES), numpy.nan), "the model does not answer these inputs"),
-    ],
-    ids=["other-columns", "no-row", "no-rows-at-all", "only-nan"],
-)
-def test_inputs_that_the_model_does_not_take_are_said(rows: Any, said: str, tmp_path: Path) -> None:
-    assert said in refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path, rows))
-
-
 def test_rows_that_json_cannot_hold_are_no_golden_request(tmp_path: Path) -> None:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     model = saved(HistGradientBoostingRegressor(max_iter=2).fit(ROWS, TARGETS), tmp_path / "model")
     rows = sample(tmp_path, numpy.full((2, FEATURES), numpy.nan))
     assert "no row can be a golden request" in refused(tmp_path, model, "--input", rows, "--trusted")
-
-
-def test_inputs_of_different_rows_are_said(tmp_path: Path) -> None:
-    (tmp_path / "two.json").write_text('{"a": [[1], [2]], "b": [[1]]}')
-    assert "these inputs are no tensors" in refused(tmp_path, trained(tmp_path), "--input", tmp_path / "two.json")
 
 
 def test_a_model_whose_answers_depend_on_the_rest_of_their_batch_has_no_batches(
@@ -108,25 +82,6 @@ def test_a_model_whose_answers_depend_on_the_rest_of_their_batch_has_no_batches(
     assert "pass --max-batch-size 0" in said
 
 
-def test_without_any_inputs_there_is_nothing_to_compare_on(tmp_path: Path) -> None:
-    assert "no inputs to compare on" in refused(tmp_path, trained(tmp_path))
-
-
-def test_an_input_file_that_is_not_there_is_said(tmp_path: Path) -> None:
-    assert "cannot be read" in refused(tmp_path, trained(tmp_path), "--input", tmp_path / "none.npy")
-
-
-@pytest.mark.parametrize("name", ["none", "model.txt"])
-def test_a_source_that_is_no_model_of_mlflows_is_named(name: str, tmp_path: Path) -> None:
-    (tmp_path / "model.txt").write_text("hello")
-    assert "this is no model of MLflow's" in refused(tmp_path, tmp_path / name, "--input", sample(tmp_path))
-
-
-def test_a_broken_file_is_reported_with_the_librarys_own_reason(tmp_path: Path) -> None:
-    (trained(tmp_path) / "model.skops").write_text("hello")
-    assert "sklearn cannot load it" in refused(tmp_path, tmp_path / "trained", "--input", sample(tmp_path))
-
-
 def test_a_flavor_of_mlflows_without_an_exporter_is_said(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     for flavor, do in (("prophet", "takes other models"), ("pytorch", "torch.onnx.export"), ("lightgbm", "save_model")):
@@ -134,16 +89,6 @@ def test_a_flavor_of_mlflows_without_an_exporter_is_said(tmp_path: Path) -> None
         said = refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path))
         assert f"it has the flavors {flavor}" in said
         assert do in said
-
-
-def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "new" / "made").mkdir(parents=True)
-    assert "is not overwritten" in refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path))
-
-
-def test_a_name_that_no_model_can_have_is_said(tmp_path: Path) -> None:
-    said = refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path), "--name", "a b")
-    assert "'a b' is no name for a model" in said
 
 
 @pytest.mark.parametrize("missing", ["skops", "skl2onnx", "onnxruntime"])
@@ -157,6 +102,58 @@ def test_a_library_that_is_missing_is_said_with_the_extra_that_has_it(
     assert 'pip install "./client[sklearn]"' in said
 
 
-@pytest.mark.parametrize("tolerance", ["nan", "inf", "-1", "much"])
-def test_a_tolerance_that_is_none_is_said(tolerance: str, tmp_path: Path) -> None:
-    assert "--tolerance" in refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path), "--tolerance", tolerance)
+def sparse(folder: Path) -> Path:
+    from scipy import sparse
+
+    sparse.save_npz(folder / "rows.npz", sparse.csr_matrix(ROWS))
+    return folder / "rows.npz"
+
+
+def written(name: str, content: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        (folder / name).write_text(content)
+        return folder / name
+
+    return write
+
+
+def broken(folder: Path) -> Path:
+    (trained(folder) / "model.skops").write_text("hello")
+    return folder / "trained"
+
+
+def of(rows: Any) -> Callable[[Path], Path]:
+    return lambda folder: sample(folder, rows)
+
+
+Given = Callable[[Path], Path]
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "words", "said"),
+    [
+        (trained, sparse, (), "write sparse matrices densely (matrix.toarray())"),
+        (trained, of(ROWS[:3, :2]), (), "the model does not answer these inputs"),
+        (trained, of(numpy.full((2, FEATURES), numpy.nan)), (), "the model does not answer these inputs"),
+        (trained, of(numpy.zeros((0, FEATURES))), (), "at least one"),
+        (trained, of(numpy.float32(1)), (), "at least one"),
+        (trained, written("two.json", '{"a": [[1], [2]], "b": [[1]]}'), (), "these inputs are no tensors"),
+        (trained, None, (), "no inputs to compare on"),
+        (trained, lambda folder: folder / "none.npy", (), "cannot be read"),
+        (trained, sample, ("--name", "a b"), "'a b' is no name for a model"),
+        *((trained, sample, ("--tolerance", each), "--tolerance") for each in ("nan", "inf", "-1", "much")),
+        (lambda folder: folder / "none", sample, (), "this is no model of MLflow's"),
+        (written("model.txt", "hello"), sample, (), "this is no model of MLflow's"),
+        (broken, sample, (), "sklearn cannot load it"),
+    ],
+)
+def test_what_does_not_go_together_is_said(
+    tmp_path: Path, source: Given, given: Given | None, words: tuple[str, ...], said: str
+) -> None:
+    inputs = () if given is None else ("--input", given(tmp_path))
+    assert said in refused(tmp_path, source(tmp_path), *inputs, *words)
+
+
+def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "new" / "made").mkdir(parents=True)
+    assert "is not overwritten" in refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path))

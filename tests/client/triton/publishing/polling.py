@@ -61,11 +61,6 @@ class Polling:
         first, second, third = self._infer(model, version).tolist()
         return first, second, third
 
-    def label(self, model: str, version: int) -> str:
-        """Call a model for the class of its answer, and return the label of that."""
-        (said,) = self._infer(model, version, class_count=1)
-        return str(said.decode().split(":")[2])
-
     def config(self, model: str) -> ModelConfig:
         return self.client.get_model_config(model).config
 
@@ -73,10 +68,10 @@ class Polling:
         index = self.client.get_model_repository_index().models
         return {int(each.version): each.state for each in index if each.name == model and each.state}
 
-    def _infer(self, model: str, version: int | str, class_count: int = 0) -> Any:
+    def _infer(self, model: str, version: int | str) -> Any:
         given = InferInput("INPUT", [1], "FP32")
         given.set_data_from_numpy(numpy.ones(1, numpy.float32))
-        wanted = InferRequestedOutput("OUTPUT", class_count)
+        wanted = InferRequestedOutput("OUTPUT")
         return self.client.infer(model, [given], str(version), [wanted], client_timeout=10).as_numpy("OUTPUT")
 
     @contextmanager

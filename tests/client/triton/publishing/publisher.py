@@ -1,12 +1,11 @@
 """A publisher as a process of its own: `python -m tests.client.triton.publishing.publisher JSON`.
 
-The JSON has `where`, `release`, `number`, `served` and `aliases`; `event`, at which it is killed, counted from 0, or
-the step `after` which it is (none: it ends); and `expiry`, the seconds after which a lease is nobody's.
+The JSON has `where`, `release`, `number`, `served` and `aliases`; `event`, at which it is killed, counted from 0 (none:
+it ends); and `expiry`, the seconds after which a lease is nobody's.
 """
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -33,15 +32,7 @@ def main(said: dict[str, Any]) -> None:
         Lease.EXPIRY_SECONDS, Lease.BEAT_SECONDS = expiry, expiry / 4
     if (event := said.get("event")) is not None:
         steps.watch(killer(event))
-    if "after" in said:
-
-        def kill(when: str, step: str) -> None:
-            if (when, step) == ("after", said["after"]):
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        steps.watch(kill)
-    of = entry(said["release"], said.get("model", "m"), size=said.get("size", 1 << 16))
-    publish(said["where"], of, said["number"], said["served"], **said["aliases"])
+    publish(said["where"], entry(said["release"]), said["number"], said["served"], **said["aliases"])
 
 
 if __name__ == "__main__":

@@ -17,9 +17,7 @@ import pytest
 from tidegate.errors import TidegateError, UnfinishedError, UnreachableError
 from tidegate.publishing import steps
 from tidegate.triton.publishing.config import read_published
-from tidegate_contracts.manifest import published_path
 
-from tests.client.tiers import first_only
 from tests.client.triton.publishing.opening import open_repository
 
 from .entries import changing, config, entry, publish, tree
@@ -171,24 +169,6 @@ def small_volume(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("free", first_only(*range(0, 24, 4)), ids=lambda kb: f"{kb} KB free")
-def test_a_full_volume_leaves_the_old_and_goes_on_when_there_is_room(small_volume: Path, free: int) -> None:
-    root = small_volume / "models"
-    root.mkdir()
-    publish(root, ONE, 1, prod=1)
-    before = tree(root)
-    with changing(root):
-        TWO.write(staged_before(root))
-    full = fill(small_volume)
-    os.truncate(full, full.stat().st_size - free * 1024)
-    with suppress(UnfinishedError):  # with some room it may fit
-        publish(root, TWO, 2, [1, 2], prod=1)
-    assert_whole(root, before, before | {f"m/{path}": content for path, content in _second().items()})
-    full.unlink()
-    publish(root, TWO, 2, [1, 2], prod=1)
-    assert open_repository(root).strays("m", MANIFESTS) == []
-
-
 def test_on_a_full_volume_versions_can_still_be_removed(small_volume: Path) -> None:
     root = small_volume / "models"
     root.mkdir()
@@ -210,17 +190,3 @@ def fill(volume: Path) -> Path:
             file.write(bytes(4096))
     assert shutil.disk_usage(volume).free == 0
     return full
-
-
-def staged_before(root: Path) -> Path:
-    """Return the staging folder of version 2, as a run before has left it."""
-    folder = root.parent / ".tidegate" / "models" / "m" / "staged" / "2"
-    folder.mkdir(parents=True)
-    return folder
-
-
-def _second() -> dict[str, bytes]:
-    files = {published_path(path, 2): content for path, content in TWO.files.items()}
-    beside = {path: content for path, content in TWO.files.items() if not path.startswith("1/")}
-    written = {"2/.manifest.json": TWO.manifest.canonical(), "config.pbtxt": config(TWO, 2, [1, 2], prod=1).encode()}
-    return files | beside | written

@@ -106,7 +106,7 @@ def test_what_serves_is_not_removed_and_what_does_not_is_gone_at_once(where: Pat
         assert (repository.versions("m"), repository.strays("m", {2: TWO.manifest})) == ([2], [])
 
 
-def test_a_model_that_is_withdrawn_serves_nothing_and_can_come_back(where: Path | str, repository: Repository) -> None:
+def test_a_model_that_is_withdrawn_or_removed_can_come_back(where: Path | str, repository: Repository) -> None:
     publish(where, ONE, 1, prod=1)
     before = content(repository)
     with changing(where) as changed:
@@ -117,11 +117,6 @@ def test_a_model_that_is_withdrawn_serves_nothing_and_can_come_back(where: Path 
     assert (said.owner, said.served) == (1, ())
     assert publish(where, ONE, 1, prod=1) is False
     assert content(repository) == before
-
-
-def test_a_model_that_is_removed_is_gone_and_can_come_back(where: Path | str, repository: Repository) -> None:
-    publish(where, ONE, 1, prod=1)
-    before = content(repository)
     with changing(where) as changed:
         changed.withdraw("m")
         changed.remove_model("m")

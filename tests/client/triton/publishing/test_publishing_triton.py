@@ -1,6 +1,5 @@
 """What a real Triton in poll mode makes of what is published, while clients call it all the time."""
 
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -8,9 +7,7 @@ from tidegate.triton.publishing.config import closed_config, withdrawn_config
 
 from lab.local_plane.process import CannotBeHadError
 
-from . import publisher
 from .entries import Entry, changing, config, entry, publish
-from .killing import expire
 from .polling import SECONDS, Polling, polling
 
 
@@ -39,40 +36,6 @@ def failures(real: Polling, since: int) -> list[str]:
     return [line for line in real.log[since:].splitlines() if "failed" in line]
 
 
-@pytest.mark.thorough
-def test_a_publisher_killed_after_any_rename_leaves_what_serves(real: Polling) -> None:
-    """The publisher is a process of its own, and killed; Triton looks before the next run begins.
-
-    What other steps do is outside of what Triton sees: test_publishing_crashes.py kills at each of all.
-    """
-    publish(real.root, entry(1, "killed"), 1, prod=1)
-    real.settle()
-    since = len(real.log)
-    steps = ("rename to {}", "rename to labels.txt", "rename to {}.txt", "rename to config.pbtxt")
-    with real.called("killed", 1) as (client,):
-        for number, step in enumerate(steps, 2):
-            said = {"where": str(real.root), "model": "killed", "release": number, "number": number}
-            said |= {"served": [1, number], "aliases": {"prod": 1}}
-            before = read(real)
-            ended = publisher.run(said | {"after": step.format(number)})
-            assert ended.returncode == -signal.SIGKILL, (step, ended.stderr)
-            real.settle()
-            assert read(real) in (before, [1, number]), step
-            expire(real.root.parent)
-            ended = publisher.run(said)
-            assert ended.returncode == 0, ended.stderr
-            real.settle()
-            assert read(real) == [1, number], step
-            assert real.ask("killed", number)[:2] == (number, number)
-            assert client.refused == [], step
-    assert {answer[:2] for answer in client.answers} == {(1, 1)}
-    assert failures(real, since) == []
-
-
-def read(real: Polling) -> list[int]:
-    return sorted(version for version, state in real.states("killed").items() if state == "READY")
-
-
 def test_a_new_model_comes_whole(real: Polling) -> None:
     since = len(real.log)
     publish(real.root, entry(1, "whole"), 1)
@@ -80,21 +43,6 @@ def test_a_new_model_comes_whole(real: Polling) -> None:
     assert real.ask("whole")[:2] == (1, 1)
     # A poll may meet the configuration of before the version, which names none that is there.
     assert [line for line in failures(real, since) if "at least one version must be available" not in line] == []
-
-
-@pytest.mark.thorough
-def test_a_version_that_the_configuration_does_not_name_is_not_looked_at(real: Polling) -> None:
-    one, two = entry(1, "unnamed"), entry(2, "unnamed")
-    publish(real.root, one, 1)
-    real.settle()
-    with real.called("unnamed", 1) as (client,):
-        with changing(real.root, "unnamed") as repository:
-            staged = repository.staging("unnamed", 2)
-            two.write(staged)
-            assert repository.publish("unnamed", 2, staged, two.manifest, config(one, 1, [1]))
-        real.settle()
-    assert client.calm()
-    assert real.states("unnamed") == {1: "READY"}
 
 
 def test_what_served_before_is_not_loaded_again_when_only_the_served_versions_change(real: Polling) -> None:
@@ -127,42 +75,6 @@ def test_moving_an_alias_loads_every_served_version_anew_and_refuses_no_call(rea
     assert real.config("moves").parameters["tidegate.alias.prod"].string_value == "2"
 
 
-@pytest.mark.thorough
-def test_a_version_that_does_not_load_leaves_the_others_serving(real: Polling) -> None:
-    one, bad = entry(1, "bad"), entry(2, "bad", more='raise RuntimeError("does not load")')
-    publish(real.root, one, 1, prod=1)
-    real.settle()
-    with real.called("bad", 1) as (client,):
-        publish(real.root, bad, 2, [1, 2], prod=1)
-        real.settle()
-        assert real.states("bad")[2] != "READY"
-        write_config(real, one, 1, [1], prod=1)
-        real.settle()
-        real.server.process.wait_until(lambda: real.states("bad") == {1: "READY", 2: "UNAVAILABLE"}, SECONDS)
-        publish(real.root, entry(3, "bad"), 3, [1, 3], prod=1)
-        real.settle()
-        assert real.ask("bad", 3)[:2] == (3, 3)
-    assert client.refused == []
-
-
-@pytest.mark.thorough
-def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(real: Polling) -> None:
-    """To delete it then would stop Triton's polling for good: it was tried."""
-    bad = entry(1, "withdrawn", more='time.sleep(1); raise RuntimeError("does not load")')
-    publish(real.root, bad, 1, prod=1)
-    real.server.process.wait_until(lambda: real.states("withdrawn").get(1) == "LOADING", SECONDS)
-    with changing(real.root, "withdrawn") as repository:
-        repository.withdraw("withdrawn")
-    real.settle()
-    assert real.states("withdrawn") == {1: "UNAVAILABLE"}
-    since = len(real.log)
-    real.settle()
-    assert 'loading: withdrawn:1"' not in real.log[since:]
-    publish(real.root, entry(2, "withdrawn"), 2)
-    real.settle()
-    assert real.ask("withdrawn")[:2] == (2, 2)
-
-
 def test_what_is_withdrawn_is_let_go_of_though_it_is_being_loaded_a_second_time_and_comes_back(real: Polling) -> None:
     """While it is loaded a second time nobody can see that: the one that answers is ready all the while."""
     of = entry(1, "away")
@@ -192,20 +104,6 @@ def test_a_withdrawn_model_is_loaded_by_no_triton_that_finds_it(real: Polling) -
     real.settle()
     assert real.states("found") == {}
     assert "loading: found" not in real.log[since:]
-
-
-@pytest.mark.thorough
-def test_each_configuration_has_the_labels_of_its_owner(real: Polling) -> None:
-    one, two = entry(1, "labels"), entry(2, "labels")
-    publish(real.root, one, 1)
-    real.settle()
-    assert real.label("labels", 1) == "release 1"
-    publish(real.root, two, 2, [1, 2])
-    real.settle()
-    assert real.label("labels", 1) == real.label("labels", 2) == "release 2"
-    write_config(real, one, 1, [1, 2])
-    real.settle()
-    assert real.label("labels", 2) == "release 1"
 
 
 @pytest.mark.thorough

@@ -95,19 +95,6 @@ async def test_a_model_is_staged_from_there_and_a_new_content_replaces_it(bucket
         assert len(stager.copies) == 1
 
 
-async def test_a_tier_as_large_as_one_model_serves_them_all_in_turn(bucket: Bucket) -> None:
-    for name in "abc":
-        write_model(bucket.root, name)
-    bucket.upload()
-    rig = rig_of(bucket)
-    async with rig.running(rig.room_for("a")):
-        for name in "abcab":
-            await rig.load(name)
-            rig.check()
-            assert rig.staged == {name}
-        assert {each.name for each in rig.served.iterdir()} >= {"b"}
-
-
 async def test_what_cannot_be_staged_says_why(bucket: Bucket, minio: ObjectStore) -> None:
     write_model(bucket.root, "a", size=64 * KIB)
     bucket.upload()

@@ -32,8 +32,6 @@ VINO = (Tensor("a_name", "FP32", (-1, 3)),), (Tensor("probabilities", "FP32", (-
     ("read", "name", "files", "tensors"),
     [
         (openvino.read, "openvino.xml", ["model.xml", "model.bin"], VINO),  # the first of several names
-        (torch.read_script, "script.pt", ["model.pt"], ((), ())),
-        (torch.read_script, "traced.pt", ["model.pt"], ((), ())),
         (dali.read, "model.dali", ["model.dali"], ((), ())),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

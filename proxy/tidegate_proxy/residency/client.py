@@ -85,16 +85,12 @@ class LeaseToken:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: object = None
         self._header = b""
 
     def header(self) -> bytes:
         """Return the line that sends the token; nothing where there is none."""
         try:
-            told = self._path.stat()
-            if (seen := (told.st_ino, told.st_mtime_ns)) != self._seen:
-                self._header = b"authorization: Bearer %b\r\n" % self._path.read_bytes().strip()
-                self._seen = seen
+            self._header = b"authorization: Bearer %b\r\n" % self._path.read_bytes().strip()
         except FileNotFoundError:
             self._header = b""
         except OSError as error:

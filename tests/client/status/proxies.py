@@ -13,7 +13,7 @@ from tests.proxy.rigs.upstream import Behaviour, upstream
 
 @contextmanager
 def planes(act: Callable[[Any], Behaviour], folder: Path, **answers: Any) -> Iterator[None]:
-    """Data planes of an environment whose proxies act by their answers, or do not run; `environments.json` knows them."""
+    """Data planes of an environment whose proxies act by their answers, or do not run, in `environments.json`."""
     with ExitStack() as stack:
         made = []
         for wave, (name, answer) in enumerate(answers.items()):

@@ -1,6 +1,5 @@
 """One recommendation for a pool, from what presses on it and from what the simulator expects of each remedy."""
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -20,10 +19,7 @@ from .simulations import Figures, figures, only, setting_of
 TARGET: Final = 0.99  # Share of calls that are to find their model resident.
 ENOUGH: Final = 0.2  # What a remedy may leave of the seconds that are lost for want of room.
 FILES_ENOUGH: Final = 0.5  # The same of files near the GPU, which take no memory of it: they are tried first.
-QUEUE_SHARE: Final = 1.0  # Seconds in the queue for each of computing, from which on computing is short; …
-GPU_SHARE: Final = 0.85  # … or of the time that a GPU works, …
-GPU_QUEUE_SHARE: Final = 0.25  # … while calls wait so long for each second of computing.
-GPU_AIM: Final = 0.7  # Share of the time that a GPU is to work.
+QUEUE_SHARE: Final = 1.0  # Seconds in the queue for each of computing, from which on computing is short.
 QUEUE_SECONDS: Final = 0.01  # In the queue for each call; what is less nobody notices.
 ONE_MODELS: Final = 2 / 3  # Of what all wait in queues: then more replicas help no other model.
 COPIES: Final = 2  # Replicas at which a hot model can be.
@@ -65,10 +61,7 @@ def advise(subject: PoolUnderReview, trace: Trace | None, target: float = TARGET
 def is_compute_short(found: Pressures) -> bool:
     """Whether calls wait for others to be computed."""
     work = found.work
-    if work.queued_seconds < QUEUE_SECONDS * found.calls:
-        return False
-    is_full = work.gpu is not None and work.gpu >= GPU_SHARE
-    return work.queue_share >= (GPU_QUEUE_SHARE if is_full else QUEUE_SHARE)
+    return work.queued_seconds >= QUEUE_SECONDS * found.calls and work.queue_share >= QUEUE_SHARE
 
 
 def is_memory_short(found: Pressures, target: float = TARGET) -> bool:
@@ -86,7 +79,6 @@ def _more_computing(subject: PoolUnderReview) -> Advice:
         scaled = subject.change(autoscaling={**bounds, "max": subject.pool.autoscaling.max + 1})
         return Advice("more replicas", why, scaled, beside=beside)
     count = max(1, 1 if subject.pool.replicas is None else subject.pool.replicas)
-    wanted = count + 1 if work.gpu is None else max(count + 1, math.ceil(count * work.gpu / GPU_AIM))
     first = max(work.queue_seconds, key=lambda name: work.queue_seconds[name])
     if isinstance(subject.pool.loading, OnDemand) and count >= COPIES:
         share = work.queue_seconds[first] / work.queued_seconds
@@ -96,7 +88,7 @@ def _more_computing(subject: PoolUnderReview) -> Advice:
                 "what helps it is more instances (instance_group in its config.pbtxt)."
             )
             return Advice("nothing", why, beside=beside)
-    return Advice("more replicas", why, subject.change(replicas=wanted), beside=beside)
+    return Advice("more replicas", why, subject.change(replicas=count + 1), beside=beside)
 
 
 def _longer_wait(subject: PoolUnderReview, loading: OnDemand, trace: Trace | None) -> Advice | None:

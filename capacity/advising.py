@@ -115,8 +115,7 @@ def _figures(subject: PoolUnderReview, target: float) -> Iterator[tuple[str, boo
     work = found.work
     each = work.queued_seconds / max(1.0, found.calls) * 1e3
     computing = work.compute_seconds / max(1.0, found.calls) * 1e3
-    gpu = "no figure of a GPU" if work.gpu is None else f"GPU {work.gpu:.0%} ({work.gpu_from})"
-    yield "compute", is_compute_short(found), f"{each:,.0f} ms queued and {computing:,.0f} ms computed a call; {gpu}"
+    yield "compute", is_compute_short(found), f"{each:,.0f} ms queued and {computing:,.0f} ms computed a call"
     if isinstance(loading, OnDemand):
         yield "loads", _loads_are_slow(found), _loads(found)
 

@@ -26,3 +26,11 @@ def place_of(definition: Definition, environment: str) -> str:
     planes = [each.data_plane.name for each in definition.stacks if each.environment.name == environment]
     every = f"; it holds on {listed(planes)}" if len(planes) > 1 else ""
     return f"{where.file}:{where.line}, over what the environment {environment} has{every}"
+
+
+def size_text(size: int) -> str:
+    """Return bytes as a definition says them."""
+    for suffix, unit in (("Mi", 1 << 20), ("M", 10**6), ("k", 10**3)):
+        if size % unit == 0:
+            return f"{size // unit}{suffix}"
+    return str(size)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from tidegate_eviction.simulate.report import about
@@ -12,8 +13,8 @@ from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
 from policies.guardrails.money import money
 from stacks.command import FAILED, WRONG_INPUT, CommandError, chosen_stacks
-from stacks.definition.base import byte_count
 from stacks.definition.gpu_products import gpu_product
+from stacks.definition.mig_cuts import fewest_gpus
 from stacks.definition.placement import GpuNodes
 from stacks.definition.pools import OnDemand
 from stacks.definition.prices import Price
@@ -22,13 +23,21 @@ from stacks.problems import count_of, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from .answers import LOADING, MOST_WAIT_SECONDS, Answer, best, dedicated, loading_for, target_of, with_footprints
-from .block import definition_patch
+from .answers import (
+    LOADING,
+    MOST_WAIT_SECONDS,
+    Answer,
+    best,
+    dedicated,
+    loading_for,
+    pool_tree,
+    target_of,
+)
 from .lines import Line, percent, table
-from .overlay import place_of
+from .overlay import laid_over, overlay_text, place_of, size_text
 from .prices import gpu_hours, price_of
 from .search import MOST_GPUS, Search
-from .simulations import MOST_REFUSED, Figures, Simulations
+from .simulations import MOST_REFUSED, Figures
 from .slices import DEFAULT_GPU, Gpu, find_gpu
 
 _ENDPOINTS = "endpoints"  # The line of what slices are held against.
@@ -61,10 +70,9 @@ class _Basis:
     loading: OnDemand
     """How planned pools load."""
 
-    def money(self, gpus: Fraction | None) -> float | None:
+    def money(self, gpus: Fraction) -> float | None:
         """Return what so many GPUs cost a month; None where the price is not known."""
-        price = self.price
-        return None if price is None or gpus is None else gpu_hours(gpus) * price.per_hour
+        return None if self.price is None else gpu_hours(gpus) * self.price.per_hour
 
     @property
     def price(self) -> Price | None:
@@ -86,9 +94,8 @@ class _Basis:
 def make_plan(request: PlanRequest) -> None:
     """Search and print what was found; CommandError where no answer meets the target."""
     basis = _basis(request)
-    with Simulations(basis.trace) as simulations:
-        rows = Search(simulations, basis.gpu, basis.target, basis.loading).rows()
-        rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
+    rows = Search(basis.trace, basis.gpu, basis.target, basis.loading).rows()
+    rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
     found = best(rows, basis.target)
     lines = [
         Line(
@@ -134,7 +141,6 @@ def _basis(request: PlanRequest) -> _Basis:
     planes = [*([stack.data_plane] if stack else []), *definition.header.data_planes]
     inventory = [group for plane in planes for group in plane.gpus]
     gpu = _gpu(request.gpu, inventory)
-    trace = with_footprints(trace, footprints(stack) if stack else {})
     request_seconds = (stack.platform.proxy.timeouts if stack else Timeouts()).request_seconds
     loading = loading_for(trace, request_seconds)
     return _Basis(definition, trace, gpu, target, inventory, stack, loading)
@@ -153,11 +159,6 @@ def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | 
         return len(models & {model.name for model in stack.platform.models}), stack.environment.production
 
     return max(definition.stacks, key=rank, default=None)
-
-
-def footprints(stack: Stack) -> dict[str, int]:
-    """Return the footprints that a stack declares, in bytes."""
-    return {model.name: byte_count(model.footprint) for model in stack.platform.models if model.footprint}
 
 
 def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
@@ -240,11 +241,35 @@ def _worth_reading(lines: Sequence[Line], target: float) -> list[Line]:
 
 
 def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
-    """Yield the answer as a change of the definition, and where to paste it."""
-    made = definition_patch(basis.stack, answer, basis.trace)
-    where = place_of(basis.definition, basis.stack.environment.name) if basis.stack else basis.definition.file
+    """Yield the answer as a change of the definition, where to paste it, and what is left to do."""
+    change, where = _change(basis, answer), basis.definition.file
+    if basis.stack:
+        environment = basis.stack.environment.name
+        change, where = laid_over(environment, change), place_of(basis.definition, environment)
     yield f"Paste at {escaped(where)}, then run `tidegate check`:"
     yield ""
-    yield made.text
+    yield overlay_text(change)
     yield ""
-    yield from made.said
+    yield "Remove the pools that these models leave, once none of their models is called."
+    slices = {answer.on.profile: answer.replicas}
+    gpus = fewest_gpus(answer.gpu.product, slices) if answer.on.profile else answer.replicas
+    yield f"Its slices need {gpus} × {answer.gpu.name} at least."
+    if basis.stack and not answer.gpu.label:
+        label = "--gpu <their node label nvidia.com/gpu.product>"
+        yield f"The definition has no {answer.gpu.name}: say {label}, and the pool takes only such GPUs."
+
+
+def _change(basis: _Basis, answer: Answer) -> dict[str, Any]:
+    """Return the pool at the first server that loads on demand, with the models of the trace in it."""
+    servers = [
+        server.name
+        for _, server, pool in (basis.stack.pools() if basis.stack else ())
+        if isinstance(pool.loading, OnDemand)
+    ]
+    server = next(iter(servers), "ondemand")
+    tree = pool_tree(answer.gpu, answer.name, answer.on, answer.replicas, answer.loading)
+    models = [
+        {"name": model.name, "server": server, "pool": answer.name, "footprint": size_text(model.footprint_bytes)}
+        for model in sorted(basis.trace.models, key=lambda model: model.name)
+    ]
+    return {"servers": [{"name": server, "pools": [tree]}], "models": models}

@@ -19,6 +19,7 @@ from stacks.definition.pools import OnDemand, Pool, Staging
 from stacks.definition.servers import Server
 from stacks.stack import Stack
 
+from .overlay import size_text
 from .pressures import Pressures
 
 Tree = Mapping[str, Any]
@@ -169,8 +170,3 @@ def _larger(subject: PoolUnderReview, capacity: int) -> Iterator[tuple[Tree, int
                 grown = capacity * size // today
                 said = {"loading": {"capacity": size_text(grown)}} if pool.loading.capacity else {}
                 yield {**said, "placement": {"profile": profile}}, grown, size
-
-
-def size_text(size: int) -> str:
-    """Return bytes as a definition says them."""
-    return f"{size // _MEBIBYTE}Mi" if size % _MEBIBYTE == 0 else f"{size // 10**6}M"

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
 
+from tidegate_eviction.simulate.trace import Trace
+
 from stacks.definition.pools import OnDemand
 
 from .answers import LOADING, Answer, Row, dedicated
-from .simulations import Simulations
+from .simulations import run
 from .slices import Gpu, GpuSlice
 
 MOST_GPUS = 8  # That are tried for one answer.
@@ -16,9 +18,9 @@ MOST_GPUS = 8  # That are tried for one answer.
 class Search:
     """One search, for one target. More slices of a size answer more calls at once, so it halves the range of counts."""
 
-    def __init__(self, simulations: Simulations, gpu: Gpu, target: float, loading: OnDemand = LOADING) -> None:
-        self._simulations, self._gpu, self._target, self._loading = simulations, gpu, target, loading
-        self._dearest = max(dedicated(gpu, simulations.trace)[0], Fraction(1))
+    def __init__(self, trace: Trace, gpu: Gpu, target: float, loading: OnDemand = LOADING) -> None:
+        self._trace, self._gpu, self._target, self._loading = trace, gpu, target, loading
+        self._dearest = max(dedicated(gpu, trace)[0], Fraction(1))
         """GPUs beyond which sharing is no gain, since an endpoint for each model takes no more. One is always tried."""
         self._too_few = dict.fromkeys(gpu.slices, 0)
         self._enough: dict[GpuSlice, int] = {}
@@ -49,5 +51,5 @@ class Search:
 
     def _simulated(self, counts: dict[GpuSlice, int]) -> Sequence[Row]:
         answers = [Answer(self._gpu, one, count, self._loading) for one, count in counts.items()]
-        figures = self._simulations.run([answer.setting for answer in answers], "slices of each size")
+        figures = run(self._trace, [answer.setting for answer in answers], "slices of each size")
         return [Row(answer, each) for answer, each in zip(answers, figures, strict=True)]

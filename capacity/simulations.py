@@ -6,11 +6,9 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.engine import SimulationSetting, simulate
@@ -97,34 +95,13 @@ class Figures:
         return quantile(self.waits, percent)
 
 
-class Simulations:
-    """Runs simulations over one trace."""
-
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self._workers = ProcessPoolExecutor(
-            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-            initializer=_begin,
-            initargs=(trace,),
-        )
-
-    def __enter__(self) -> Self:
-        """Begin; processes are started when they are needed."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End what still runs."""
-        self._workers.shutdown(cancel_futures=True)
-
-    def run(self, settings: Sequence[SimulationSetting], what: str) -> list[Figures]:
-        """Return what comes of each setting. `what` is said beside the progress."""
-        try:
-            running = [self._workers.submit(_simulated, setting) for setting in settings]
-            for _ in shown(as_completed(running), what, len(running)):
-                pass
-            return [done.result() for done in running]
-        except BrokenProcessPool:
-            raise CommandError("A process of the simulation was ended: is there enough memory?") from None
+def run(trace: Trace, settings: Sequence[SimulationSetting], what: str) -> list[Figures]:
+    """Return what comes of a trace with each setting. `what` is said beside the progress."""
+    try:
+        with ProcessPoolExecutor(initializer=_begin, initargs=(trace,)) as workers:
+            return list(shown(workers.map(_simulated, settings), what, len(settings)))
+    except BrokenProcessPool:
+        raise CommandError("A process of the simulation was ended: is there enough memory?") from None
 
 
 # ---- in a process of its own ----
@@ -133,7 +110,7 @@ _TRACES: list[Trace] = []
 
 
 def _begin(trace: Trace) -> None:
-    """Keep the trace. The one who asked tells of progress, and of Ctrl-C."""
+    """Keep the trace. The parent shows progress, and hears of Ctrl-C."""
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     _TRACES.append(trace)
 

@@ -1,7 +1,4 @@
-"""What Triton, and the GPU below it, measure.
-
-Sources: Triton, docs/user_guide/metrics.md; NVIDIA dcgm-exporter, etc/dcp-metrics-included.csv.
-"""
+"""What Triton measures (Triton, docs/user_guide/metrics.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,15 +12,6 @@ REQUESTS = "sum by (namespace, model) (max_over_time(nv_inference_request_succes
 """How many these were."""
 QUEUE: Final = "nv_inference_queue_duration_us"
 _COMPUTE: Final = tuple(f"nv_inference_compute_{part}_duration_us" for part in ("input", "infer", "output"))
-_GPU: Final = (
-    # Metric, label of the pod, and what stands for all of the time.
-    ("DCGM", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "exported_pod", 1.0),
-    ("DCGM", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "pod", 1.0),
-    ("DCGM", "DCGM_FI_DEV_GPU_UTIL", "exported_pod", 100.0),
-    ("DCGM", "DCGM_FI_DEV_GPU_UTIL", "pod", 100.0),
-    ("Triton", "nv_gpu_utilization", "pod", 1.0),
-)
-"""Where the use of a GPU stands, the most telling first: of a MIG slice only DCGM's profiling metrics know it."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +20,6 @@ class Work:
 
     queue_seconds: Mapping[str, float] = field(default_factory=dict)  # By model.
     compute_seconds: float = 0.0
-    gpu: float | None = None  # Mean share of the time that the GPU works; None where nobody says.
-    gpu_from: str = ""
 
     @property
     def queued_seconds(self) -> float:
@@ -50,8 +36,4 @@ def server_work(found: PoolSamples) -> Work:
     """Return what the servers of a pool did."""
     queue = {model: value / 1e6 for model, value in found.by_model(QUEUE).items()}
     compute = sum(sum(found.at_pods(each).values()) for each in _COMPUTE) / 1e6
-    for source, metric, label, whole in _GPU:
-        at = [value for (pod,), value in found.samples.mean(metric, label).items() if found.pods.fullmatch(pod)]
-        if at:
-            return Work(queue, compute, sum(at) / len(at) / whole, source)
     return Work(queue, compute)

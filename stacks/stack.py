@@ -19,7 +19,6 @@ from .definition.datasets import (
     NfsDataset,
     ObjectStoreRepository,
 )
-from .definition.environment import Reach
 from .definition.models import Model
 from .definition.pools import OnDemand, Pool, Staging
 from .definition.servers import Server
@@ -75,12 +74,6 @@ class Stack(StackId):
     def path_of(self, model: Model) -> tuple[str | int, ...]:
         """Return the path of a model in the definition."""
         return ("models", self.platform.models.index(model))
-
-    def reach(self) -> tuple[Reach, ...]:
-        """Return what the pods may reach: what is said, and Domino's principal service where its address says where."""
-        said, domino = self.platform.network.reach, self.platform.domino
-        way = domino.way if domino and self.platform.proxy.auth.domino_principal else None
-        return said if way is None or any(each.name == way.name for each in said) else (*said, way)
 
     def buckets(self) -> Iterator[tuple[int, Server, ObjectStoreRepository]]:
         """Yield every server whose repository lies in object storage, behind its index."""

@@ -41,17 +41,12 @@ class Staging(Message):
 class Tuning(Message):
     """What a pool does otherwise than docs/eviction.md says it does by default; what is None stays as it says."""
 
-    loads_at_once: Positive | None = None
     tolerance_bytes: Number | None = None
     freeing_seconds: Amount | None = None
-    leak_budget_bytes: Number | None = None
     residency_factor: Amount | None = None
-    residency_most_seconds: Amount | None = None
     retry_most_seconds: Amount | None = None
     failures_most: Positive | None = None
     failure_backoff_seconds: Amount | None = None
-    failure_memory_seconds: Amount | None = None
-    overdue_seconds: Amount | None = None
 
 
 class EvictionSettings(Message):

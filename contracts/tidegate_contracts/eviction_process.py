@@ -20,9 +20,6 @@ CONTROL_SECRET_FILE: Final = f"{CONTROL_ROOT}/secret"
 RECYCLE_FILE: Final = f"{CONTROL_ROOT}/recycle"
 """Written by the policy, once nobody needs its server any more: the process is to end, and to be started anew."""
 STATE_ROOT: Final = "/var/lib/tidegate"  # Learned footprints: a volume that lives as long as the pod.
-ADMIN_TOKEN_FILE: Final = "admin-token"
-"""Below `STATE_ROOT`, made at the first start: `retry` in the policy's container reads it."""
-
 CLUSTER_ROOT: Final = "/var/run/secrets/tidegate/cluster"
 """`CLUSTER` is mounted here, in the policy's container alone."""
 CLUSTER: Final = token_volume("cluster")

@@ -17,7 +17,7 @@ ACQUIRE_PATH: Final = "/v1/leases/acquire"
 RENEW_PATH: Final = "/v1/leases/renew"
 RELEASE_PATH: Final = "/v1/leases/release"
 MODELS_PATH: Final = "/v1/models"
-"""GET: `Listing`. POST to `MODELS_PATH/{model}/retry`: take a model out of quarantine."""
+"""GET: `Listing`."""
 AUDIENCE: Final = "tidegate-leases"
 """The audience of a proxy's token: no other service accepts it."""
 BUSY_SECONDS: Final = 300.0  # So far back a listing counts who was refused as busy.

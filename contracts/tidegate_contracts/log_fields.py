@@ -20,7 +20,6 @@ FIELDS: Final = {
     "replica": "replica of the pool, by host and port",
     "model": "model",
     "version": "version of the model",
-    "holder": "which pool of which proxy holds, or asks for, a lease",
     "principal": "who calls, as access rules name him",
     # Which call
     "requestId": "`x-request-id` of the call; of several that wait for one load, that of the first",
@@ -31,7 +30,6 @@ FIELDS: Final = {
     "calls": "calls of each server's models since the last line, its own included",
     "notLogged": "lines of this kind that were left out since the last one, because there were too many",
     # How it went
-    "outcome": "what came of a lease that was asked for: `loaded`, `busy`, `too-large`, …",
     "problem": "type of the problem: docs/proxy-api.md, Problems",
     "reason": "why, in one word for programs",
     "why": "why, in words for people",

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from tidegate_contracts.lease import Listing
-from tidegate_eviction.units import bytes_text, seconds_text
+from tidegate_eviction.units import bytes_text
 
 from lab.local_plane.process import Process
 
@@ -127,7 +127,7 @@ class Show:
         table.add_column("what came of it")
         table.add_column("took", justify="right")
         for title, text, seconds in rows:
-            table.add_row(Text(title), Text(text), Text(seconds_text(seconds)))
+            table.add_row(Text(title), Text(text), Text(f"{seconds:.1f} s"))
         self.console.print()
         self.console.print(table)
 

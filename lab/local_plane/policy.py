@@ -12,7 +12,7 @@ from tidegate_contracts import eviction_process, lease, triton
 from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.serving.files import kept_secret
 
-from .credentials import write_cluster
+from .credentials import lease_token, write_cluster
 from .process import HOST, Process, python_variables, replace_file, running
 from .triton import Triton
 
@@ -34,14 +34,13 @@ class Policy:
 
     @property
     def state(self) -> Path:
-        """The folder with what it learned, and the token for `retry`."""
+        """The folder with what it learned, in which `retry` names models."""
         return self.root / "state"
 
     def listing(self) -> lease.Listing:
         """Return every model and the room that they take together; raises OSError."""
-        token = (self.state / eviction_process.ADMIN_TOKEN_FILE).read_text("ascii")
         request = urllib.request.Request(f"http://{self.leases}{lease.MODELS_PATH}")
-        request.add_unredirected_header("authorization", f"Bearer {token}")
+        request.add_unredirected_header("authorization", f"Bearer {lease_token('lab')}")
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=5) as answer:
             return lease.Listing.model_validate_json(answer.read())
 

@@ -14,7 +14,6 @@ from .access.identity import Grant
 from .concurrency import ConcurrencyLimiter
 from .pools import Pool
 from .problems import Problem, ProblemType, lost
-from .residency.client import ASKING
 from .residency.leases import Lease
 from .shared_state import SharedState
 from .telemetry.meter import Meter
@@ -63,10 +62,6 @@ class Forwarding:
     # --- what a protocol does
     def later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
         """Do work that waits for something in a task; what it raises ends the call."""
-        raise NotImplementedError
-
-    def trace(self) -> tuple[bytes, bytes]:
-        """Return the request's id and its `traceparent`, which an eviction policy is told."""
         raise NotImplementedError
 
     async def answer_without_lease(self) -> None:
@@ -165,7 +160,7 @@ class Forwarding:
                 return
             self.keep(connection)  # the lease has ended meanwhile
             break
-        if pool.leases is None or (self.tried and not pool.retries.take(monotonic())):
+        if pool.leases is None:
             raise pool.no_replica_problem()
         if self._trial is not None:
             self._trial.given_up()
@@ -185,7 +180,6 @@ class Forwarding:
         """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile."""
         route = self.route
         assert route.pool.leases is not None
-        ASKING.set(self.trace())
         self.loading, asked = True, monotonic()
         try:
             self.lease = await route.pool.leases.acquire(route.name, self.tried)
@@ -264,13 +258,12 @@ class Forwarding:
         return None if lease is None else lease.replica
 
     def next_replica(self, failed: Replica) -> Replica | None:
-        """Return another replica to send the call to, if there is one, and the pool's retries are not used up."""
+        """Return another replica to send the call to, if there is one: replicas that fail are soon left alone."""
         self.tried += (failed,)
         now = monotonic()
         replica = self._choose(now, True)
-        if replica is None or not self.pool.retries.take(now):
-            return None
-        self._trial = replica.breaker.claim(now)
+        if replica is not None:
+            self._trial = replica.breaker.claim(now)
         return replica
 
     # --- what is counted there
@@ -280,7 +273,6 @@ class Forwarding:
         replica.in_flight += 1
         if self.lease is not None:
             self.lease.enter()
-        self.pool.retries.sent += 1
 
     def answered(self) -> None:
         """Note that the replica answers, whatever it says."""

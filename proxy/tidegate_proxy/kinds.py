@@ -9,7 +9,7 @@ from typing import Final
 from .openai.kind import OpenAIKind
 from .problems import CONTENT_TYPE, Problem
 from .server_kind import ServerKind
-from .targets import LONGEST, Target, origin_form, plain_path, without_path
+from .targets import Target, origin_form, plain_path, without_path
 from .triton.kind import TritonKind
 
 KINDS: Final[dict[str, ServerKind]] = {"triton": TritonKind(), "openai": OpenAIKind()}
@@ -31,7 +31,7 @@ def parse_path(path: str | None) -> Target | None:
 
 
 MOST_KNOWN_TARGETS = 20_000
-MOST_KNOWN_BYTES = 4 * 1024 * 1024  # Of all addresses that are kept.
+LONGEST_KNOWN = 256  # Bytes of one that is kept.
 
 
 class KnownTargets(dict[bytes, Target]):
@@ -42,15 +42,12 @@ class KnownTargets(dict[bytes, Target]):
 
     def __init__(self, path: bytes) -> None:
         self._path = path
-        self._bytes = 0
 
     def parse_path(self, url: bytes, is_kept: bool) -> Target | None:
         """Return what an address asks of a model, None for one that asks nothing; keep it for the next request."""
         target = parse_path(plain_path(without_path(origin_form(url), self._path)))
-        if target is not None and is_kept and len(url) <= LONGEST:
-            self._bytes += len(url)
-            if len(self) >= MOST_KNOWN_TARGETS or self._bytes > MOST_KNOWN_BYTES:
+        if target is not None and is_kept and len(url) <= LONGEST_KNOWN:
+            if len(self) >= MOST_KNOWN_TARGETS:
                 self.clear()
-                self._bytes = len(url)
             self[url] = target
         return target

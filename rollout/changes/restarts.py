@@ -9,9 +9,7 @@ from typing import Any
 from tidegate_contracts.eviction_process import SETTINGS_FILE
 from tidegate_contracts.proxy_process import ACCESS_FILE, ROUTING_FILE
 
-from policies.guardrails.devices import Requested, requested
-from policies.guardrails.objects import Environment, name_of
-from policies.guardrails.settings import Settings
+from policies.guardrails.objects import name_of
 from stacks.definition.base import quantity_value
 from stacks.problems import listed
 
@@ -188,7 +186,7 @@ def _names(objects: Sequence[Tree]) -> dict[tuple[str, str], list[str]]:
 
 
 def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
-    """Yield which GPUs are to be cut anew: where the inventory says so, and where a pool asks for other slices."""
+    """Yield which GPUs are to be cut anew, as the inventory of the data plane states."""
     was, now = ([*items(definition_in(objects), "dataPlane", "gpus")] for objects in (before, after))
     for product in dict.fromkeys(text(group, "product") for group in now):
         left = [_layout(group) for group in was if text(group, "product") == product]
@@ -202,22 +200,6 @@ def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
         for old, (where, nodes, layout) in zip(left, come, strict=False):  # groups that only come or go cut nothing
             where += f" ({nodes} nodes)" if nodes else ""
             yield Notice("nodes with", product, f"{old} → {layout} in {where}: {_RECUT}", grave=True)
-    if now:
-        return  # the inventory states how the nodes are cut, whichever slices a pool takes of them
-    had = _profiles(before)
-    for (kind, name), profiles in _profiles(after).items():
-        if (other := had.get((kind, name))) and profiles and other != profiles:
-            what = f"MIG {', '.join(sorted(other))} → {', '.join(sorted(profiles))}: {_RECUT}"
-            yield Notice(kind, name, what, grave=True)
-
-
-def _profiles(objects: Sequence[Tree]) -> dict[tuple[str, str], set[str]]:
-    """Return the profiles of the slices that each workload's pods ask for."""
-    stack = Environment("", tuple(objects), Settings())
-    asked: dict[tuple[str, str], list[Requested]] = {
-        (text(pod.maker, "kind"), name_of(pod.maker)): requested(stack, pod) for pod in stack.workloads
-    }
-    return {key: {each.device.profile for each in found if each.device.profile} for key, found in asked.items()}
 
 
 def _layout(group: Tree) -> str:

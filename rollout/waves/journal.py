@@ -11,7 +11,6 @@ moment leaves one to go on from. A record that cannot be understood is an error,
 """
 
 import fcntl
-import hashlib
 import os
 import shutil
 import threading
@@ -25,7 +24,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from stacks.command import CommandError, reason
+from stacks.command import CommandError
 from stacks.images_lock import FILE_NAME as LOCK_FILE
 from stacks.problems import escaped
 from stacks.stack import Definition
@@ -67,7 +66,6 @@ class RolloutRecord(_Record):
     definition: str  # The definition's file, as it was given; what is rolled out are the texts kept beside the record.
     engine: str
     steps: list[Step]
-    texts: dict[str, str] = {}  # SHA-256 of each kept text.
     good: dict[str, int] = {}  # Each plane's last good rollout. Going back, it is what a plane is brought back to.
     takes_back: int | None = None  # The rollout that is taken back.
     planes: dict[str, PlaneStatus] = {}  # Every plane of the steps, in their order.
@@ -119,15 +117,7 @@ class Journal:
         return self.folder / "definition" / Path(self.record.definition).name
 
     def definition(self) -> Definition:
-        """Read the definition that was rolled out; raise CommandError when it was edited since."""
-        try:
-            now = digests(texts_of(self.definition_file))
-        except OSError as error:
-            raise CommandError(f"rollout {self.number} cannot go on: {reason(error)}.") from None
-        if now != self.record.texts:
-            holds = f"{escaped(str(self.definition_file.parent))} holds what rollout {self.number} rolls out"
-            do = "Put it back, or roll out anew: a new rollout takes the definition as it is now"
-            raise CommandError(f"{holds}, and it was edited since.\n{do}.")
+        """Read the definition that was rolled out."""
         return read_definition(self.definition_file)
 
     def log(self, plane: str) -> Path:
@@ -232,11 +222,6 @@ def texts_of(path: Path) -> dict[str, bytes]:
     files = {path.name: path.read_bytes()}
     lock = path.parent / LOCK_FILE
     return files | ({LOCK_FILE: lock.read_bytes()} if lock.exists() else {})
-
-
-def digests(texts: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the SHA-256 of each text."""
-    return {name: hashlib.sha256(data).hexdigest() for name, data in texts.items()}
 
 
 def now() -> str:

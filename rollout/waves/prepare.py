@@ -17,7 +17,7 @@ from ..guardrails import compared_with, enforce, findings
 from ..render import Rendered
 from ..seen import CommandReport
 from ..terminal import note
-from .journal import FILE, History, Journal, RolloutRecord, digests, now, texts_of
+from .journal import FILE, History, Journal, RolloutRecord, now, texts_of
 from .plan import backwards, plan_of, stacks_of
 
 _UNTOUCHED = "no plane was touched"
@@ -102,7 +102,6 @@ def _new(request: RolloutRequest, history: History, last: Journal | None, seen: 
         definition=str(request.definition),
         engine=engine.name,
         steps=steps,
-        texts=digests(texts),
         good={plane: number for plane in stacks if (number := history.good(plane)) is not None},
     )
     return Prepared(record, engine, stacks, rendering, texts=texts)
@@ -120,7 +119,7 @@ def _going_on(request: RolloutRequest, history: History, last: Journal | None, s
     note(f"Rollout {last.number} of {record.environment}, begun at {record.began_at}, goes on.")
     unedited = back
     with suppress(OSError):
-        unedited = unedited or digests(texts_of(request.definition)) == record.texts
+        unedited = unedited or texts_of(request.definition) == texts_of(last.definition_file)
     if not unedited:
         texts = "it goes on with the texts that it began with.\nFor the new ones begin a new rollout, without --resume."
         note(f"{escaped(str(request.definition))} or images.lock was edited since; {texts}")

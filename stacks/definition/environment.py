@@ -1,9 +1,7 @@
 """What surrounds the servers in a namespace: network, mesh, Domino, monitoring."""
 
 import ipaddress
-import re
 from typing import Annotated, ClassVar, Final, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -136,21 +134,8 @@ class Domino(Section):
     """Namespace of workspaces, jobs and model endpoints; its pods may call the proxy."""
     principal_url: HttpUrl | None = None
     """Whole address of the principal service that dominoPrincipal asks, where that is not the one in platformNamespace,
-    as in remote data planes, such as https://domino.example.com/v4/auth/principal. The proxy may reach it where this is
-    a Service (name.namespace.svc) or a number, and platformNamespace no longer; for other hosts, network.reach says."""
-
-    @property
-    def way(self) -> Reach | None:
-        """What the proxy may reach because principal_url says so; None where that is no Service and no number."""
-        url = urlsplit(self.principal_url or "")
-        host = url.hostname or ""
-        more: dict[str, object] = {}
-        if service := re.fullmatch(r"[^.]+\.([^.]+)\.svc(\.cluster\.local)?", host):
-            more = {"namespaceLabels": {"kubernetes.io/metadata.name": service[1]}}  # its pods' ports are not told
-        elif re.fullmatch(r"[0-9.]+|.*:.*", host):
-            port = url.port or (443 if url.scheme == "https" else 80)
-            more = {"cidr": str(ipaddress.ip_network(host)), "ports": (port,)}
-        return Reach.model_validate({"name": "domino-principal", "by": ("proxy",), **more}) if more else None
+    as in remote data planes, such as https://domino.example.com/v4/auth/principal. The proxy may then no longer reach
+    platformNamespace; an entry of network.reach lets it reach this address."""
 
 
 class PrometheusPeer(Section):

@@ -155,7 +155,7 @@ def _network(stack: Stack) -> NetworkBoundaryArgs:
                 "except_": _left_out(each),
             }
         )
-        for each in sorted(stack.reach(), key=lambda each: each.name)
+        for each in sorted(network.reach, key=lambda each: each.name)
     )
     prometheus = stack.platform.monitoring.prometheus
     return copy_as(NetworkBoundaryArgs, network, reach=reach, prometheus=prometheus)

@@ -78,7 +78,7 @@ def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]
         used.append((("domino", "principalUrl"), domino.principal_url, "ask Domino who callers are"))
     if proxy.tracing:
         used.append((("proxy", "tracing", "endpoint"), proxy.tracing.endpoint, "export spans"))
-    ways = [reach for reach in stack.reach() if "proxy" in reach.by]
+    ways = [reach for reach in stack.platform.network.reach if "proxy" in reach.by]
     for path, address, purpose in used:
         if here is None or here not in (urlsplit(address).hostname or "").split(".")[1:2]:
             yield from _unreached(stack, path, address, ("the proxy", "by: [proxy]"), purpose, ways)

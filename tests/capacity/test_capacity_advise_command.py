@@ -1,27 +1,23 @@
 """`tidegate advise` as people call it: of a real Prometheus, and with bad input."""
 
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from capacity.advising import subjects
+from capacity.advising import lines_of, subjects
 from capacity.pressures import Pressures
 from capacity.recorded import read_samples
 from capacity.samples import Recorded
 from cli.app import app
-from lab.local_plane.process import free_ports
-from lab.local_plane.prometheus import DATA, Prometheus, installed, prometheus
+from lab.local_plane.prometheus import Prometheus, prometheus
 from stacks.stack import Definition
 from stacks.validate import read_definition
-from tests.proxy.rigs.pytest_rigs import not_run
 
 from .situations import GPUS, ON_SLICES, POD, SECONDS, SMALL, Made, busy, calls, definition, loads, work
-from .test_capacity_prometheus_errors import answering
+from .test_capacity_prometheus import imported
 
 EVERY = 15.0
 BEFORE = 600.0  # Seconds that are remembered before the window begins.
@@ -42,11 +38,11 @@ def trouble() -> Made:
     return made
 
 
-def written(made: Made, namespace: str, end: float) -> str:
+def written(made: Made, namespace: str, end: float) -> dict[str, list[str]]:
     """Return the same in OpenMetrics, from before its beginning on: what grew did so evenly."""
-    lines = []
+    families: dict[str, list[str]] = {}
     for metric, series in made.series.items():
-        lines.append(f"# TYPE {metric} unknown")
+        lines = families[f"{metric} unknown"] = []
         for each in series:
             (_, first), (_, last) = each.samples
             labels = {"pod": "inference-proxy-0", "namespace": namespace, **each.labels}
@@ -57,7 +53,7 @@ def written(made: Made, namespace: str, end: float) -> str:
                 at = number * EVERY - BEFORE
                 value = first + round((last - first) * (at + BEFORE) / SECONDS)
                 lines.append(f"{metric}{{{of}}} {value} {end - SECONDS + at}")
-    return "\n".join([*lines, "# EOF\n"])
+    return families
 
 
 @pytest.fixture(scope="module")
@@ -65,24 +61,12 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Definition:
     return definition(tmp_path_factory.mktemp("definition"), ON_SLICES, SMALL, GPUS)
 
 
-@contextmanager
-def remembering(folder: Path, made: Made, here: Definition) -> Iterator[Prometheus]:
-    """A real Prometheus that remembers these samples of the last hour."""
-    with not_run("A REAL PROMETHEUS"):
-        program = installed().path("promtool")
-    folder.mkdir()
-    (folder / "past.txt").write_text(written(made, here.stacks[0].namespace, float(int(time.time()))), "utf-8")
-    files = folder / "past.txt", folder / DATA
-    command: list[str | Path] = [program, "tsdb", "create-blocks-from", "openmetrics", *files]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
-    with prometheus(folder) as running:
-        yield running
-
-
 @pytest.fixture(scope="module")
 def server(here: Definition, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """One that remembers the trouble."""
-    with remembering(tmp_path_factory.mktemp("server") / "prometheus", trouble(), here) as running:
+    """One that remembers the trouble of the last hour."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    imported(written(trouble(), here.stacks[0].namespace, float(int(time.time()))), folder)
+    with prometheus(folder) as running:
         yield running
 
 
@@ -133,15 +117,11 @@ def test_a_pool_in_trouble_is_advised(here: Definition, server: Prometheus) -> N
     assert "(the same calls, simulated)" in ran.stdout
 
 
-def test_without_a_trace_advice_says_why_nothing_was_simulated(here: Definition, tmp_path: Path) -> None:
-    other = Made()
-    for metric, series in trouble().series.items():
-        if metric != "tidegate_eviction_model_load_seconds":
-            other.series[metric] = series
-    with remembering(tmp_path / "prometheus", other, here) as running:
-        ran = run(here.document.file, "--prometheus", running.url, "--hours", "1")
-    assert "Nothing could be simulated: What loads take is not known" in ran.stdout
-    assert "advice   nothing: " in ran.stdout
+def test_without_a_trace_advice_says_why_nothing_was_simulated(here: Definition) -> None:
+    recorded = Recorded(trouble().samples(), None, "What loads take is not known.")
+    said = "\n".join(lines_of(here, here.stacks[0], recorded))
+    assert "Nothing could be simulated: What loads take is not known." in said
+    assert "advice   nothing: " in said
 
 
 def test_what_prometheus_has_of_another_environment_is_none_of_this_ones(here: Definition, server: Prometheus) -> None:
@@ -150,32 +130,12 @@ def test_what_prometheus_has_of_another_environment_is_none_of_this_ones(here: D
     assert 'cluster="west" in these 24 hours: see MATCH, STACK, HOURS, and `monitoring` in the definition.' in sentence
 
 
-def test_a_prometheus_that_scrapes_others_and_what_is_none_are_told(here: Definition, tmp_path: Path) -> None:
-    others = Made()
-    others.was("up", 1.0, pod="somebody-else")
-    with remembering(tmp_path / "prometheus", others, here) as running:
-        assert "has scraped no proxy of Tidegate's" in refused(here.document.file, "--prometheus", running.url)
-    with answering(200, "<html>") as (url, _):
-        assert "is that a Prometheus?" in refused(here.document.file, "--prometheus", url, code=1)
-
-
-def test_matchers_that_are_none_are_told_with_their_words(here: Definition, server: Prometheus) -> None:
-    sentence = refused(here.document.file, "--prometheus", server.url, "--match", "what is this")
-    assert "parse error" in sentence
-    assert "what is this?" in sentence
-
-
 def test_what_is_no_time_and_no_share_is_told(here: Definition) -> None:
     for wrong in ("--hours 0", "--target 99"):
         assert refused(here.document.file, "--prometheus", "http://here", *wrong.split()).startswith(f"{wrong}")
 
 
-def test_where_no_prometheus_is_is_told(here: Definition) -> None:
-    (port,) = free_ports(1)
-    assert "Connection refused. Is that where Prometheus is?" in refused(
-        here.document.file, "--prometheus", f"http://127.0.0.1:{port}", code=1
-    )
-    assert "is no address of a Prometheus" in refused(here.document.file, "--prometheus", "prometheus:9090")
+def test_a_prometheus_is_to_be_named(here: Definition) -> None:
     assert refused(here.document.file).startswith("Name the Prometheus to read: --prometheus <url>")
 
 

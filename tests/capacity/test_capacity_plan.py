@@ -7,6 +7,8 @@ from tidegate_eviction.simulate.trace import write_trace
 from typer.testing import CliRunner, Result
 
 from cli.app import app
+from rollout.definition import check_definition
+from rollout.seen import CommandReport
 from stacks.validate import read_definition
 
 from .definition import pasted, pool, tree_of, write
@@ -43,15 +45,27 @@ def test_a_plan_is_a_table_a_sentence_and_a_block() -> None:
     assert rows["2 dedicated endpoints"].split()[-2:] == ["209", "1,460"]
     assert "at once for $730 a month; 2 dedicated endpoints would be $1,460 a month." in said.stdout
     assert "profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}\n      replicas: 1" in said.stdout
-    assert "It replaces ondemand/main." in said.stdout
 
 
-def test_what_is_to_be_pasted_is_taken(folder: Path) -> None:
+@pytest.mark.parametrize("strategy", ["mixed", "single", "dra"])
+def test_what_is_to_be_pasted_is_taken_and_is_what_was_simulated(folder: Path, strategy: str) -> None:
+    main = pool("1g.10gb")
+    if strategy != "mixed":
+        main["placement"] |= {"kind": "dra"} if strategy == "dra" else {"strategy": "single"}
+    tree = tree_of([main], [{"name": "one", "server": "ondemand", "pool": "main"}], [{"1g.10gb": 7}])
+    tree["dataPlanes"][0]["gpus"][0]["mig"]["strategy"] = strategy
+    write(folder, tree)
     said = plan("day.csv", "--target", "98%")
     text = said.stdout.partition("then run `tidegate check`:")[2].partition("\n\n")[2].partition("\n\n")[0]
-    found = pasted(read_definition(folder / "inference.yaml"), text)
-    [(placement, replicas)] = [(each.placement, each.replicas) for _, _, each in found.stacks[0].pools()]
-    assert (getattr(placement, "profile", None), replicas) == ("1g.10gb", 1)
+    definition = pasted(read_definition(folder / "inference.yaml"), text)
+    file = write(folder, definition.document.tree)
+    check_definition(file, CommandReport("check", str(file)))
+    (stack,) = definition.stacks
+    pools = {each.name: each for _, _, each in stack.pools()}
+    assert (getattr(pools["s-1g-10gb"].placement, "profile", None), pools["s-1g-10gb"].replicas) == ("1g.10gb", 1)
+    models = {each.name: (each.pool, each.footprint) for each in stack.platform.models}
+    assert models == {"one": ("s-1g-10gb", "5000M"), "two": ("s-1g-10gb", "1000M")}
+    assert "Its slices need 1 × A100-80GB at least." in said.stdout
 
 
 def test_of_each_size_the_table_has_what_more_slices_add_up_to_the_target(folder: Path) -> None:
@@ -97,6 +111,7 @@ def test_every_caller_is_answered_at_once_where_all_models_fit_for_the_first_loa
     said = plan("day.csv", "--target", "100%", "--gpu", "l4")
     assert said.exit_code == 0, said.stderr
     assert "1 × whole GPU answers 100" in said.stdout
+    assert "The definition has no L4: say --gpu <their node label" in said.stdout
     assert "The first load of each model is not counted" in said.stdout
 
 

@@ -6,7 +6,7 @@ from tidegate_eviction.simulate.trace import Trace
 
 from capacity.answers import LOADING, Answer, best, capacity_bytes, dedicated, loading_for, target_of
 from capacity.search import Search
-from capacity.simulations import Figures, Simulations, figures, first_loads, only
+from capacity.simulations import Figures, figures, first_loads, only, run
 from capacity.slices import find_gpu
 from stacks.command import CommandError
 
@@ -20,25 +20,20 @@ ON_SMALL = Answer(GPU, GPU.slices[0], 1)
 
 def on_one_small(trace: Trace) -> Figures:
     """Return what callers meet on the smallest slice."""
-    with Simulations(trace) as run:
-        [found] = run.run([ON_SMALL.setting], "one pool")
+    [found] = run(trace, [ON_SMALL.setting], "one pool")
     return found
 
 
 def test_the_cheapest_is_found_with_as_few_slices_of_its_size_as_meet_the_target() -> None:
-    with Simulations(LARGE_AND_SMALL) as run:
-        rows = Search(run, GPU, 0.99).rows()
-        found = best(rows, 0.99)
-        assert found is not None
-        assert not any(row.meets(0.99) and row.answer.share < found.answer.share for row in rows)
-        cheaper = [
-            Answer(GPU, one, count)
-            for one in GPU.slices
-            for count in range(1, 8)
-            if one.share * count < found.answer.share
-        ]
-        for figures_of in run.run([answer.setting for answer in cheaper], "cheaper ones"):
-            assert not (figures_of.share_warm >= 0.99 and figures_of.serves_every_model)
+    rows = Search(LARGE_AND_SMALL, GPU, 0.99).rows()
+    found = best(rows, 0.99)
+    assert found is not None
+    assert not any(row.meets(0.99) and row.answer.share < found.answer.share for row in rows)
+    cheaper = [
+        Answer(GPU, one, count) for one in GPU.slices for count in range(1, 8) if one.share * count < found.answer.share
+    ]
+    for figures_of in run(LARGE_AND_SMALL, [answer.setting for answer in cheaper], "cheaper ones"):
+        assert not (figures_of.share_warm >= 0.99 and figures_of.serves_every_model)
 
 
 def test_callers_of_a_model_that_is_too_large_are_refused_and_lose_the_whole_wait() -> None:
@@ -65,8 +60,7 @@ def test_a_plan_has_its_callers_wait_for_twice_the_longest_load_as_far_as_a_requ
     trace = trace_of(1, slow=(1, 25.0, 600.0), fast=(1, 2.0, 600.0))
     assert [loading_for(trace, seconds).wait_seconds for seconds in (60, 45, 10)] == [50, 44, 20]
     assert loading_for(only(trace, {"fast"}), 60) == LOADING
-    with Simulations(trace) as run:
-        [row, *_] = Search(run, GPU, 0.99, loading_for(trace, 60)).rows()
+    [row, *_] = Search(trace, GPU, 0.99, loading_for(trace, 60)).rows()
     assert row.answer.setting.wait_seconds == 50
     assert row.figures.refused == 0
 
@@ -74,8 +68,7 @@ def test_a_plan_has_its_callers_wait_for_twice_the_longest_load_as_far_as_a_requ
 def test_no_answer_is_recommended_that_locks_a_model_out() -> None:
     """The model that only large slices hold has 1 call of 200: without it, small slices meet 99 %."""
     trace = trace_of(20, huge=(15, 1.0, 3600.0), small=(1, 0.1, 18.0))
-    with Simulations(trace) as run:
-        found = best(Search(run, GPU, 0.99).rows(), 0.99)
+    found = best(Search(trace, GPU, 0.99).rows(), 0.99)
     locked = on_one_small(trace)
     assert locked.share_warm >= 0.99
     assert locked.worst_served == ("huge", 20, 20)
@@ -96,8 +89,7 @@ def test_an_endpoint_for_each_model_takes_the_smallest_slice_that_holds_it() -> 
 def test_a_target_that_one_gpu_does_not_meet_is_met_by_several() -> None:
     models = {f"m{number}": (30, 20.0, 300.0 + number) for number in range(6)}
     trace = trace_of(6, **models)
-    with Simulations(trace) as run:
-        rows = Search(run, GPU, 0.98).rows()
+    rows = Search(trace, GPU, 0.98).rows()
     found = best(rows, 0.98)
     assert found is not None
     assert found.answer.share > 1

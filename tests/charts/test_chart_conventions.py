@@ -9,7 +9,6 @@ import yaml
 
 from charts import CHART
 from charts.folder import default_values, scenarios
-from charts.project import ROOT, version
 
 from .rendering import helm
 
@@ -63,16 +62,6 @@ def test_an_older_kubernetes_is_refused() -> None:
     done = helm(["template", "release", CHART, "--kube-version", "1.32.9"])
     assert done.returncode != 0
     assert ">=1.33.0-0" in done.stderr
-
-
-def test_chart_yaml_says_what_is_true() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
-    assert chart["apiVersion"] == "v2"
-    assert chart["version"] == chart["appVersion"] == version()
-    assert chart["kubeVersion"] == ">=1.33.0-0"
-    assert (CHART / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
-    # Nothing is named that is not there: no page, no people, no picture.
-    assert not chart.keys() & {"home", "sources", "maintainers", "icon"}
 
 
 def test_notes_tell_what_was_installed_and_how_to_reach_it() -> None:

@@ -14,7 +14,6 @@ import pytest
 from tidegate_contracts import dynamo, openai, proxy_process
 from tidegate_contracts.routing import RoutingTable
 
-from components.args import GRACE_SECONDS
 from components.evaluate import KubernetesObject
 from lab.local_plane.process import answers, free_ports, running
 from stacks.resolve import resolve
@@ -73,46 +72,6 @@ def test_an_engine_is_told_its_model_and_the_name_to_serve_it_under(
 ) -> None:
     engine = container(objects, pool)
     assert [*engine.get("command", []), *engine["args"]] == words
-
-
-def found(objects: list[KubernetesObject], workload: str, path: str) -> Any:
-    """What stands at a path of one object, of a list the item of this name; None where nothing stands."""
-    at: Any = named(objects, *workload.split("/"))
-    for step in path.replace("GPU", "nvidia.com/gpu").split(" "):
-        by_name = {one.get("name", str(place)): one for place, one in enumerate(at)} if isinstance(at, list) else at
-        at = None if by_name is None else by_name.get(step)
-    return at
-
-
-BLUE, NIM, EMBED = "StatefulSet/chat-blue", "StatefulSet/nim-main", "StatefulSet/embed-main"
-FRONTENDS, POD = "Deployment/agents-frontends", "spec template spec"
-ENGINE, BESIDE, FRONTEND = f"{POD} containers engine", f"{POD} initContainers", f"{POD} containers frontend"
-METRICS = [{"port": openai.METRICS_PORT, "protocol": "TCP"}]
-
-
-@pytest.mark.parametrize(
-    ("workload", "path", "value"),
-    [
-        (BLUE, f"{ENGINE} resources limits GPU", "2"),
-        (BLUE, f"{ENGINE} env NVIDIA_VISIBLE_DEVICES", None),
-        *((BLUE, f"{BESIDE} {one} resources limits GPU", None) for one in ("frontend", "metrics")),
-        *((BLUE, f"{BESIDE} {one} env NVIDIA_VISIBLE_DEVICES value", "void") for one in ("frontend", "metrics")),
-        (NIM, f"{ENGINE} env NGC_API_KEY valueFrom", {"secretKeyRef": {"name": "ngc", "key": "api-key"}}),
-        (NIM, f"{ENGINE} env NIM_SERVED_MODEL_NAME value", "llama-8b"),
-        (NIM, f"{ENGINE} env NIM_MODEL_PATH", None),
-        (BLUE, f"{ENGINE} startupProbe", 1800),
-        (BLUE, f"{ENGINE} livenessProbe", 60),
-        (EMBED, f"{POD} terminationGracePeriodSeconds", 30 + GRACE_SECONDS),
-        (FRONTENDS, f"{POD} terminationGracePeriodSeconds", 120 + GRACE_SECONDS),
-        (FRONTENDS, f"{FRONTEND} env DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS value", "120"),
-        (FRONTENDS, "spec strategy rollingUpdate", {"maxSurge": 1, "maxUnavailable": 0}),
-        ("PodDisruptionBudget/agents-frontends", "spec maxUnavailable", 1),
-        ("NetworkPolicy/metrics-of-servers", "spec ingress 0 ports", METRICS),
-    ],
-)
-def test_what_specs_of_engines_mean(objects: list[KubernetesObject], workload: str, path: str, value: Any) -> None:
-    at = found(objects, workload, path)
-    assert (at["failureThreshold"] * at["periodSeconds"] if path.endswith("Probe") else at) == value
 
 
 def test_a_server_of_ones_own_finds_in_variables_what_its_command_may_hold(objects: list[KubernetesObject]) -> None:

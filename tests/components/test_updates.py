@@ -90,22 +90,6 @@ def test_the_proxy_is_told_of_a_pool_that_is_meant_to_have_no_replica(tree: dict
     assert empty(after) == {"preload/main"}
 
 
-def test_a_pool_appears_and_disappears_with_all_its_objects(tree: dict[str, Any]) -> None:
-    before = prod_east(tree)
-    server = named(tree["servers"], "ondemand")
-    server["pools"].append({**named(server["pools"], "small"), "name": "cpu", "placement": {"kind": "cpu"}})
-    after = prod_east(tree)
-    assert before.keys() <= after.keys()
-    assert {" ".join(key) for key in after.keys() - before.keys()} == {
-        "ConfigMap ondemand-cpu-eviction",
-        "PodDisruptionBudget ondemand-cpu",
-        "Service ondemand-cpu",
-        "Service ondemand-cpu-headless",
-        "StatefulSet ondemand-cpu",
-    }
-    assert changed(before, after) == {"ConfigMap inference-proxy-routing"}
-
-
 def test_ordinary_edits_of_a_pool_touch_no_immutable_field(tree: dict[str, Any]) -> None:
     for plane in tree["dataPlanes"]:
         plane["gpus"] = [{**group, "nodes": 20} for group in plane["gpus"]]

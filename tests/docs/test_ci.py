@@ -133,15 +133,6 @@ class Runner:
             done.append(subprocess.run(shell, cwd=self.home, env=environment, capture_output=True, text=True))
         return done
 
-    def program(self, name: str) -> Path:
-        """Put a stand-in of a program on the PATH; it notes its arguments, and a body that it is to send."""
-        log = self.home / f"{name}.log"
-        file = self.home / "bin" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> "{log}"\n')
-        file.chmod(0o755)
-        return log
-
     @staticmethod
     def _filled(value: str, platform: dict[str, str]) -> str:
         """Fill in what GitHub would put for an expression."""
@@ -189,17 +180,6 @@ def test_a_guardrail_that_is_broken_fails_the_job_with_1(runner: Runner, monkeyp
     lines = (runner.home / "build/preview.md").read_text("utf-8").rstrip().splitlines()
     assert lines[0].startswith("**⛔ 1 mandatory guardrail finding")
     assert lines[-1].startswith("**⛔ ")
-
-
-def test_the_comment_is_the_page(runner: Runner) -> None:
-    gh, curl = runner.program("gh"), runner.program("curl")
-    runner.run(github("comment"), github_token="t", github_repository="a/b", github_event_number="7")
-    assert gh.read_text().split("\n")[:-1] == ["pr", "comment", "7", "--edit-last", "--body-file", "preview.md"]
-    platform = {"CI_API_V4_URL": "http://gitlab.test/api/v4", "CI_PROJECT_ID": "1", "CI_MERGE_REQUEST_IID": "2"}
-    runner.run(gitlab("comment"), COMMENT_TOKEN="t", **platform)
-    sent = curl.read_text().splitlines()
-    assert "body@build/preview.md" in sent
-    assert sent[-1] == "http://gitlab.test/api/v4/projects/1/merge_requests/2/notes"
 
 
 def test_a_verdict_that_nothing_would_change_passes_the_look_for_drift_and_any_other_fails(runner: Runner) -> None:

@@ -63,6 +63,11 @@ def everything() -> Objects:
     return copy.deepcopy(rendered(ROOT / "tests/definitions/everything.yaml")["prod-all"])
 
 
+def shared_frontends() -> Objects:
+    """A production with Dynamo's frontends that all workers of a server share, likewise."""
+    return copy.deepcopy(rendered(ROOT / "tests/definitions/two-kinds.yaml")["prod-east"])
+
+
 def findings(objects: Objects, today: date = TODAY) -> list[Finding]:
     """What is said about a stack."""
     return check(objects, today)
@@ -82,12 +87,6 @@ def pod(objects: Objects, name: str, kind: str = "StatefulSet") -> Object:
     return spec
 
 
-def container(objects: Objects, name: str, kind: str = "StatefulSet") -> Object:
-    """The main container of a workload."""
-    found: Object = pod(objects, name, kind)["containers"][0]
-    return found
-
-
 def place(tree: Any, path: str, value: Any) -> None:
     """Put a value at a path such as `spec/ports/0/name`, with ~ for a slash in a key, and + for the end of a list."""
     steps = [int(step) if step.isdigit() else step.replace("~", "/") for step in path.split("/")]
@@ -104,16 +103,6 @@ def place(tree: Any, path: str, value: Any) -> None:
 def at(kind: str, name: str, path: str, value: Any) -> Edit:
     """An edit that puts a value into an object, at a path with slashes."""
     return lambda objects: place(named(objects, kind, name), path, value)
-
-
-def adding(*objects: Object) -> Edit:
-    """An edit that adds objects to the stack."""
-    return lambda stack: stack.extend(copy.deepcopy(list(objects)))
-
-
-def without(kind: str, name: str) -> Edit:
-    """An edit that takes an object away."""
-    return lambda stack: stack.remove(named(stack, kind, name))
 
 
 def setting(**changes: Any) -> Edit:

@@ -14,7 +14,7 @@ from tests.cases import GONE, each, read_cases
 from tests.components.objects import named
 
 from . import test_guardrails_data
-from .stacks import Objects, everything, findings, place, prod, settings, thing
+from .stacks import Objects, everything, findings, place, prod, settings, shared_frontends, thing
 from .test_guardrails_dangers import DANGERS
 
 CASES = {
@@ -27,7 +27,7 @@ OF_ITS_OWN = {test_guardrails_data.SHARED}  # Looks at several environments; its
 
 def edited(case: dict[str, Any]) -> Objects:
     """A sound environment with the edits of a case: what is set, added and removed, and what the Namespace says."""
-    objects = everything() if case.get("base") == "everything" else prod()
+    objects = {"everything": everything, "dynamo": shared_frontends}.get(case.get("base", ""), prod)()
     settings(objects, **case.get("settings", {}))
     changes = dict(case.get("set", {}))
     if "access" in case:
@@ -38,7 +38,7 @@ def edited(case: dict[str, Any]) -> Objects:
     for item in case.get("add", ()):
         more = {key: value for key, value in item.items() if key != "metadata"}
         added = thing(**copy.deepcopy(more))
-        added["metadata"] |= item.get("metadata", {})
+        added["metadata"] |= {"namespace": objects[0]["metadata"]["name"], **item.get("metadata", {})}
         objects.append(added)
     return [item for item in objects if f"{item['kind']}/{item['metadata']['name']}" not in case.get("remove", ())]
 

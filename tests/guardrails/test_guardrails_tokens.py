@@ -1,71 +1,45 @@
-"""The token with which an eviction policy reads the cluster's keys: the policy's alone, and good for that alone."""
+"""The one token, Role and way in that an eviction policy and shared frontends of Dynamo need, and nothing beyond."""
 
-import copy
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
-from tidegate_contracts import eviction_process
+from tidegate_contracts import dynamo
 
-from .stacks import MAIN, PROXY, SMALL, Edit, Objects, adding, container, findings, in_small, pod, prod, thing
+from policies.guardrails.dynamo import is_discovery
+from stacks.definition.openai import DynamoSettings
+from tests.cases import read_cases
+from tests.components.objects import named
 
-RULE = "pods-hold-no-token-of-the-cluster"
-MOUNT = {"name": "cluster", "mountPath": "/token"}
-VOLUME = dict(eviction_process.CLUSTER)
+from .stacks import findings, shared_frontends
+from .test_guardrails_every import edited
 
-
-def accused(edit: Edit) -> set[str]:
-    """Return the objects that the rule finds after an edit."""
-    objects = prod()
-    edit(objects)
-    return {f"{each.kind}/{each.name}" for each in findings(objects) if each.rule == RULE}
+CASES = read_cases(Path(__file__).with_name("tokens.yaml"))
 
 
-def mounted_by_triton(objects: Objects) -> None:
-    container(objects, SMALL)["volumeMounts"].append(MOUNT)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["what"]) for case in CASES])
+def test_what_goes_beyond_it_is_found(case: dict[str, Any]) -> None:
+    assert sorted({f"{one.rule} {one.object}" for one in findings(edited(case))}) == case["found"]
 
 
-def given_to(name: str, kind: str) -> Edit:
-    """Give a pod that has no policy the volume, and have its container mount it."""
-
-    def edit(objects: Objects) -> None:
-        pod(objects, name, kind)["volumes"].append(copy.deepcopy(VOLUME))
-        container(objects, name, kind)["volumeMounts"].append(MOUNT)
-
-    return edit
+def test_shared_frontends_break_no_guardrail() -> None:
+    assert findings(shared_frontends()) == []
 
 
-def changed(**token: Any) -> Edit:
-    def edit(objects: Objects) -> None:
-        (volume,) = (each for each in pod(objects, SMALL)["volumes"] if each["name"] == "cluster")
-        volume["projected"]["sources"][0]["serviceAccountToken"].update(token)
-
-    return edit
-
-
-def policy_runs(*command: str) -> Edit:
-    return in_small("initContainers/0/command", list(command))
-
-
-def bound(kind: str) -> Edit:
-    account = {"kind": "ServiceAccount", "name": "triton-ondemand", "namespace": "inference-prod"}
-    return adding(thing(kind, "more", roleRef={"kind": "Role", "name": "any"}, subjects=[account]))
+def test_the_role_is_of_one_namespace() -> None:
+    role = named(shared_frontends(), "Role", "openai-agents")
+    assert is_discovery(role)
+    assert not is_discovery({**role, "kind": "ClusterRole"})
+    assert role["rules"] == [
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
+        {
+            "apiGroups": ["nvidia.com"],
+            "resources": ["dynamoworkermetadatas"],
+            "verbs": ["list", "watch", "create", "patch"],
+        },
+    ]
 
 
-@pytest.mark.parametrize(
-    ("edit", "about"),
-    [
-        pytest.param(mounted_by_triton, f"StatefulSet/{SMALL}", id="Triton mounts it"),
-        pytest.param(given_to(MAIN, "StatefulSet"), f"StatefulSet/{MAIN}", id="a preload Triton mounts it"),
-        pytest.param(given_to(PROXY, "Deployment"), f"Deployment/{PROXY}", id="the proxy mounts it"),
-        pytest.param(policy_runs("sh", "-c", "curl"), f"StatefulSet/{SMALL}", id="the policy's container runs else"),
-        pytest.param(changed(expirationSeconds=31_536_000), f"StatefulSet/{SMALL}", id="it lasts a year"),
-        pytest.param(bound("RoleBinding"), f"StatefulSet/{SMALL}", id="its account has a role"),
-        pytest.param(bound("ClusterRoleBinding"), f"StatefulSet/{SMALL}", id="its account has a role of the cluster"),
-    ],
-)
-def test_a_token_that_others_can_use_or_that_is_good_for_more_is_found(edit: Edit, about: str) -> None:
-    assert about in accused(edit)
-
-
-def test_the_policys_own_token_and_a_proxys_for_leases_are_right() -> None:
-    assert accused(lambda _: None) == set()
+def test_every_worker_of_a_definition_is_known() -> None:
+    workers = get_args(DynamoSettings.model_fields["worker"].annotation)
+    assert {*dynamo.MODULES} == {dynamo.FRONTEND, *(f"dynamo.{each}" for each in workers)}

@@ -23,13 +23,6 @@ for file in sys.argv[1:]:
     found[file] = [about.st_mode & 0o7777, about.st_uid, open(file).read()]
 print(json.dumps(found))
 """
-LIST = f"""
-import urllib.request
-token = open({f"{eviction_process.STATE_ROOT}/{eviction_process.ADMIN_TOKEN_FILE}"!r}).read()
-address = "http://127.0.0.1:{eviction_process.LEASE_PORT}{lease.MODELS_PATH}"
-request = urllib.request.Request(address, headers={{"Authorization": "Bearer " + token}})
-print(urllib.request.urlopen(request).read().decode())
-"""
 RECYCLE = f"open({eviction_process.RECYCLE_FILE!r}, 'w').write('a test wants it')"
 INDEX = f"http://127.0.0.1:{triton.HTTP_PORT}/v2/repository/index"
 
@@ -65,10 +58,9 @@ def test_it_starts_before_triton_and_says_so_and_lists_the_models_of_the_compone
     said = [json.loads(line) for line in environment.log(pod, CONTAINER).lines()]
     (serving,) = [line for line in said if line["message"] == "serving"]
     assert datetime.fromisoformat(serving["time"]) < environment.log(pod, "triton").wait("started").at
-    listed = json.loads(python(environment, LIST))
-    assert listed["capacityBytes"] == 100 << 20
-    (digits,) = [model for model in listed["models"] if model["model"] == "digits"]
-    assert (digits["footprintBytes"], digits["footprintFrom"]) == (50 << 20, "declared")
+    metrics = ask(environment, admin(eviction_process.METRICS_PATH))[1]
+    assert f'tidegate_eviction_bytes{{kind="capacity"}} {float(100 << 20)}' in metrics
+    assert f'tidegate_eviction_model_footprint_bytes{{from="declared",model="digits"}} {float(50 << 20)}' in metrics
     (policy,) = pod["spec"]["initContainers"]
     assert policy["restartPolicy"] == "Always"
     for place in ("/tmp", eviction_process.SETTINGS_ROOT, triton.REPOSITORY_ROOT):
@@ -108,10 +100,9 @@ def test_the_lease_port_accepts_the_tokens_of_the_proxies_of_its_environment_onl
     policy_token = environment.run(POD, CONTAINER, "cat", f"{eviction_process.CLUSTER_ROOT}/token")
     for other in ("", proxy_token(environments["trial"]), policy_token, own[:-6] + "AAAAAA"):
         assert status(other) == HTTPStatus.UNAUTHORIZED
-        for path in (lease.ACQUIRE_PATH, lease.RENEW_PATH, lease.RELEASE_PATH, f"{lease.MODELS_PATH}/digits/retry"):
+        for path in (lease.ACQUIRE_PATH, lease.RENEW_PATH, lease.RELEASE_PATH):
             url = listing.replace(lease.MODELS_PATH, path)
             assert status(other, url, "POST") == HTTPStatus.UNAUTHORIZED, path
-    assert status(own, f"{listing}/digits/retry", "POST") == HTTPStatus.FORBIDDEN
     environment.run(POD, CONTAINER, "python", "-m", eviction_process.MODULE, "retry", "digits")
     assert ask(environment, admin(lease.MODELS_PATH))[0] == HTTPStatus.NOT_FOUND
 

@@ -49,9 +49,3 @@ def test_a_tier_in_memory_ends_at_its_size_and_takes_nothing_from_the_policy(env
     assert after["containerID"] == before["containerID"]
     (policy,) = environment.pod(pod_of("memory"))["spec"]["initContainers"]
     assert policy["resources"]["limits"]["memory"] == "320Mi", "256Mi of the policy's own, and the tier's 64Mi"
-
-
-def test_a_volume_of_its_own_goes_with_the_pod_that_it_was_made_for(environment: Environment) -> None:
-    claim = environment.machine.get("pvc", f"{pod_of('volume')}-staging", environment.namespace)
-    (owner,) = claim["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"]) == ("Pod", pod_of("volume"))

@@ -9,7 +9,7 @@ from tidegate_proxy.access.api_keys import hash_line
 
 from tests.processes import until
 
-from .environment import SLICE, SLICES, Environment, condition, container_status, is_ready
+from .environment import Environment, condition, container_status, is_ready
 
 ON_DEMAND, PRELOAD = "ondemand-small-0", "preload-main-0"
 SECRET_FILE = eviction_process.CONTROL_SECRET_FILE
@@ -139,18 +139,3 @@ def test_the_names_in_the_routing_table_lead_to_the_addresses_of_the_pods(enviro
         return all(ready.values()) and ready == {host: {*found} for host, found in environment.addresses().items()}
 
     until("names that lead to all pods that are ready and to no others", lead_to_pods)
-
-
-def test_a_replica_without_a_slice_waits_and_the_reason_is_said(environment: Environment) -> None:
-    assert environment.machine.get("nodes")[0]["status"]["allocatable"][SLICE] == str(SLICES)
-
-    def why_pending() -> str:
-        pods = environment.pods(f"ondemand-small-{SLICES}")
-        return "".join(condition(pod, "PodScheduled").get("message", "") for pod in pods)
-
-    try:
-        environment.kubectl("scale", "statefulset/ondemand-small", f"--replicas={SLICES + 1}")
-        said = until("a reason", why_pending)
-    finally:
-        environment.kubectl("scale", "statefulset/ondemand-small", f"--replicas={SLICES}")
-    assert f"Insufficient {SLICE}" in said

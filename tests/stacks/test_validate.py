@@ -142,61 +142,6 @@ def test_a_rule_that_a_part_of_all_breaks_in_some_stacks_alone_says_in_which() -
     assert unknown.why == "Only in prod-east."
 
 
-CHAT = {
-    "kind": "openai",
-    "image": "triton",
-    "repository": {"dataset": "models"},
-    "openai": {"engine": "dynamo", "worker": "mocker"},
-    "pools": [{"name": "a", "loading": {"mode": "preload"}}],
-}
-IN_PROD = [{"name": "chat", "pools": [{"name": "a", "replicas": 2}]}]
-
-
-@pytest.mark.parametrize(
-    ("edits", "what", "beside"),
-    [
-        # An overlay that lays something over what is wrong
-        (
-            {"servers/chat": CHAT, "environments/prod/servers": IN_PROD},
-            "chat/a has no model",
-            "Likewise in prod-east (",
-        ),
-        # Data planes of which none has it
-        (
-            {"servers/main/pools/cold/placement/product": "NVIDIA-A100-80GB-PCIe"},
-            "has no GPU of this product",
-            "in prod-east (",
-        ),
-        (
-            {f"dataPlanes/{plane}/gpus/0/memory": "4Gi" for plane in ("lab", "east")}
-            | {"servers/main/pools/cold/resources": {"memory": "2Gi"}},
-            'the largest node of data plane "lab"',
-            "Likewise in prod-east (",
-        ),
-        # What is lacking may be what another name means
-        ({"servers/chat": CHAT, "models/llama": {"server": "chta"}}, "unknown server", ""),
-        ({"servers/chat": CHAT, "models/llama": {"server": "chat", "pool": "b"}}, "unknown pool", ""),
-        (
-            {
-                "servers/chat": {**CHAT, "openai": {"engine": "dynamo", "worker": "mocker", "frontends": {}}},
-                "models/llama": {"server": "chat"},
-                "network/reach/api": {"server": "chta", "cidr": "192.0.2.1/32"},
-            },
-            "is reached by an unknown server",
-            "",
-        ),
-        # What overlays lie over is not found by a name or key that is mistyped
-        ({"datasets": [{"nmae": "models", "kind": "nfs", "server": "n", "path": "/a"}]}, 'unknown key "nmae"', ""),
-        ({"datasetz": [], "datasets": GONE}, 'unknown key "datasetz"', ""),
-        ({"environments/prod/servers": [{"name": "mian", "pools": [{"name": "cold"}]}]}, '"repository" is missing', ""),
-    ],
-)
-def test_one_mistake_in_what_stacks_share_is_said_once(edits: dict[str, Any], what: str, beside: str) -> None:
-    (problem,) = problems(edited_at(edits))
-    assert what in f"{problem.what}\n{problem.why}"
-    assert beside in problem.why
-
-
 def test_what_is_wrong_where_aliases_lead_to_is_said_once() -> None:
     text = edited_at({"dataPlanes/lab/gpus": "ANCHOR", "dataPlanes/east": {"environments": ["dev"], "gpus": "ALIAS"}})
     gpus = "&gpus [{product: NVIDIA-A100-SXM4-80GB, nodes: 1, perNode: 1, mig: {slices: {3g.40gb: 3}}}]"

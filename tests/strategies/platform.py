@@ -362,7 +362,7 @@ def networks() -> st.SearchStrategy[Tree]:
 
 
 dominos = st.sampled_from(
-    [{}, {"computeNamespace": "compute"}, {"principalUrl": "https://192.0.2.7:8443/principal"}]
+    [{}, {"computeNamespace": "compute"}, {"principalUrl": "https://198.51.100.7/principal"}]
     + [{"principalUrl": f"{scheme}://identity.domino-edge.svc/principal"} for scheme in ("http", "https")]
 )
 meshes = st.sampled_from([{"mode": "istio"}, {"mode": "istio", "mtls": "STRICT", "namespace": "mesh"}])

@@ -16,10 +16,9 @@ import typer
 from rich.console import Console
 from tidegate_service import json_lines
 
-from .policies.registry import find
+from . import retrying
+from .policies.registry import BUILT_IN, find
 from .process import EvictionPolicy, ServeOptions
-from .retrying import ADDRESS, RetryError
-from .retrying import retry as retry_model
 from .serving.settings import SettingsError
 from .simulate.engine import SimulationSetting
 from .simulate.engine import simulate as simulate_trace
@@ -30,7 +29,6 @@ from .simulate.zoo import generate as make_trace
 WRONG_INPUT, DEFECT = 2, 1
 PIPE_WIDTH = 140  # Columns of tables that go to no terminal.
 LEVELS = ("debug", "info", "warning", "error", "critical")
-COMPARED = ("break-even", "lru-idle", "cost-aware")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 app = typer.Typer(
@@ -76,15 +74,12 @@ def serve(
 @app.command()
 def retry(
     model: Annotated[str, typer.Argument(help="Its name.")],
-    address: Annotated[str, typer.Option(help="Host and port of the policy's leases.")] = ADDRESS,
-    state: Annotated[
-        Path, typer.Option(help="The policy's folder for what is learned: it holds the token for this.")
-    ] = ServeOptions.state,
+    state: Annotated[Path, typer.Option(help="The policy's folder for what is learned.")] = ServeOptions.state,
 ) -> None:
     """Let a model out of quarantine: the next acquire of it loads it."""
-    with _refusing(RetryError):
-        retry_model(address, state, model)
-    print(f"{model} is in no quarantine and no back-off now: it is loaded when it is asked for.")
+    with _refusing(OSError):
+        retrying.ask(state, model)
+    print(f"{model} is in no quarantine and no back-off in a second: it is loaded when it is called for.")
 
 
 @app.command()
@@ -112,7 +107,7 @@ def simulate(
         for option, value in numbers.items():
             if not math.isfinite(value):
                 raise SimulationError(f"{option} {value}: this is no number that something can last.")
-        wanted = dict.fromkeys([*COMPARED, policy] if compare else [policy])
+        wanted = dict.fromkeys([*BUILT_IN, policy] if compare else [policy])
         try:
             policies = [find(name) for name in wanted if name]
         except ValueError as error:

@@ -16,6 +16,7 @@ import uvicorn
 from tidegate_contracts import eviction_process, triton
 from tidegate_service.listening import AdminThread, listen
 
+from . import retrying
 from .serving.admin import Heartbeat, make_admin
 from .serving.callers import Callers
 from .serving.files import kept_secret
@@ -112,7 +113,7 @@ class EvictionPolicy:
         ]
         # Looked at on a thread: to import a policy of somebody else's takes its time.
         look = partial(asyncio.to_thread, self.settings.look)
-        for work in (heartbeat.beat, look, service.keep):
+        for work in (heartbeat.beat, look, service.keep, self._retry):
             self._tasks.append(self._loop.create_task(every_second(work)))
         log.info("serving", extra={"said": {"ports": self.ports}})
 
@@ -167,6 +168,16 @@ class EvictionPolicy:
         await self._footprints.keep()
         self._admin.stop()
         log.info("stopped")
+
+    async def _retry(self) -> None:
+        try:
+            models = await asyncio.to_thread(retrying.taken, self.options.state)
+        except OSError as error:
+            log.error("models to retry cannot be read: %s", error)
+            return
+        for model in models:
+            if not self.service.retry(model):
+                log.warning("the pool has no model %s to retry", model)
 
     def _use(self, data: bytes) -> None:
         settings = read(data)

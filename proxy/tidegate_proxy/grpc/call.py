@@ -37,10 +37,6 @@ class _Forwarding(Forwarding):
         """Do work that waits for something in a task."""
         self._call.start(work, *given)
 
-    def trace(self) -> tuple[bytes, bytes]:
-        """Return the call's id and its `traceparent`."""
-        return self._call.request_id, self._call.outgoing.traceparent
-
     async def answer_without_lease(self) -> None:
         """Answer what is only looked at."""
         await self._call.answer_without_lease(self)

@@ -234,10 +234,6 @@ class HttpRequest(HeadedRequest):
             target.may_be_of_sequence and route.must_know_sequence(target.version),
         )
 
-    def trace(self) -> tuple[bytes, bytes]:
-        """Return the request's id and its `traceparent`."""
-        return self.request_id, http_parent(self.passed)
-
     def must_find_sequence(self) -> bool:
         """Tell whether the request may go astray unless it is known which sequence it is of."""
         target = self.target

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, time
@@ -17,10 +16,7 @@ from tidegate_contracts.message import Message
 from ..upstream.replica import Replica
 from ..upstream.request import Answer, NoAnswerError, send
 
-ASKING: ContextVar[tuple[bytes, bytes]] = ContextVar("asking", default=(b"", b""))
-"""The id of the request that a lease is asked for, and its `traceparent`: of the first of those that want the same."""
 _NOT_LET_IN = 401, 403
-_FOR = b"x-request-id", b"traceparent"
 log = logging.getLogger(__name__)
 _answers: TypeAdapter[lease.Answer] = TypeAdapter(lease.Answer)
 
@@ -89,16 +85,12 @@ class LeaseToken:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: object = None
         self._header = b""
 
     def header(self) -> bytes:
         """Return the line that sends the token; nothing where there is none."""
         try:
-            told = self._path.stat()
-            if (seen := (told.st_ino, told.st_mtime_ns)) != self._seen:
-                self._header = b"authorization: Bearer %b\r\n" % self._path.read_bytes().strip()
-                self._seen = seen
+            self._header = b"authorization: Bearer %b\r\n" % self._path.read_bytes().strip()
         except FileNotFoundError:
             self._header = b""
         except OSError as error:
@@ -156,7 +148,6 @@ class LeaseClient:
     async def _send(self, method: bytes, path: str, message: Message | None, seconds: float | None = None) -> Answer:
         body = b"" if message is None else message.model_dump_json(by_alias=True, exclude_none=True).encode()
         head = b"%b %b HTTP/1.1\r\nhost: %b\r\n%b" % (method, path.encode(), self._host, self._authorization())
-        head += b"".join(b"%b: %b\r\n" % said for said in zip(_FOR, ASKING.get(), strict=True) if said[1])
         data = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (head, len(body), body)
         try:
             async with asyncio.timeout(seconds):

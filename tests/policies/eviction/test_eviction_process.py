@@ -15,7 +15,6 @@ from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.__main__ import app
 from tidegate_eviction.core.messages import Unload
 from tidegate_eviction.process import EvictionPolicy, ServeOptions
-from tidegate_eviction.retrying import RetryError, retry
 from typer.testing import CliRunner
 
 from lab.local_plane.credentials import write_cluster
@@ -74,14 +73,17 @@ def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
         assert line.startswith("ready ") or {"time", "level", "message"} <= json.loads(line).keys()
 
 
-def test_a_retry_says_which_model_and_which_port_it_wants(tmp_path: Path) -> None:
+def test_a_retry_reaches_the_policy_and_of_an_unknown_model_its_log_tells(tmp_path: Path) -> None:
     write_settings(tmp_path, settings(tmp_path))
     with running(tmp_path) as made:
-        retry(made.leases, made.state, "a")
-        with pytest.raises(RetryError, match="The pool has no model 'b'"):
-            retry(made.leases, made.state, "b")
-        with pytest.raises(RetryError, match=r"says 404 to POST /v1/models/a/retry: is that the port of leases"):
-            retry(made.admin, made.state, "a")
+        for model in ("a", "b"):
+            done = CliRunner().invoke(app, ["retry", model, "--state", str(made.state)])
+            assert (done.exit_code, model in done.stdout) == (0, True)
+        until(lambda: "the pool has no model b to retry" in (tmp_path / "policy.log").read_text("utf-8"))
+    assert "no model a" not in (tmp_path / "policy.log").read_text("utf-8")
+    done = CliRunner().invoke(app, ["retry", "a", "--state", str(tmp_path / "none")])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{tmp_path}/none/retry" in done.stderr
 
 
 def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:

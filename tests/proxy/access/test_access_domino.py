@@ -62,19 +62,6 @@ async def test_its_word_holds_for_a_bounded_time(domino: DominoFake, clock: Cloc
     assert await kind_of(authorizer, KEY) is ProblemType.UNAUTHENTICATED
 
 
-async def test_a_flood_of_credentials_is_no_flood_of_questions(
-    domino: DominoFake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(domino_module, "MOST_WAITING", 40)
-    domino.mode = "late"
-    authorizer = gate_for(domino)
-    kinds = await asyncio.gather(*(kind_of(authorizer, b"x-domino-api-key k%d" % n) for n in range(100)))
-    asked = domino_module.MOST_AT_ONCE + domino_module.MOST_WAITING
-    assert kinds.count(ProblemType.BUSY) == 100 - asked
-    assert domino.asked == asked
-    assert domino.most_at_once <= domino_module.MOST_AT_ONCE
-
-
 async def test_a_refused_credential_is_refused_unasked_for_a_moment(domino: DominoFake, clock: Clock) -> None:
     authorizer = gate_for(domino, clock)
     for _ in range(20):

@@ -1,7 +1,6 @@
 """What RFC 9110 and 9112 ask of whoever passes messages on: targets, headers of one connection, trailers, chunks."""
 
 import asyncio
-import tracemalloc
 
 import pytest
 
@@ -128,38 +127,6 @@ async def test_a_body_in_slow_small_chunks_has_no_extensions_to_speak_of(here: R
     await caller.send(b"0\r\n\r\n")
     assert (await caller.reply()).status == 200
     assert here.replica.asked[0].body == b"hello" * 20
-
-
-@pytest.mark.parametrize("path", ["/predict", PATH])
-async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_one_in_large_ones(
-    here: RunningProxy, caller: Caller, path: str
-) -> None:
-    """Nobody has to wait for it: neither for a lease nor for a look at who calls, a body waits as a whole."""
-    text = ENVELOPE % (b'"%b"' % (b"ab" * 100_000))
-    tiny = b"".join(b"2\r\n%b\r\n" % text[at : at + 2] for at in range(0, len(text) - 1, 2))
-    tiny += b"1\r\n%b\r\n0\r\n\r\n" % text[-1:] if len(text) % 2 else b"0\r\n\r\n"
-    here.proxy.shared.call_seconds = 600.0  # so many chunks, each with a trace in Python, take a busy machine long
-    asking = asyncio.Event()
-    identify = here.proxy.shared.authorizer.ask
-
-    async def wait(*said: object) -> object:
-        await asking.wait()
-        return await identify(*said)  # type: ignore[arg-type]
-
-    here.proxy.shared.authorizer.known = lambda *_: None  # type: ignore[method-assign]
-    here.proxy.shared.authorizer.ask = wait  # type: ignore[assignment, method-assign]
-    data = request(path, b"", Transfer_Encoding="chunked")
-    tracemalloc.start()
-    try:
-        for at in range(0, len(tiny), 50_000):
-            await caller.send_apart((data if not at else b"") + tiny[at : at + 50_000])
-        held = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert held < 3_000_000, held
-    asking.set()
-    assert (await caller.reply()).status == 200
-    assert here.replica.asked[0].body in (text, b'"%b"' % (b"ab" * 100_000))
 
 
 # --- what is no envelope

@@ -104,12 +104,3 @@ def test_a_load_that_outlasts_the_deadline_is_told_as_busy(tmp_path: Path) -> No
         with pytest.raises(grpc.RpcError) as caught:
             call.result()
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE  # the policy's bound and the proxy's are 5 s
-
-
-def test_the_policy_is_told_for_which_call_it_loads(tmp_path: Path) -> None:
-    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
-    with plane(tmp_path) as (running, [site]):
-        told = (*running.metadata(), ("x-request-id", "order-8"), ("traceparent", parent))
-        method(running.channel(), "ModelInfer")(infer_request(), metadata=told, timeout=5)
-    [asked] = [each.headers for each in site.policy.asked if each.line.startswith("POST /v1/leases/acquire")]
-    assert (asked["x-request-id"], asked["traceparent"]) == ("order-8", parent)

@@ -80,12 +80,6 @@ async def test_who_only_looks_at_a_model_is_not_counted_as_its_caller_who_was_to
         assert value(found, "requests_total", model="b", status="503") == 1
 
 
-async def test_a_model_whose_load_takes_too_long_is_loading(tmp_path: Path) -> None:
-    async with sites(load_seconds=5.0) as [site], estate(tmp_path, [site]) as here:
-        reply = await here.call("a", Request_Timeout="0.3")
-        assert (reply.problem, reply.json()["reason"]) == ("busy", "loading")
-
-
 async def test_the_list_of_models_tells_no_path(tmp_path: Path) -> None:
     async with sites() as [site], estate(tmp_path, [site]) as here:
         site.said = {"b": WHY}

@@ -182,19 +182,3 @@ def scaled(least: int, most: int) -> list[Object]:
 )
 def test_more_or_fewer_pods_are_no_restart(before: list[Object], after: list[Object], what: str) -> None:
     assert [notice.what for notice in notices(before, after)] == [what]
-
-
-# ---- GPUs that are to be cut anew ----
-
-
-def on_slice(profile: str) -> Object:
-    limits = {f"nvidia.com/mig-{profile}": "1"}
-    return pool(inside={"containers": [container(resources={"limits": limits})]})
-
-
-def test_a_pool_that_asks_for_another_slice_says_so_too() -> None:
-    before, after = [on_slice("1g.10gb")], [on_slice("2g.20gb")]
-    (notice,) = notices(before, after)
-    assert (notice.kind, notice.name, notice.grave) == ("StatefulSet", "big-main", True)
-    assert notice.what.startswith("MIG 1g.10gb → 2g.20gb: NODES ARE RE-CUT FIRST, which ends every pod on their GPUs")
-    assert notices(before, before) == []

@@ -1,11 +1,10 @@
-"""Access to the lease API: for this environment's proxies, by their pods' tokens, and for holders of the admin token.
+"""Access to the lease API: for this environment's proxies, by their pods' tokens.
 
 The cluster signs a proxy's token, and its API server publishes the keys. The policy keeps the last keys on disk, so it
 needs no API server at a restart.
 """
 
 import asyncio
-import hmac
 import http.client
 import json
 import logging
@@ -21,7 +20,7 @@ import jwt
 from tidegate_contracts import eviction_process, lease, proxy_process
 from tidegate_service.tokens import ALGORITHMS, MOST_TOKEN_BYTES, TokenError, read_keys, verified_claims
 
-from .files import KeptFile, kept_secret
+from .files import KeptFile
 
 REFRESH_SECONDS = 300.0
 PAUSE_SECONDS = 10.0  # Seconds between two readings at least, however many unknown keys tokens name.
@@ -29,7 +28,6 @@ ANSWER_SECONDS = 5.0
 MOST_REMEMBERED = 1024  # Tokens that are not verified again before they end.
 _KEPT = "keys.json"
 _MOST_BYTES = 512 * 1024
-_ADMIN_MODE = 0o600
 log = logging.getLogger(__name__)
 
 
@@ -46,11 +44,10 @@ class Caller:
     """The sender of a message."""
 
     pod: str | None = None  # The proxy's pod; None: it is not known, or no proxy.
-    is_admin: bool = False
 
     def check(self, holder: str) -> None:
         """Raise NotLetInError for a holder of another pod."""
-        if self.is_admin or (self.pod is not None and not lease.is_holder_of(self.pod, holder)):
+        if self.pod is not None and not lease.is_holder_of(self.pod, holder):
             raise NotLetInError(f"The holder {holder} is not of the pod that the token names.", 403)
 
 
@@ -177,7 +174,6 @@ class Callers:
         self.keys = ClusterKeys(cluster, state)
         self.keys.changed = lambda: self._remembered.clear()
         self._subject = f"system:serviceaccount:{namespace}:{proxy_process.ACCOUNT}"
-        self._admin = kept_secret(state / eviction_process.ADMIN_TOKEN_FILE, _ADMIN_MODE)
         self._remembered: dict[str, tuple[float, Caller]] = {}
         self._is_strict = bool(os.environ.get(eviction_process.KEYS_REQUIRED))
 
@@ -194,8 +190,6 @@ class Callers:
         scheme, _, token = (authorization or "").partition(" ")
         token = token.strip()
         is_bearer = scheme.lower() == "bearer" and token.isascii() and len(token) <= MOST_TOKEN_BYTES
-        if is_bearer and hmac.compare_digest(token, self._admin):
-            return Caller(is_admin=True)
         await self.keys.tried()
         if not self.keys.known:
             if self._is_strict:

@@ -49,7 +49,7 @@ class KeptFile:
         return True
 
 
-def kept_secret(path: Path, mode: int = SECRET_MODE) -> str:
+def kept_secret(path: Path) -> str:
     """Return the secret in a file, made where there is none. Raises OSError.
 
     One that is there stays: the control secret is that of a running server.
@@ -61,5 +61,5 @@ def kept_secret(path: Path, mode: int = SECRET_MODE) -> str:
     if _SECRET.fullmatch(kept):
         return kept
     made = secrets.token_hex(32)
-    write_whole(path, made.encode(), mode)
+    write_whole(path, made.encode(), SECRET_MODE)
     return made

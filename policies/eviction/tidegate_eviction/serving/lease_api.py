@@ -8,7 +8,6 @@ from typing import TypeVar
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from tidegate_contracts import lease
 from tidegate_contracts.message import Message
@@ -18,9 +17,7 @@ from .callers import Caller, Callers, NotLetInError
 from .service import EvictionService
 
 BODY_BYTES = 8 << 20  # The largest message: a renewal of ten thousand models is a tenth of it.
-ACQUIRES_A_SECOND = 20  # So many leases that were not granted at once are logged; the others are counted.
-REFUSALS_A_SECOND = 1  # Likewise of messages that were refused for their credential.
-MOST_ID = 128  # Characters of a request's id: docs/proxy-api.md.
+REFUSALS_A_SECOND = 1  # So many messages that were refused for their credential are logged; the others are counted.
 Asked = TypeVar("Asked", lease.Acquire, lease.Renew, lease.Release)
 log = logging.getLogger(__name__)
 
@@ -28,7 +25,7 @@ log = logging.getLogger(__name__)
 def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
     """Return the HTTP application by which proxies acquire, renew and release leases."""
     app = FastAPI(title="Tidegate eviction policy: leases", openapi_url=None, redirect_slashes=False)
-    lines, refusals = LinesASecond(ACQUIRES_A_SECOND), LinesASecond(REFUSALS_A_SECOND)
+    refusals = LinesASecond(REFUSALS_A_SECOND)
 
     @app.exception_handler(HTTPException)
     async def wrong(_: Request, error: HTTPException) -> Response:
@@ -55,11 +52,8 @@ def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
 
     @app.post(lease.ACQUIRE_PATH)
     async def acquire(request: Request) -> Response:
-        ask, begun = await asked(request, lease.Acquire), monotonic()
+        ask = await asked(request, lease.Acquire)
         answer = await service.acquire(ask, lambda: asyncio.create_task(_hung_up(request)))
-        at_once = isinstance(answer, lease.Granted) and not answer.waited_seconds
-        if not at_once and not ask.spare and lines.wants(monotonic()):
-            _log_acquire(ask, answer, monotonic() - begun, request.headers, lines.left_out())
         if answer is None:
             return Response(status_code=499)  # there is no reader any more
         after = {"retry-after": str(max(1, -int(-answer.retry_after // 1)))} if isinstance(answer, lease.Busy) else {}
@@ -79,14 +73,6 @@ def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
         await caller(request)
         return _json(service.listing())
 
-    @app.post(f"{lease.MODELS_PATH}/{{model:path}}/retry")
-    async def retry(request: Request, model: str) -> Response:
-        if not (await caller(request)).is_admin:
-            raise NotLetInError("Only `python -m tidegate_eviction retry` in the policy's container may do this.", 403)
-        if not service.retry(model):
-            raise HTTPException(404, f"The pool has no model {model!r}.")
-        return Response(status_code=204)
-
     return app
 
 
@@ -105,22 +91,6 @@ async def _message(request: Request, kind: type[Asked]) -> Asked:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the message"
         raise HTTPException(400, f"{where}: {first['msg']}") from None
-
-
-def _log_acquire(
-    ask: lease.Acquire, answer: lease.Answer | None, seconds: float, headers: Headers, left_out: dict[str, int]
-) -> None:
-    """Log a lease that was waited for, or refused, and for which request."""
-    outcome = "gone" if answer is None else "loaded" if isinstance(answer, lease.Granted) else answer.outcome
-    said = {
-        "event": "lease-asked", "model": ask.model, "holder": ask.holder, "outcome": outcome,
-        "reason": answer.reason if isinstance(answer, lease.Busy) else None,
-        "why": None if answer is None or isinstance(answer, lease.Granted) else answer.why,
-        "seconds": round(seconds, 6), "requestId": headers.get("x-request-id", "")[:MOST_ID],
-        "traceId": headers.get("traceparent", "")[3:35], **left_out,
-    }  # fmt: skip
-    told = {name: value for name, value in said.items() if value not in (None, "")}
-    log.info("%s was asked for: %s", ask.model, outcome, extra={"said": told})
 
 
 async def _hung_up(request: Request) -> None:

@@ -28,20 +28,14 @@ def holding(sizes: dict[str, int], seconds: float, **more: object) -> World:
     return world
 
 
-def test_a_model_may_go_once_it_was_idle_for_four_times_its_load() -> None:
-    world = holding({"a": 60, "b": 60}, 10.0)
-    world.advance(39.9)
+@pytest.mark.parametrize(("load", "idle"), [(10.0, 40.0), (200.0, 300.0)])
+def test_a_model_may_go_once_it_was_idle_for_four_times_its_load_or_for_its_idle_limit(
+    load: float, idle: float
+) -> None:
+    world = holding({"a": 60, "b": 60}, load)
+    world.advance(idle - 0.1)
     assert isinstance(world.ask("p1", "b", 0.0), lease.Busy)
     assert not unloads(world)
-    world.advance(0.1)
-    world.ask("p1", "b", 0.0)
-    assert unloads(world) == ["a"]
-
-
-def test_it_may_go_after_the_idle_limit_however_long_its_load_took() -> None:
-    world = holding({"a": 60, "b": 60}, 200.0)
-    world.advance(299.9)
-    assert isinstance(world.ask("p1", "b", 0.0), lease.Busy)
     world.advance(0.1)
     world.ask("p1", "b", 0.0)
     assert unloads(world) == ["a"]

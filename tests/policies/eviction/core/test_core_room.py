@@ -97,25 +97,15 @@ def test_nobody_goes_for_a_model_before_it_is_its_turn_to_be_loaded() -> None:
     assert unloads(world) == ["c"]
 
 
-def test_the_model_with_more_waiters_goes_first() -> None:
-    world = full({"a": 90, "b": 60, "c": 60}, replace(RULES, loads_at_once=1))
-    world.advance(100.0)
-    world.lose_triton()
-    world.ask("p1", "b", None)
-    for _ in range(3):
-        world.ask("p1", "c", None)
-    world.triton_back()
-    assert under_way(world).command.model == "c"
-
-
-def test_but_who_has_waited_for_long_goes_before_all_of_them() -> None:
+@pytest.mark.parametrize(("waited", "first"), [(0.0, "c"), (RULES.overdue_seconds, "b")])
+def test_the_model_with_more_waiters_goes_first_unless_another_has_waited_for_long(waited: float, first: str) -> None:
     world = World(specs({"a": 60, "b": 60, "c": 60}), replace(RULES, loads_at_once=1))
     world.ask("p1", "b", None)
-    world.advance(RULES.overdue_seconds)
+    world.advance(waited)
     for _ in range(3):
         world.ask("p1", "c", None)
     world.recover()
-    assert under_way(world).command.model == "b"
+    assert under_way(world).command.model == first
 
 
 def test_who_was_told_busy_and_comes_back_in_time_has_kept_his_place() -> None:
@@ -233,19 +223,15 @@ def test_a_model_that_is_refused_again_and_again_is_told_to_have_no_room_since_t
     assert world.listed("b").no_room_seconds is None
 
 
-def test_a_model_starves_no_more_once_others_may_be_evicted_for_it() -> None:
+@pytest.mark.parametrize("why", ["others may be evicted for it", "it was not called in five minutes"])
+def test_a_model_starves_no_more_once(why: str) -> None:
     world = full({"a": 60, "b": 60})
     world.busy("p2", "b", 0.0)
     assert world.listed("b").no_room_seconds is not None
-    world.end_of_requests()
-    world.advance(RULES.idle_seconds + RULES.lease_seconds)
-    assert (world.listed("b").no_room_seconds, world.listed("b").why) == (None, "")
-
-
-def test_who_was_not_asked_for_in_five_minutes_starves_no_more() -> None:
-    world = full({"a": 60, "b": 60})
-    world.busy("p2", "b", 0.0)
-    world.advance(lease.BUSY_SECONDS)
+    if why == "others may be evicted for it":
+        world.end_of_requests(RULES.idle_seconds + RULES.lease_seconds)
+    else:
+        world.advance(lease.BUSY_SECONDS)
     assert (world.listed("b").no_room_seconds, world.listed("b").why) == (None, "")
 
 

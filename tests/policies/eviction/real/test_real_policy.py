@@ -1,7 +1,6 @@
 """The policy as a process beside a real Triton: what it loads, measures, frees, and survives."""
 
 import http.client
-import json
 import os
 import re
 import signal
@@ -14,21 +13,17 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import eviction_process
-from tidegate_contracts import triton as contract
 from tidegate_contracts.eviction import ManagedModel, Tuning
-from tidegate_eviction.retrying import retry
+from tidegate_eviction import retrying
 from tritonclient.utils import InferenceServerException
 
 from lab.local_cluster.certificates import Authority
 from lab.local_plane.policy import Policy, policy, triton_options, write_settings
-from lab.local_plane.repository import Model, publish
 from lab.local_plane.triton import Triton, triton
 from tests.proxy.rigs.pytest_rigs import not_run
 
-from ..rigs import nosy as nosy_model
 from ..rigs import zoo
 from ..rigs.caller import Holder, infer, until
-from ..rigs.nvml import library
 from ..rigs.running_policy import pool
 
 MIB = 1 << 20
@@ -147,7 +142,7 @@ def test_a_model_that_fails_is_quarantined_with_tritons_reason_and_tried_again_b
     holder = zoo_plane.holder
     until(lambda: holder.acquire("broken", 5)["outcome"] == "quarantined")
     assert "there is no such op" in holder.acquire("broken")["why"]
-    retry(zoo_plane.policy.leases, zoo_plane.policy.state, "broken")
+    retrying.ask(zoo_plane.policy.state, "broken")
     assert holder.until("broken", "cold") < 5
 
 
@@ -157,34 +152,6 @@ def test_control_is_the_policys_alone(zoo_plane: Plane) -> None:
     assert asking.getresponse().status == 403
     secret = (zoo_plane.root / "control" / "secret").read_text()
     assert secret not in zoo_plane.log
-
-
-def test_a_model_can_read_the_secret_of_its_own_triton_which_opens_no_other(tmp_path: Path, zoo_plane: Plane) -> None:
-    """Triton takes it from its command line alone. Such a model can also end its Triton, or change others' data."""
-    report = tmp_path / "report.json"
-    nosy = Model("nosy", Path(nosy_model.__file__), [("INPUT", *zoo.NUMBER)], [("OUTPUT", *zoo.NUMBER)],
-                 parameters={"report": report})  # fmt: skip
-    (tmp_path / "models").mkdir()
-    publish(nosy, tmp_path / "models", tmp_path / "staging")
-    write(tmp_path, "nosy")
-
-    def control(server: Triton, *secret: str) -> int:
-        asking = http.client.HTTPConnection(server.http, timeout=10)
-        headers = dict.fromkeys([contract.RESTRICTED_KEY][: len(secret)], *secret)
-        asking.request("POST", "/v2/repository/index", headers=headers)
-        return asking.getresponse().status
-
-    with plane(tmp_path) as running:
-        assert running.holder.acquire("nosy")["outcome"] == "granted"
-        found = json.loads(report.read_text())
-        (option,) = (each for each in found["command"] if each.startswith("--http-restricted-api="))
-        secret = option.rpartition("=")[2]
-        assert secret == (tmp_path / "control" / "secret").read_text()
-        (option,) = (each for each in found["command"] if "shm-region-prefix-name=" in each)
-        region = option.rpartition("=")[2]
-        assert any(name.startswith(region) for name in found["writable"]), "what it shares with its models' processes"
-        assert (control(running.triton), control(running.triton, secret)) == (403, 200)
-        assert control(zoo_plane.triton, secret) == 403
 
 
 def small(root: Path, *names: str, seconds: float = 0, **changes: Any) -> None:
@@ -257,41 +224,14 @@ def test_it_leaves_last_and_renews_until_then(tmp_path: Path) -> None:
         assert made.policy.process.popen.wait(10) == 0
 
 
-@pytest.mark.thorough
-def test_a_repository_that_cannot_be_written_is_no_hindrance(tmp_path: Path) -> None:
-    small(tmp_path, "a")
-    for folder, _, _ in os.walk(tmp_path / "models"):
-        os.chmod(folder, 0o555)
-    with plane(tmp_path) as made:
-        assert made.holder.acquire("a")["outcome"] == "granted"
-        assert made.holder.listed("a").footprint_from == "measured"
-
-
-@pytest.mark.thorough
-def test_in_a_slice_the_driver_is_asked_in_tritons_own_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small(tmp_path, "a")
-    with not_run("THE STAND-IN FOR NVML"):
-        made = library(tmp_path)
-    for name, value in {"NVML_GPUS": "1", "NVML_USED": str(3 << 30), "LD_PRELOAD": str(made)}.items():
-        monkeypatch.setenv(name, value)
-    with plane(tmp_path) as running:
-        assert running.holder.acquire("a")["outcome"] == "granted"
-        text = running.holder.ask("GET", eviction_process.METRICS_PATH, address=running.policy.admin)[1]
-        assert 'tidegate_eviction_memory_source{source="nvml"} 1.0' in text
-        assert float(re.findall(r"^tidegate_eviction_memory_used_bytes (.*)$", text, re.MULTILINE)[0]) == 3 << 30
-
-
-@pytest.mark.parametrize(
-    "name", ["triton.models.svc", pytest.param("*.triton-cpu.models.svc", marks=pytest.mark.thorough)]
-)
-def test_with_tls_triton_is_known_by_its_name_and_no_other_is_spoken_to(tmp_path: Path, name: str) -> None:
+def test_with_tls_triton_is_known_by_its_name_and_no_other_is_spoken_to(tmp_path: Path) -> None:
     small(tmp_path, "a", grpc_tls=True)
-    tls = Authority().write(tmp_path / "tls", name)
+    tls = Authority().write(tmp_path / "tls", "triton.models.svc")
     options = ["--grpc-use-ssl=true", f"--grpc-server-cert={tls / 'tls.crt'}", f"--grpc-server-key={tls / 'tls.key'}"]
     with real_triton(tmp_path, *options) as server:
         with policy(tmp_path, server, options=["--tls", str(tls), "--drain-seconds", "0"]) as known:
             assert Holder(known).acquire("a")["outcome"] == "granted"
-        other = Authority().write(tmp_path / "other", name)
+        other = Authority().write(tmp_path / "other", "triton.models.svc")
         with policy(tmp_path, server, options=["--tls", str(other)]) as stranger:
             assert Holder(stranger).acquire("a", 2)["outcome"] == "busy"
             metrics = Holder(stranger).ask("GET", eviction_process.METRICS_PATH, address=stranger.admin)[1]

@@ -83,7 +83,6 @@ MESSAGES: dict[str, tuple[str, str, Any]] = {
     "renew": ("POST", lease.RENEW_PATH, {"holder": "p.1", "models": {}}),
     "release": ("POST", lease.RELEASE_PATH, {"holder": "p.1", "models": ["a"], "serials": {"a": 10**9}}),
     "list": ("GET", lease.MODELS_PATH, None),
-    "retry": ("POST", f"{lease.MODELS_PATH}/a/retry", None),
 }
 
 
@@ -132,23 +131,6 @@ def test_every_pod_has_holders_and_none_of_anothers(pod: str, suffix: str) -> No
     assert lease.is_holder_of(pod, name)
     assert len(name) <= 64
     assert not lease.is_holder_of(f"{pod[:40]}x", name) or pod[:48] == f"{pod[:40]}x"
-
-
-async def test_holders_list_models_and_only_the_pods_own_token_lets_one_out_of_quarantine(tmp_path: Path) -> None:
-    async with over_the_wire(tmp_path, StandIn({"a": MIB})) as (_, wire):
-        retry = wire.root + MESSAGES["retry"][1]
-        async with wire.http.get(wire.root + lease.MODELS_PATH) as answer:
-            assert answer.status == 200
-        async with wire.http.post(retry) as answer:
-            assert answer.status == 403
-        admin = {"authorization": f"Bearer {(tmp_path / 'state' / eviction_process.ADMIN_TOKEN_FILE).read_text()}"}
-        async with wire.http.get(wire.root + lease.MODELS_PATH, headers=admin) as answer:
-            assert answer.status == 200
-        async with wire.http.post(retry, headers=admin) as answer:
-            assert answer.status == 204
-        body = json.dumps(MESSAGES["acquire"][2])
-        async with wire.http.post(wire.root + lease.ACQUIRE_PATH, data=body, headers=admin) as answer:
-            assert answer.status == 403
 
 
 async def test_a_credential_is_judged_before_the_body_is_read(tmp_path: Path) -> None:
@@ -211,8 +193,6 @@ async def test_only_a_message_waits_for_the_first_reading_of_the_keys_and_it_is_
     monkeypatch.setattr(ClusterKeys, "_fetch", lambda _: fetches() if go_on.wait(10) else b"")
     made = Callers(tmp_path / "cluster", tmp_path / "state")
     made.keys.start()
-    admin = (tmp_path / "state" / eviction_process.ADMIN_TOKEN_FILE).read_text()
-    assert (await made.identify(f"Bearer {admin}")).is_admin
     asking = [asyncio.ensure_future(made.identify(each)) for each in (f"Bearer {lease_token('p')}", None)]
     assert not (await asyncio.wait(asking, timeout=0.2))[0]
     go_on.set()
@@ -330,7 +310,6 @@ async def test_no_credential_is_logged_or_kept(tmp_path: Path, caplog: pytest.Lo
     kept = b"".join(file.read_bytes() for file in (tmp_path / "state").iterdir()).decode()
     for text in (caplog.text, str(refused.value), kept):
         assert token.rpartition(".")[2] not in text
-    assert (tmp_path / "state" / eviction_process.ADMIN_TOKEN_FILE).stat().st_mode & 0o077 == 0
 
 
 def test_a_pod_without_its_volumes_does_not_start(tmp_path: Path) -> None:

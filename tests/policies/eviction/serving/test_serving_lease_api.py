@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 import uvicorn
-from tidegate_contracts import lease, log_fields
+from tidegate_contracts import lease
 from tidegate_eviction.serving.callers import Callers
-from tidegate_eviction.serving.lease_api import ACQUIRES_A_SECOND, BODY_BYTES, make_lease_api
+from tidegate_eviction.serving.lease_api import BODY_BYTES, make_lease_api
 
 from lab.local_plane.credentials import lease_token, write_cluster
 
@@ -161,28 +160,3 @@ async def test_why_a_load_failed_is_told_without_paths_and_tracebacks(tmp_path: 
         assert listed.why == listed.failed_why == "no model.py"
         assert listed.failed_seconds is not None
         assert 0 <= listed.failed_seconds < 10
-
-
-async def test_a_lease_that_was_waited_for_or_refused_is_logged_with_the_request_that_wanted_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caplog.set_level(logging.INFO, "tidegate_eviction.serving.lease_api")
-    monkeypatch.setattr("tidegate_eviction.serving.lease_api.monotonic", lambda: 0.0)  # all within a second
-    told = {"x-request-id": "order-8", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-    async with over_the_wire(tmp_path, StandIn({"a": MIB, "huge": 200 * MIB})) as (_, wire):
-        for model in ("a", "a", "huge"):
-            body = json.dumps({"holder": "p.1", "model": model})
-            async with wire.http.post(wire.root + lease.ACQUIRE_PATH, data=body, headers=told) as answer:
-                await answer.read()
-        for _ in range(ACQUIRES_A_SECOND):
-            await wire.acquire("huge")
-    lines = [each.__dict__["said"] for each in caplog.records if each.name == "tidegate_eviction.serving.lease_api"]
-    first, second = lines[:2]
-    assert first.pop("seconds") == 0
-    assert first == {
-        "event": "lease-asked", "model": "a", "holder": "p.1", "outcome": "loaded",
-        "requestId": "order-8", "traceId": "0af7651916cd43dd8448eb211c80319c",
-    }  # fmt: skip
-    assert (second["outcome"], second["requestId"], "why" in second) == ("too-large", "order-8", True)
-    assert all(each.keys() <= log_fields.FIELDS.keys() for each in lines)
-    assert len(lines) == ACQUIRES_A_SECOND

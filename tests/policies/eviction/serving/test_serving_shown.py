@@ -1,7 +1,5 @@
-"""The metrics that Prometheus reads, and what `retry` says."""
+"""The metrics that Prometheus reads."""
 
-import re
-import socket
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -10,20 +8,15 @@ from typing import Any, get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic.alias_generators import to_camel
-from tidegate_contracts import eviction_process, log_fields, metrics
+from tidegate_contracts import log_fields, metrics
 from tidegate_contracts.lease import LeaseOf, Listed, Listing, State
-from tidegate_eviction import retrying
-from tidegate_eviction.__main__ import app
 from tidegate_eviction.core import messages
-from tidegate_eviction.serving.files import kept_secret
 from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.serving.metrics import NAMED_MODELS, Snapshot, SnapshotCollector, render, tell
 from tidegate_eviction.staging.stager import StagingCounts
 from tidegate_eviction.triton.memory import MemoryReading, MemorySource
-from tidegate_eviction.units import bytes_text, seconds_text
-from typer.testing import CliRunner
+from tidegate_eviction.units import bytes_text
 
-from lab.local_plane.process import HOST, free_ports
 from tests.components.alerts import asked_for
 
 MIB = 1 << 20
@@ -168,46 +161,9 @@ def test_what_alerts_ask_for_is_measured() -> None:
         ), name
 
 
-@pytest.mark.parametrize(("command", "advice"), [(["retry", "a"], "retry a"), (["retry", "a b"], "retry 'a b'")])
-def test_a_command_without_a_policy_ends_with_one_sentence(tmp_path: Path, command: list[str], advice: str) -> None:
-    (port,) = free_ports(1)
-    kept_secret(tmp_path / eviction_process.ADMIN_TOKEN_FILE)
-    done = CliRunner().invoke(app, [*command, "--address", f"{HOST}:{port}", "--state", str(tmp_path)])
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert re.match(f"No eviction policy answers at {HOST}:{port}: .*refused.*--address", done.stderr)
-    assert done.stderr.endswith(f" -- python -m tidegate_eviction {advice}\n")
-
-
-def test_a_policy_that_hangs_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "SECONDS", 0.1)
-    kept_secret(tmp_path / eviction_process.ADMIN_TOKEN_FILE)
-    with socket.create_server((HOST, 0)) as hangs:
-        at = f"{HOST}:{hangs.getsockname()[1]}"
-        done = CliRunner().invoke(app, ["retry", "a", "--address", at, "--state", str(tmp_path)])
-    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert "hangs" in done.stderr
-    assert "--address" not in done.stderr
-
-
-def test_a_command_without_the_state_folder_names_the_option(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["retry", "a", "--state", str(tmp_path / "none")])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "--state" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("size", "said"),
     [(None, "–"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (10**9, "954 MiB"), (2**50, "1024 TiB")],
 )
 def test_sizes_are_said_in_the_unit_that_fits(size: int | None, said: str) -> None:
     assert bytes_text(size) == said
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(None, "–"), (0.04, "0.0 s"), (9.96, "10.0 s"), (119, "119 s"), (300, "5 min"), (9000, "2.5 h")],
-)
-def test_times_are_said_in_the_unit_that_fits(seconds: float | None, said: str) -> None:
-    assert seconds_text(seconds) == said

@@ -52,7 +52,7 @@ def bucket(minio: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def rig_of(bucket: Bucket) -> Rig:
     rig = Rig(bucket.root, is_mounted=False)
-    rig.repository = TritonRepository(bucket.url, staged=True)
+    rig.repository = TritonRepository(bucket.url)
     return rig
 
 
@@ -67,7 +67,7 @@ async def test_what_lies_there_is_known_before_a_load_as_in_a_folder(bucket: Buc
     bucket.upload()
     bucket.client.put_object(Bucket="models", Key=f"{bucket.path}/both/1/", Body=b"")
     (bucket.root / "source" / "both" / "1").mkdir()
-    there, here = TritonRepository(bucket.url, staged=True), TritonRepository(str(bucket.root / "source"))
+    there, here = TritonRepository(bucket.url), TritonRepository(str(bucket.root / "source"))
     there.check()
     for name, wanted in (("a", ()), ("a", (1,)), ("b", ()), ("both", ())):
         seen, expected = there.look(name, wanted), here.look(name, wanted)
@@ -95,19 +95,6 @@ async def test_a_model_is_staged_from_there_and_a_new_content_replaces_it(bucket
         assert len(stager.copies) == 1
 
 
-async def test_a_tier_as_large_as_one_model_serves_them_all_in_turn(bucket: Bucket) -> None:
-    for name in "abc":
-        write_model(bucket.root, name)
-    bucket.upload()
-    rig = rig_of(bucket)
-    async with rig.running(rig.room_for("a")):
-        for name in "abcab":
-            await rig.load(name)
-            rig.check()
-            assert rig.staged == {name}
-        assert {each.name for each in rig.served.iterdir()} >= {"b"}
-
-
 async def test_what_cannot_be_staged_says_why(bucket: Bucket, minio: ObjectStore) -> None:
     write_model(bucket.root, "a", size=64 * KIB)
     bucket.upload()
@@ -115,7 +102,7 @@ async def test_what_cannot_be_staged_says_why(bucket: Bucket, minio: ObjectStore
     async with rig.running(32 * KIB):
         with pytest.raises(StagingError, match=r"model a cannot be staged: its files take \d+ bytes, .* has 32768"):
             await rig.load("a")
-    missing = TritonRepository(f"s3://{minio.url}/nowhere/models", staged=True)
+    missing = TritonRepository(f"s3://{minio.url}/nowhere/models")
     with pytest.raises(OSError, match="nowhere"):
         missing.check()
     with pytest.raises((OSError, RepositoryError)):

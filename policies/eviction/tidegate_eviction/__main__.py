@@ -17,7 +17,7 @@ from rich.console import Console
 from tidegate_service import json_lines
 
 from . import retrying
-from .policies.registry import find
+from .policies.registry import BUILT_IN, find
 from .process import EvictionPolicy, ServeOptions
 from .serving.settings import SettingsError
 from .simulate.engine import SimulationSetting
@@ -29,7 +29,6 @@ from .simulate.zoo import generate as make_trace
 WRONG_INPUT, DEFECT = 2, 1
 PIPE_WIDTH = 140  # Columns of tables that go to no terminal.
 LEVELS = ("debug", "info", "warning", "error", "critical")
-COMPARED = ("break-even", "lru-idle", "cost-aware")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 app = typer.Typer(
@@ -115,7 +114,7 @@ def simulate(
         for option, value in numbers.items():
             if not math.isfinite(value):
                 raise SimulationError(f"{option} {value}: this is no number that something can last.")
-        wanted = dict.fromkeys([*COMPARED, policy] if compare else [policy])
+        wanted = dict.fromkeys([*BUILT_IN, policy] if compare else [policy])
         try:
             policies = [find(name) for name in wanted if name]
         except ValueError as error:

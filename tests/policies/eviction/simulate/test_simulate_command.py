@@ -6,7 +6,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tidegate_eviction.__main__ import COMPARED, app, capacity_bytes
+from tidegate_eviction.__main__ import app, capacity_bytes
+from tidegate_eviction.policies.registry import BUILT_IN
 from tidegate_eviction.simulate.trace import SimulationError, write_trace
 from typer.testing import CliRunner, Result
 
@@ -58,7 +59,7 @@ def test_with_all_files_near_less_is_lost(small: Path) -> None:
 
 def test_policies_are_compared_over_the_same_requests(small: Path) -> None:
     found = rows("--trace", small, "--capacity", "8M", "--compare", "--idle-seconds", "0")
-    assert list(found) == [*COMPARED]
+    assert list(found) == [*BUILT_IN]
     assert {row["requests"] for row in found.values()} == {60}
 
 

@@ -1,7 +1,7 @@
 """How fast the proxy is against what people put there today: `python -m lab.bench.proxy`.
 
-The proxy has all its checks on: it verifies tokens, holds rules and limits, counts, and tags requests. nginx
-only forwards. The contestant has one core; callers, and what answers behind, share another. All have their turns
+The proxy has all its checks on: it verifies tokens, holds rules and limits, counts, and tags requests. nginx and
+Envoy only forward. The contestant has one core; callers, and what answers behind, share another. All have their turns
 in every run; the ratios are the medians of those within a run. Last comes a line of JSON.
 """
 

@@ -56,6 +56,7 @@ _RATIOS = {
     "predict_vs_nginx": ("predict", "nginx", "per_second", "≥ 0.60"),
     "v2_vs_nginx": ("v2", "nginx", "per_second", "≥ 0.75"),
     "v2_p99_vs_nginx": ("v2", "nginx", "p99", "≤ 2"),
+    "v2_vs_envoy": ("v2", "envoy", "per_second", "≥ 1.5"),
     "predict_varying_vs_nginx": ("predict_varying", "nginx", "per_second", "≥ 0.55"),
     "v2_varying_vs_nginx": ("v2_varying", "nginx", "per_second", "≥ 0.65"),
     "v2_varying_p99_vs_nginx": ("v2_varying", "nginx", "p99", "≤ 1.1"),
@@ -156,9 +157,9 @@ def rows() -> list[Row]:
     pair, triton = ["nginx", OURS], "triton"
     return [
         Row("predict", "/predict, 32 connections", "simple", pair, predict),
-        Row("v2", "/v2/…/infer, 32 connections", "simple", pair, v2),
+        Row("v2", "/v2/…/infer, 32 connections", "simple", [*pair, "envoy"], v2),
         Row("predict_varying", "/predict, heads vary, 32 connections", "simple", pair, predict_varying),
-        Row("v2_varying", "/v2/…/infer, heads vary, 32 connections", "simple", pair, v2_varying),
+        Row("v2_varying", "/v2/…/infer, heads vary, 32 connections", "simple", [*pair, "envoy"], v2_varying),
         Row("triton_http", "real Triton, /v2/…/infer, 32 connections", triton, pair, add_sub),
         Row("tensor_600k", "real Triton, 600 KB there and back, 8 connections", triton, pair, _http(_picture(), 8)),
         Row("grpc", "real Triton, gRPC, 32 streams (perf_analyzer)", triton, [DIRECT, OURS], _grpc),

@@ -35,10 +35,9 @@ from .answers import (
 )
 from .lines import Line, percent, table
 from .overlay import laid_over, overlay_text, place_of, size_text
-from .prices import gpu_hours, price_of
 from .search import MOST_GPUS, Search
 from .simulations import MOST_REFUSED, Figures
-from .slices import DEFAULT_GPU, Gpu, find_gpu
+from .slices import DEFAULT_GPU, Gpu, find_gpu, gpu_hours, price_of
 
 _ENDPOINTS = "endpoints"  # The line of what slices are held against.
 _LITTLE = 0.0005  # Of all requests: what no table shows.

@@ -143,22 +143,13 @@ def generate(
     requests: Annotated[int, typer.Option(help="About how many.")] = Workload.requests,
     hours: Annotated[float, typer.Option(help="How long the trace is.")] = Workload.hours,
     zipf: Annotated[float, typer.Option(help="The model of rank r is used in proportion to 1/r^zipf.")] = Workload.zipf,
-    diurnal: Annotated[
-        float, typer.Option(help="How much more at the busiest time of day: 0 to 1.")
-    ] = Workload.diurnal,
-    bursty: Annotated[float, typer.Option(help="Share of models that come in bursts.")] = Workload.bursty,
     nightly: Annotated[float, typer.Option(help="Share of models that only a nightly batch uses.")] = Workload.nightly,
     periodic: Annotated[float, typer.Option(help="Share of models that timers call.")] = Workload.periodic,
-    footprint_mb: Annotated[float, typer.Option(help="The median footprint.")] = Workload.footprint_mb,
-    spread: Annotated[float, typer.Option(help="Standard deviation of the footprints' logarithms.")] = Workload.spread,
-    load_mb_per_second: Annotated[float, typer.Option(help="How fast models load.")] = Workload.load_mb_per_second,
-    warm_ms: Annotated[float, typer.Option(help="What the median model's requests take.")] = Workload.warm_ms,
     seed: Annotated[int, typer.Option(help="Another one is another zoo.")] = Workload.seed,
 ) -> None:
     """Write the trace of a synthetic zoo: Zipf, by day and night, in bursts, with a nightly batch, and timers."""
     with _refusing(SimulationError):
-        zoo = Workload(models, requests, hours, zipf, diurnal, bursty, nightly, periodic, footprint_mb, spread,
-                  load_mb_per_second, warm_ms, seed)  # fmt: skip
+        zoo = Workload(models, requests, hours, zipf, nightly=nightly, periodic=periodic, seed=seed)
         made = make_trace(zoo)
         write_trace(made, out, f"A synthetic zoo: {zoo}")
         from .simulate.report import about

@@ -128,6 +128,8 @@ def test_a_row_has_the_median_of_each_runs_ratio_and_a_line_for_each_contestant(
         "45/s (5 – 80) · p50 100.00 ms · p99 300.00 ms · 12 µs CPU · 99% of its core"
     )
     assert lines["/v2/…/infer, 32 connections: envoy"] == "NOT MEASURED"
+    stream = {"nginx": [Result(p50=0.001)], "proxy": [Result(p50=0.0015)]}
+    assert compared(ROWS["stream_first_token"], stream).figures == {"stream_first_token_vs_nginx": 1.5}
 
 
 @pytest.mark.thorough

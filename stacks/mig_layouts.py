@@ -33,7 +33,7 @@ def layout(gpus: Sequence[GpuNodes], asked: Asked) -> tuple[GpuNodes, list[Cut]]
         each = {device.profile: -(-count // group.per_node) for device, count in needed.items()}
         whole = each.pop(None, 0)
         slices = {profile: count for profile, count in each.items() if profile in product.plain}
-        is_cuttable = len(strategies) <= 1 and strategies <= {group.strategy or next(iter(strategies), "")}
+        is_cuttable = len(strategies) <= 1 and (not group.strategy or strategies <= {group.strategy})
         if (
             not is_cuttable
             or len(slices) < len(each)

@@ -105,7 +105,7 @@ bench-iac: .test ## Measure engines on a real control plane against kubectl
 	@$(TEST) -m lab.bench.iac
 
 .PHONY: bench-proxy
-bench-proxy: .test ## Measure the proxy against nginx (BENCH="--runs 3 --only v2 grpc")
+bench-proxy: .test ## Measure the proxy against nginx and Envoy (BENCH="--runs 3 --only v2 grpc")
 	@$(TEST) -m lab.bench.proxy $(BENCH)
 
 .PHONY: bench-eviction
@@ -149,7 +149,7 @@ lock: .test ## Resolve all dependencies anew
 	  --extra test $(EXTRAS) --output-file requirements/test.txt
 	@$(LOCK) requirements/export.in --constraint requirements/test.txt --output-file requirements/export.txt
 	@for set in mlflow site dynamo; do $(LOCK) requirements/$$set.in --output-file requirements/$$set.txt; done
-	@$(LOCK) --no-deps requirements/triton.in --output-file requirements/triton.txt
+	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done
 
 .PHONY: clean
 clean: ## Remove what was built here; the journals of rollouts and the cache folder stay

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
@@ -116,12 +116,6 @@ def dedicated(gpu: Gpu, trace: Trace) -> tuple[Fraction, list[TracedModel]]:
     fits = [[share for share, room in rooms if model.footprint_bytes <= room] for model in trace.models]
     too_large = [model for model, shares in zip(trace.models, fits, strict=True) if not shares]
     return sum((min(shares) for shares in fits if shares), Fraction()), too_large
-
-
-def with_footprints(trace: Trace, declared: dict[str, int]) -> Trace:
-    """Return the trace with the footprints that a definition declares, which are what its policies go by."""
-    models = (replace(model, footprint_bytes=declared.get(model.name, model.footprint_bytes)) for model in trace.models)
-    return replace(trace, models=tuple(models))
 
 
 def best(rows: Sequence[Row], target: float) -> Row | None:

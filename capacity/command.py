@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.filesize import decimal
 from tidegate_eviction.simulate.trace import SimulationError, write_trace
-from tidegate_eviction.units import bytes_text
 
 from stacks.command import WRONG_INPUT, CommandError
 from stacks.problems import count_of, counted, escaped
@@ -45,7 +45,7 @@ def write_recorded(sources: Sources, out: Path) -> None:
         new.unlink(missing_ok=True)
     lasts = (trace.seconds[-1] - trace.seconds[0]) / HOUR
     calls, models = count_of(len(trace), "call"), counted(trace.models, "model")
-    print(f"{escaped(str(out))}: {calls} of {models} ({bytes_text(trace.total_bytes)}) in {lasts:.1f} hours")
+    print(f"{escaped(str(out))}: {calls} of {models} ({decimal(trace.total_bytes)}) in {lasts:.1f} hours")
     if recording.source:
         print(f"  {recording.source}")
     for note in notes:

@@ -13,7 +13,6 @@ from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
 from policies.guardrails.money import money
 from stacks.command import FAILED, WRONG_INPUT, CommandError, chosen_stacks
-from stacks.definition.base import byte_count
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.mig_cuts import fewest_gpus
 from stacks.definition.placement import GpuNodes
@@ -33,7 +32,6 @@ from .answers import (
     loading_for,
     pool_tree,
     target_of,
-    with_footprints,
 )
 from .lines import Line, percent, table
 from .overlay import laid_over, overlay_text, place_of, size_text
@@ -72,10 +70,9 @@ class _Basis:
     loading: OnDemand
     """How planned pools load."""
 
-    def money(self, gpus: Fraction | None) -> float | None:
+    def money(self, gpus: Fraction) -> float | None:
         """Return what so many GPUs cost a month; None where the price is not known."""
-        price = self.price
-        return None if price is None or gpus is None else gpu_hours(gpus) * price.per_hour
+        return None if self.price is None else gpu_hours(gpus) * self.price.per_hour
 
     @property
     def price(self) -> Price | None:
@@ -144,7 +141,6 @@ def _basis(request: PlanRequest) -> _Basis:
     planes = [*([stack.data_plane] if stack else []), *definition.header.data_planes]
     inventory = [group for plane in planes for group in plane.gpus]
     gpu = _gpu(request.gpu, inventory)
-    trace = with_footprints(trace, footprints(stack) if stack else {})
     request_seconds = (stack.platform.proxy.timeouts if stack else Timeouts()).request_seconds
     loading = loading_for(trace, request_seconds)
     return _Basis(definition, trace, gpu, target, inventory, stack, loading)
@@ -163,11 +159,6 @@ def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | 
         return len(models & {model.name for model in stack.platform.models}), stack.environment.production
 
     return max(definition.stacks, key=rank, default=None)
-
-
-def footprints(stack: Stack) -> dict[str, int]:
-    """Return the footprints that a stack declares, in bytes."""
-    return {model.name: byte_count(model.footprint) for model in stack.platform.models if model.footprint}
 
 
 def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:

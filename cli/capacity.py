@@ -48,9 +48,7 @@ def advise(
 
 def plan(
     trace: Trace = TRACE,
-    definition: Annotated[
-        Path, typer.Option(metavar="FILE", help="The platform of today, and footprints.")
-    ] = DEFINITION,
+    definition: Annotated[Path, typer.Option(metavar="FILE", help="The platform to change.")] = DEFINITION,
     target: Target = "99%",
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="GPU", help="a100-80gb, or a node label.")] = None,
     stack: Stack = None,

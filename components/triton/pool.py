@@ -215,7 +215,7 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
             pool,
             server_pool.repository_mounts(server, triton.REPOSITORY_ROOT),
             when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
-            env=_bucket_variables(server, args),
+            env=_bucket_variables(server),
         ),
         containers=[_triton(pool, server, placement)],
     )
@@ -260,13 +260,9 @@ def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement
     )
 
 
-def _bucket_variables(server: TritonServerArgs, args: PoolArgs) -> list[k8s.core.v1.EnvVarArgs] | None:
+def _bucket_variables(server: TritonServerArgs) -> list[k8s.core.v1.EnvVarArgs] | None:
     """Return what Triton's environment says of object storage, for a policy that reads it in Triton's naming."""
-    return of_kind(
-        server.repository,
-        ObjectStoreRepositoryArgs,
-        lambda _: staging.if_staged(args, lambda _: server_pool.said_variables(server.triton), lambda: None),
-    )
+    return of_kind(server.repository, ObjectStoreRepositoryArgs, lambda _: server_pool.said_variables(server.triton))
 
 
 def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:

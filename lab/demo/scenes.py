@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import urllib3
-from tidegate_eviction.units import bytes_text
+from rich.filesize import decimal
 
 from lab.local_plane.environment import ON_DEMAND, PRELOAD
 
@@ -108,21 +108,19 @@ def sizes(stage: Stage) -> Outcome:
     models = {each.model: each for each in stage.listing().models}
     herd, goat = models[zoo.HERD], models["goat"]
     parts = sum(zoo.SIZES[name] for name in zoo.HERD_OF)
-    claim(
-        herd.footprint_bytes is not None and herd.footprint_bytes >= parts,
-        f"{zoo.HERD} counts {bytes_text(herd.footprint_bytes)}, and its parts take {bytes_text(parts)}",
-    )
+    whole = herd.footprint_bytes or 0
+    claim(whole >= parts, f"{zoo.HERD} counts {decimal(whole)}, and its parts take {decimal(parts)}")
     stage.slice("now")
     true, found = zoo.SIZES["goat"], goat.footprint_bytes or 0
     claim(goat.footprint_from == "measured", f"the size of goat is {goat.footprint_from}")
     claim(
         abs(found - true) < true / 5,
-        f"the policy measured {bytes_text(found)} for goat, which takes {bytes_text(true)}",
+        f"the policy measured {decimal(found)} for goat, which takes {decimal(true)}",
     )
     return Outcome(
-        f"{zoo.HERD} came with {' and '.join(zoo.HERD_OF)} ({bytes_text(herd.footprint_bytes)}). The policy measured "
-        f"goat while it loaded: {bytes_text(found)}",
-        f"the policy measured goat: {bytes_text(found)}",
+        f"{zoo.HERD} came with {' and '.join(zoo.HERD_OF)} ({decimal(whole)}). The policy measured "
+        f"goat while it loaded: {decimal(found)}",
+        f"the policy measured goat: {decimal(found)}",
     )
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from tidegate_contracts.lease import Listing
-from tidegate_eviction.units import bytes_text
 
 from lab.local_plane.process import Process
 
@@ -35,7 +35,7 @@ def bar(listing: Listing, width: int) -> Text:
         style = LEGEND[0 if each.leases else 1][1] if each.state == "resident" else _STYLES[each.state]
         text.append(f"{each.model[: wide - 1]:<{wide - 1}}▕" if wide > 1 else "▕" * wide, style)
         left -= wide
-    return text.append(f"{'·' * left}▏ {bytes_text(listing.free_bytes)} free")
+    return text.append(f"{'·' * left}▏ {decimal(listing.free_bytes)} free")
 
 
 def legend() -> Text:
@@ -98,13 +98,13 @@ class Show:
         for name, size in sorted(zoo.SIZES.items(), key=lambda item: item[1]):
             if size:
                 length = round(40 * size / largest)
-                table.add_row(Text(f"      {name}"), Text(bytes_text(size)), Text("▆" * length + f" {_note(name)}"))
+                table.add_row(Text(f"      {name}"), Text(decimal(size)), Text("▆" * length + f" {_note(name)}"))
         self.console.print(table)
         whole = sum(zoo.SIZES.values())
         self._inside(
             Text(
                 f"{len(zoo.SIZES)} models (with {zoo.HERD}, an ensemble of {' and '.join(zoo.HERD_OF)}) need "
-                f"{bytes_text(whole)}; the slice has {bytes_text(zoo.CAPACITY_BYTES)}: they would fill it "
+                f"{decimal(whole)}; the slice has {decimal(zoo.CAPACITY_BYTES)}: they would fill it "
                 f"{whole / zoo.CAPACITY_BYTES:.1f} times."
             )
         )

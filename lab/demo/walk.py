@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from tidegate_eviction.units import bytes_text
+from rich.filesize import decimal
 
 from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.prometheus import Prometheus
@@ -39,13 +39,13 @@ def play(stage: Stage, wanted: Sequence[Scene[Stage]] = SCENES) -> list[Played]:
     def check() -> None:
         stage.platform.check()
         most, room = stage.most_bytes, zoo.CAPACITY_BYTES
-        claim(most <= room, f"{bytes_text(most)} were taken at one time, and there are {bytes_text(room)}")
+        claim(most <= room, f"{decimal(most)} were taken at one time, and there are {decimal(room)}")
 
     with stage.sampling():
         played = playing.play(stage, stage.show, wanted, check)
     if not playing.all_hold(played):
         return played
-    room = f"at most {bytes_text(stage.most_bytes)} of {bytes_text(zoo.CAPACITY_BYTES)}, at {stage.looks} looks"
+    room = f"at most {decimal(stage.most_bytes)} of {decimal(zoo.CAPACITY_BYTES)}, at {stage.looks} looks"
     return [*played, Played("Room was never overrun", True, room, 0.0)]
 
 

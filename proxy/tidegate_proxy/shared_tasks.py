@@ -32,8 +32,8 @@ class SharedTasks(Generic[Key, Result]):
         """Return what the work of this key returns, or raise what it raises; `start` begins it where it is needed."""
         work = self._under_way.get(key)
         if work is None:
-            work = self._under_way[key] = _Work(asyncio.get_running_loop().create_task(start()))
-            work.task.add_done_callback(lambda task: self._done(key, task))
+            work = self._under_way[key] = _Work(asyncio.get_running_loop().create_task(self._do(key, start)))
+            work.task.add_done_callback(_retrieve)
         work.waiters += 1
         try:
             return await asyncio.shield(work.task)
@@ -60,12 +60,22 @@ class SharedTasks(Generic[Key, Result]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _do(self, key: Key, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        try:
+            return await start()
+        finally:
+            self._forget(key, asyncio.current_task())
+
     def _end(self, key: Key, task: asyncio.Task[Result]) -> None:
-        if (work := self._under_way.get(key)) is not None and work.task is task:
-            del self._under_way[key]
+        self._forget(key, task)
         task.cancel()
 
-    def _done(self, key: Key, task: asyncio.Task[Result]) -> None:
-        self._end(key, task)
-        if not task.cancelled():
-            task.exception()  # it is known, even if all callers have left
+    def _forget(self, key: Key, task: asyncio.Task[Any] | None) -> None:
+        if (work := self._under_way.get(key)) is not None and work.task is task:
+            del self._under_way[key]
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Have asyncio know that what a task raised is known, even if all of its callers have left."""
+    if not task.cancelled():
+        task.exception()

@@ -193,7 +193,7 @@ class _Run:
             raise BusyError(what, where=registry.where, do=do)
 
     def write_down(self, what: Operation, who: str, records: Sequence[Record]) -> int | None:
-        """Append the records that are not there yet; return the version that the environment had.
+        """Tag the version, and append the records that are not there yet; return the version that the environment had.
 
         The records come last: as long as one is missing, the next run knows that this one did not come to its end.
         """
@@ -207,6 +207,8 @@ class _Run:
                 continue
             previous = had if had is not None else plan.old if plan.old != number else None
             latest = when = self.context.now_after(latest)
+            for key, value in (("by", who), ("at", when.isoformat(timespec="seconds")), ("from", source or "registry")):
+                registry.tag(self.version, f"tidegate.{self.of.name}.{key}", value)
             record = Record(
                 what=what, model=self.version.model, version=number, who=who, when=when, previous=previous,
                 environment=self.of.name, plane=home.plane.name, source=source, proxy=home.plane.proxy_url,

@@ -178,6 +178,10 @@ class Registry:
             with self._server.doing(f"the alias {alias} of {model} cannot be taken away"):
                 self._server.client.delete_registered_model_alias(model, alias)
 
+    def tag(self, version: RegisteredVersion, key: str, value: str) -> None:
+        """Tag a version."""
+        self._server.tag(version.model, str(version.number), key, value)
+
     def append_record(self, version: RegisteredVersion, record: Record) -> None:
         """Write down what was done with a version; each record is a file of its own that is never written again."""
         if (record.model, record.version) != (version.model, version.number):

@@ -10,7 +10,7 @@ from lab.bench.report import say
 from lab.local_plane.process import CannotBeHadError, Server
 from lab.local_plane.proxy import proxy, write_tables
 from tests.proxy.rigs.issuer import Issuer
-from tests.proxy.rigs.peers import nginx
+from tests.proxy.rigs.peers import PEERS
 from tests.proxy.rigs.tables import access_table, routing_table
 
 OURS, DIRECT = "proxy", "direct"
@@ -46,7 +46,7 @@ def contestants(
                     write_tables(place, routing_table(*ports, models), access_table([issuer]))
                     found[name] = stack.enter_context(proxy(place, core))
                 else:
-                    found[name] = stack.enter_context(nginx(place, ports[0], core))
+                    found[name] = stack.enter_context(PEERS[name](place, ports[0], core))
             except CannotBeHadError as error:
                 say(f"NOT MEASURED: {name} CANNOT BE HAD HERE ({error}), so that what is held against it is null.")
         yield found

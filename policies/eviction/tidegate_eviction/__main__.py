@@ -17,7 +17,7 @@ from rich.console import Console
 from tidegate_service import json_lines
 
 from . import retrying
-from .policies.registry import find
+from .policies.registry import BUILT_IN, find
 from .process import EvictionPolicy, ServeOptions
 from .serving.settings import SettingsError
 from .simulate.engine import SimulationSetting
@@ -29,7 +29,6 @@ from .simulate.zoo import generate as make_trace
 WRONG_INPUT, DEFECT = 2, 1
 PIPE_WIDTH = 140  # Columns of tables that go to no terminal.
 LEVELS = ("debug", "info", "warning", "error", "critical")
-COMPARED = ("break-even", "lru-idle", "cost-aware")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 app = typer.Typer(
@@ -97,6 +96,12 @@ def simulate(
     ] = SimulationSetting.wait_seconds,
     lease_seconds: Annotated[float, typer.Option(help="How long leases are.", min=1)] = SimulationSetting.lease_seconds,
     holders: Annotated[int, typer.Option(help="How many proxies there are.", min=1, max=1000)] = 1,
+    tier: Annotated[
+        str, typer.Option(help="Files kept near each replica: bytes, or per cent of all footprints; without: none.")
+    ] = "",
+    tier_speedup: Annotated[
+        float, typer.Option(help="How many times faster a load is whose files are near.", min=1)
+    ] = 8.0,
     compare: Annotated[bool, typer.Option("--compare", help="Compare break-even, lru-idle and cost-aware.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
@@ -104,11 +109,12 @@ def simulate(
     with _refusing(SimulationError):
         if not (policy or compare):
             raise SimulationError("Say which policy (--policy cost-aware), or --compare for all of them.")
-        numbers = {"--idle-seconds": idle_seconds, "--wait-seconds": wait_seconds, "--lease-seconds": lease_seconds}
+        numbers = {"--idle-seconds": idle_seconds, "--wait-seconds": wait_seconds, "--lease-seconds": lease_seconds,
+                   "--tier-speedup": tier_speedup}  # fmt: skip
         for option, value in numbers.items():
             if not math.isfinite(value):
                 raise SimulationError(f"{option} {value}: this is no number that something can last.")
-        wanted = dict.fromkeys([*COMPARED, policy] if compare else [policy])
+        wanted = dict.fromkeys([*BUILT_IN, policy] if compare else [policy])
         try:
             policies = [find(name) for name in wanted if name]
         except ValueError as error:
@@ -119,6 +125,7 @@ def simulate(
         setting = SimulationSetting(
             policy=policies[0], capacity_bytes=capacity_bytes(capacity, read), idle_seconds=idle_seconds,
             wait_seconds=wait_seconds, lease_seconds=lease_seconds, replicas=replicas, holders=holders,
+            tier_bytes=capacity_bytes(tier, read, "--tier") if tier else 0, tier_speedup=tier_speedup,
         )  # fmt: skip
         outcomes = {each.name: simulate_trace(read, replace(setting, policy=each)) for each in policies}
         if as_json:
@@ -136,22 +143,13 @@ def generate(
     requests: Annotated[int, typer.Option(help="About how many.")] = Workload.requests,
     hours: Annotated[float, typer.Option(help="How long the trace is.")] = Workload.hours,
     zipf: Annotated[float, typer.Option(help="The model of rank r is used in proportion to 1/r^zipf.")] = Workload.zipf,
-    diurnal: Annotated[
-        float, typer.Option(help="How much more at the busiest time of day: 0 to 1.")
-    ] = Workload.diurnal,
-    bursty: Annotated[float, typer.Option(help="Share of models that come in bursts.")] = Workload.bursty,
     nightly: Annotated[float, typer.Option(help="Share of models that only a nightly batch uses.")] = Workload.nightly,
     periodic: Annotated[float, typer.Option(help="Share of models that timers call.")] = Workload.periodic,
-    footprint_mb: Annotated[float, typer.Option(help="The median footprint.")] = Workload.footprint_mb,
-    spread: Annotated[float, typer.Option(help="Standard deviation of the footprints' logarithms.")] = Workload.spread,
-    load_mb_per_second: Annotated[float, typer.Option(help="How fast models load.")] = Workload.load_mb_per_second,
-    warm_ms: Annotated[float, typer.Option(help="What the median model's requests take.")] = Workload.warm_ms,
     seed: Annotated[int, typer.Option(help="Another one is another zoo.")] = Workload.seed,
 ) -> None:
     """Write the trace of a synthetic zoo: Zipf, by day and night, in bursts, with a nightly batch, and timers."""
     with _refusing(SimulationError):
-        zoo = Workload(models, requests, hours, zipf, diurnal, bursty, nightly, periodic, footprint_mb, spread,
-                  load_mb_per_second, warm_ms, seed)  # fmt: skip
+        zoo = Workload(models, requests, hours, zipf, nightly=nightly, periodic=periodic, seed=seed)
         made = make_trace(zoo)
         write_trace(made, out, f"A synthetic zoo: {zoo}")
         from .simulate.report import about
@@ -167,7 +165,7 @@ async def _serve(policy: EvictionPolicy) -> bool:
     return await policy.run_until_stopped()
 
 
-def capacity_bytes(text: str, trace: Trace) -> int:
+def capacity_bytes(text: str, trace: Trace, option: str = "--capacity") -> int:
     """Return what a capacity says, in bytes; SimulationError if it says nothing."""
     written = text.strip()
     if written.endswith("%"):
@@ -182,7 +180,7 @@ def capacity_bytes(text: str, trace: Trace) -> int:
         size = round(float(match[1]) * unit) if unit else 0
         if 0 < size < 1 << 62:
             return size
-    said = f"--capacity {text}: this is no size above 0" if written else "Say --capacity"
+    said = f"{option} {text}: this is no size above 0" if written else f"Say {option}"
     raise SimulationError(
         f"{said}. Write bytes (9663676416, 9Gi, 500M), or per cent of all footprints (40%), and more than 0."
     )

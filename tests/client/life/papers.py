@@ -34,6 +34,7 @@ class Papers:
     def __init__(self, folder: Path, model: str) -> None:
         self.folder, self.model = folder, model
         self.aliases: dict[str, int] = {}
+        self.tags: dict[str, str] = {}
         self.written: list[Record] = []
         self.begun: list[Record] = []
         self.junk: tuple[str, ...] = ()
@@ -76,6 +77,9 @@ class Papers:
             raise self.stopped
         assert self.aliases.get(alias) == expect
         self.aliases[alias] = number
+
+    def tag(self, _version: RegisteredVersion, key: str, value: str) -> None:
+        self.tags[key] = value
 
     def records(self, _model: str) -> Records:
         return Records(self.written, self.junk)

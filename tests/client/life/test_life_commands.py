@@ -47,6 +47,7 @@ def test_they_say_what_became_of_it(commands: Commands) -> None:
     commands.life.papers.register(2)
     said = commands.run("promote", f"{MODEL}@2", "--to", "prod")
     assert said == f"prod has version 2 of {MODEL} (before: version 1)\n"
+    assert commands.life.papers.tags["tidegate.prod.by"] == "anna"
     rolled = commands.json("rollback", MODEL, "--in", "prod")
     assert (rolled["what"], rolled["version"], rolled["previous"]) == ("rollback", 1, 2)
     told = commands.json("history", MODEL, "--in", "prod")

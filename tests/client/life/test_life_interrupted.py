@@ -38,6 +38,7 @@ POINTS = (
     "after ProxyClient.config",
     "before Registry.set_alias",
     "after Registry.set_alias",
+    "after Registry.tag",
     "before Registry.append_record#2",
     "after Registry.append_record#2",
 )

@@ -4,8 +4,6 @@ from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tidegate.errors import RefusedError
 from tidegate.life import rules
 from tidegate.life.rules import before, current, served_hours
@@ -55,25 +53,6 @@ def test_of_several_data_planes_that_had_it_the_one_with_the_fewest_hours_counts
 
 def test_a_record_from_a_clock_that_goes_ahead_counts_nothing() -> None:
     assert served_hours([record("promote", 1, None, 99)], "prod", 1, START) == 0
-
-
-moves = st.lists(st.integers(1, 4), min_size=1, max_size=12)
-
-
-@given(moves)
-def test_rolling_back_again_and_again_ends_at_a_version_that_was_there(versions: list[int]) -> None:
-    records: list[Record] = []
-    for hour, version in enumerate(versions):
-        had = current(records, "prod")
-        if had != version:
-            records.append(record("promote", version, had, hour))
-    number, steps = current(records, "prod"), 0
-    while number is not None and (earlier := before(records, "prod", number)) is not None and steps <= 20:
-        assert earlier != number
-        assert earlier in versions
-        number, steps = earlier, steps + 1
-    # Versions that took turns may lead in a circle: people see each step, and `--version` names any.
-    assert number in versions
 
 
 ANNA = WhoAmI(environment="prod", principal="anna", groups=("data-scientists", "deployers"), source="https://idp")

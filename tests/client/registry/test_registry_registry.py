@@ -129,6 +129,8 @@ def test_a_version_is_named_by_number_alias_or_as_the_latest_and_stays_pinned(wo
         with pytest.raises(BusyError, match=words):
             registry.set_alias("named", "prod", 1, expect=expect)
     registry.set_alias("named", "prod", 2, expect=1)  # it is there: whoever did it before has done it
+    registry.tag(second, "reviewed", "yes")
+    assert registry.version("named", 2).tags["reviewed"] == "yes"
 
 
 def test_what_is_not_there_is_told_with_what_is(world: World, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_file_that_does_not_come_as_it_was_registered_is_refused_and_the_next_
     assert "1/3.bin" not in there
     assert there.items() <= contents(fetch.root).items()
     fetch.before.fault = None
-    fetch.before.asked.clear()
+    fetch.before.requests.clear()
     fetch()
     assert fetch.is_whole
     asked = {path.rpartition("/entry/")[2] for path in fetch.before.sent("GET", "/artifacts/model/entry/")}
@@ -298,7 +298,7 @@ def test_a_store_is_told_apart_from_a_refusal_and_from_a_missing_file(
 def test_the_first_failure_ends_what_has_not_begun(world: World, before: Relay, tmp_path: Path) -> None:
     registry = world.registry(uri=before.uri)
     many = registered(registry, entry(tmp_path, "many", {f"1/{number:03}": b"x" for number in range(120)}))
-    before.asked.clear()
+    before.requests.clear()
     before.fault = only("/entry/1/000", status(403))
     with pytest.raises(errors.RefusedError):
         registry.fetch(many, tmp_path / "fetched")

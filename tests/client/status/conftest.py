@@ -18,12 +18,11 @@ from tests.proxy.rigs.repository import MODELS, SOURCES
 
 TENSORS = [("INPUT", "TYPE_FP32", "3")], [("OUTPUT", "TYPE_FP32", "3")]
 BATCHED = Model("batched", SOURCES / "echo.py", *TENSORS, batch=4)
-WORDS = Model("words", SOURCES / "echo.py", [("INPUT", "TYPE_STRING", "-1")], [("OUTPUT", "TYPE_STRING", "-1")])
 LATE, HUGE = (Model(name, SOURCES / "echo.py", *TENSORS) for name in ("late", "huge"))
 NAMED = {model.name: model for model in MODELS}
 SHARES = (routing.VersionShare(version=1, weight=100), routing.VersionShare(version=2, weight=0))
 ROUTED = (
-    *(routing.Model(name=name, server=local.PRELOAD, pool=local.POOL) for name in ("batched", "repeat", "words")),
+    *(routing.Model(name=name, server=local.PRELOAD, pool=local.POOL) for name in ("batched", "repeat")),
     routing.Model(name="versions", server=local.PRELOAD, pool=local.POOL, alias="champion"),
     routing.Model(name="add_sub", server=local.PRELOAD, pool=local.POOL, versions=SHARES),
     routing.Model(name="late", server=local.ON_DEMAND, pool=local.POOL, footprint_bytes=100 << 20),
@@ -50,10 +49,19 @@ class Cli:
         return json.loads(self.run(*words, "--json", stdin=stdin))
 
 
+@pytest.fixture(autouse=True)
+def _variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key and a file of environments, and no variable that names a proxy."""
+    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
+    monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_1")
+    for name in ("DOMINO_INFERENCE_PROXY", "DOMINO_API_PROXY", "DOMINO_RUN_ID", "TIDEGATE_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local.LocalEnvironment]:
     made = local.LocalEnvironment(tmp_path_factory.mktemp("dev"), PLAN)
-    for model in (BATCHED, NAMED["versions"], NAMED["add_sub"], NAMED["repeat"], WORDS):
+    for model in (BATCHED, NAMED["versions"], NAMED["add_sub"], NAMED["repeat"]):
         publish(model, made.repository(local.PRELOAD), made.staging(local.PRELOAD))
     for model in (LATE, HUGE):
         publish(model, made.repository(local.ON_DEMAND), made.staging(local.ON_DEMAND))
@@ -63,7 +71,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local.Loca
 
 @pytest.fixture
 def cli(environment: local.LocalEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """The command line with a key and a file of environments, and no variable that names a proxy."""
+    """The command line with the key of a caller of the environment."""
     variables = {
         "TIDEGATE_ENVIRONMENTS": str(local.environments_file(tmp_path, [environment])),
         "TIDEGATE_API_KEY": environment.keys["visitor"],
@@ -71,6 +79,4 @@ def cli(environment: local.LocalEnvironment, tmp_path: Path, monkeypatch: pytest
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    for name in ("DOMINO_INFERENCE_PROXY", "TIDEGATE_TOKEN", "DOMINO_API_PROXY"):
-        monkeypatch.delenv(name, raising=False)
     return Cli(environment, variables)

@@ -1,24 +1,25 @@
 """Data planes whose proxies say what a test has them say."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from tidegate_contracts import environments as facts
 
 from lab.local_plane.process import free_ports
-from tests.proxy.rigs.upstream import Caller, upstream
+from tests.proxy.rigs.upstream import Behaviour, upstream
 
 
 @contextmanager
-def planes(folder: Path, acts: Mapping[str, Callable[[Caller], None] | None]) -> Iterator[None]:
-    """Data planes of one environment whose proxies answer so, or do not run; `environments.json` knows them."""
+def planes(act: Callable[[Any], Behaviour], folder: Path, **answers: Any) -> Iterator[None]:
+    """Data planes of an environment whose proxies act by their answers, or do not run, in `environments.json`."""
     with ExitStack() as stack:
         made = []
-        for wave, (name, act) in enumerate(acts.items()):
+        for wave, (name, answer) in enumerate(answers.items()):
             url = f"127.0.0.1:{free_ports(1)[0]}"
-            if act is not None:
-                url = stack.enter_context(upstream(act)).http
+            if answer is not None:
+                url = stack.enter_context(upstream(act(answer))).http
             made.append(facts.Plane(name=name, wave=wave, proxy_url=f"http://{url}", servers=(), models=()))
         known = facts.Environments(environments=(facts.Environment(name="prod", planes=tuple(made)),))
         (folder / "environments.json").write_text(known.model_dump_json(by_alias=True))

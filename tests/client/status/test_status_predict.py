@@ -48,13 +48,6 @@ def test_zeros_tell_whether_a_model_answers_at_all(cli: Cli) -> None:
     assert "OUTPUT1" in cli.run("predict", "add_sub@1", "--zeros")
 
 
-def test_what_a_model_says_gives_no_orders_to_the_terminal(cli: Cli) -> None:
-    table = cli.run("predict", "words", "-i", 'INPUT=["a\\u001b[31mb", "\\u009bx", "ü"]')
-    assert "\x1b" not in table
-    assert "\x9b" not in table
-    assert "ü" in table
-
-
 def test_the_variable_of_endpoints_says_where_if_nobody_else_does(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", "http://127.0.0.1:9")
     assert "cannot be reached" in cli.run("predict", "batched", "--zeros", code=6)

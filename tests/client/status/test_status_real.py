@@ -20,7 +20,7 @@ def test_looking_tells_what_is_there_and_loads_nothing(cli: Cli) -> None:
     [plane] = cli.json("status")
     assert (plane["environment"], plane["plane"], plane["caller"]) == ("dev", "here", "visitor")
     found = by_name(plane["models"])
-    assert set(found) == {"batched", "versions", "add_sub", "repeat", "words", "late", "huge"}
+    assert set(found) == {"batched", "versions", "add_sub", "repeat", "late", "huge"}
     assert {name for name, each in found.items() if each["state"] == "resident"} == set(found) - {"late", "huge"}
     late = found["late"]
     assert (late["server"], late["loading"], late["state"], late["versions"]) == (ON_DEMAND, "on-demand", "cold", [])
@@ -38,7 +38,7 @@ def test_it_tells_who_decides_which_version_answers(cli: Cli) -> None:
     assert "2 (not ready)" in table
     assert "COMPUTING" not in table
     assert {name: each["traffic"] for name, each in found.items()} == {
-        "batched": "newest", "repeat": "newest", "words": "newest", "late": "newest", "huge": "newest",
+        "batched": "newest", "repeat": "newest", "late": "newest", "huge": "newest",
         "versions": "champion → 1", "add_sub": "100 % 1, 0 % 2",
     }  # fmt: skip
 
@@ -63,16 +63,6 @@ def test_who_is_called_is_counted_and_stands_first(cli: Cli) -> None:
     assert version["rows"] >= 2 * version["requests"]
     assert version["meanSeconds"] > 0
     assert version["lastUsed"].startswith("20")
-
-
-def test_what_is_loaded_by_a_call_is_in_memory(cli: Cli) -> None:
-    cli.run("predict", "late", "--environment", "dev", "--input", "INPUT=[1, 2, 3]")
-    [late] = cli.json("status", "late")[0]["models"]
-    assert late["state"] == "resident"
-    assert late["versions"][0]["version"] == "1"
-    assert late["versions"][0]["requests"] >= 1
-    table = cli.run("status", "late")
-    assert "resident" in table
 
 
 def test_the_proxys_address_alone_is_enough(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

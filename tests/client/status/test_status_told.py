@@ -34,12 +34,8 @@ KNOWN = facts.Environments(environments=tuple(facts.Environment(name=n, planes=p
 
 
 @pytest.fixture(autouse=True)
-def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def known(tmp_path: Path) -> None:
     (tmp_path / "environments.json").write_text(KNOWN.model_dump_json(by_alias=True))
-    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
-    for name in ("DOMINO_INFERENCE_PROXY", "DOMINO_API_PROXY", "DOMINO_RUN_ID"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_1")
 
 
 def test_without_a_word_every_environment_is_asked_in_the_order_of_a_rollout() -> None:

@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,6 @@ def model(name: str, state: str = "resident", **place: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def planes(folder: Path, **said: Any) -> AbstractContextManager[None]:
-    """Data planes of one environment whose proxies say this; or do not run."""
-    return proxies.planes(folder, {name: None if answer is None else saying(answer) for name, answer in said.items()})
-
-
 def saying(answer: dict[str, Any]) -> Any:
     def act(caller: Caller) -> None:
         assert caller.request.path == WHEREABOUTS_PATH
@@ -49,21 +44,16 @@ def saying(answer: dict[str, Any]) -> Any:
     return act
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
-    monkeypatch.setenv("TIDEGATE_API_KEY", "tg_0")
-    monkeypatch.delenv("DOMINO_INFERENCE_PROXY", raising=False)
-    return tmp_path
+planes = partial(proxies.planes, saying)
 
 
 def top(*words: str) -> Result:
     return CliRunner().invoke(app, ["top", *words])
 
 
-def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(folder: Path) -> None:
+def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(tmp_path: Path) -> None:
     models = [model("ant", footprintBytes=600), model("bee", "loading", footprintBytes=200), model("cold", "cold")]
-    with planes(folder, east={"models": models, "slices": [ROOM]}):
+    with planes(tmp_path, east={"models": models, "slices": [ROOM]}):
         done = top()
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
@@ -76,7 +66,7 @@ def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(folder: Pa
     assert bar.count("·") == 24
 
 
-def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each_what_is_known(folder: Path) -> None:
+def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each_what_is_known(tmp_path: Path) -> None:
     held = [
         {"holder": "proxy-1", "secondsLeft": 9.0, "inFlight": 3},
         {"holder": "proxy-2", "secondsLeft": 9.0, "inFlight": 1},
@@ -88,7 +78,7 @@ def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each
         model("ant"),
         model("failed", "cold", failures=[{"why": "no CUDA", "since": "2026-05-01T10:00:00Z"}]),
     ]
-    with planes(folder, east={"models": models}):
+    with planes(tmp_path, east={"models": models}):
         done = top("--rows", "4")
     lines = done.stdout.splitlines()
     assert lines[0].endswith("   1 quarantined, 2 resident, 2 cold; of these 1 failed to load, 1 refused as busy")
@@ -100,8 +90,8 @@ def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each
     assert "and 1 more: `tidegate status`" in done.stdout
 
 
-def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(folder: Path) -> None:
-    with planes(folder, east={"models": [model("ant")]}, west=None):
+def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(tmp_path: Path) -> None:
+    with planes(tmp_path, east={"models": [model("ant")]}, west=None):
         done = top()
         said = json.loads(top("--json").stdout)
     assert done.exit_code == 6
@@ -114,17 +104,17 @@ def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(folder: Path) -
     ]
 
 
-def test_a_replica_that_does_not_say_what_sits_in_it_is_told(folder: Path) -> None:
+def test_a_replica_that_does_not_say_what_sits_in_it_is_told(tmp_path: Path) -> None:
     silent = model("ant") | {"places": [{"replica": "10.0.0.9:8000", "state": "unseen", "why": "the policy is silent"}]}
-    with planes(folder, east={"models": [silent], "slices": [ROOM]}):
+    with planes(tmp_path, east={"models": [silent], "slices": [ROOM]}):
         done = top()
     do = "docs/runbooks.md, TidegatePolicySilent"
     assert f"gpu/small  10.0.0.9:8000  the policy is silent; {do}" in done.stdout.splitlines()
 
 
-def test_parts_that_ensembles_share_do_not_push_the_rest_out_of_the_bar(folder: Path) -> None:
+def test_parts_that_ensembles_share_do_not_push_the_rest_out_of_the_bar(tmp_path: Path) -> None:
     models = [model("ant", footprintBytes=1100), model("bee", footprintBytes=1100)]
-    with planes(folder, east={"models": models, "slices": [ROOM]}):
+    with planes(tmp_path, east={"models": models, "slices": [ROOM]}):
         bar = top().stdout.splitlines()[2]
     assert (bar.index(" ant "), bar.index(" leaked "), bar.count("·")) == (60, 120, 24)
 

@@ -1,7 +1,7 @@
 """`tidegate why`: one answer about one model from every proxy, whatever one of them has to say."""
 
 import json
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,6 @@ BROKEN = {
 UNKNOWN = Problem(ProblemType.UNKNOWN, "There is no model 'fraud', or it is not for you to see.")
 
 
-def planes(folder: Path, **said: Any) -> AbstractContextManager[None]:
-    """Data planes of one environment whose proxies say this of any model: places, a problem; or do not run."""
-    return proxies.planes(folder, {name: None if answer is None else saying(answer) for name, answer in said.items()})
-
-
 def saying(answer: Any) -> Any:
     def act(caller: Caller) -> None:
         asked = caller.request.path
@@ -53,17 +48,11 @@ def saying(answer: Any) -> Any:
     return act
 
 
-@pytest.fixture(autouse=True)
-def _variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
-    monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_1")
-    monkeypatch.setenv("COLUMNS", "200")
-    for name in ("DOMINO_INFERENCE_PROXY", "DOMINO_API_PROXY", "DOMINO_RUN_ID"):
-        monkeypatch.delenv(name, raising=False)
+planes = partial(proxies.planes, saying)  # whose proxies say this of any model: places, a problem
 
 
 def why(*words: str) -> Result:
-    return CliRunner().invoke(app, ["why", *words])
+    return CliRunner().invoke(app, ["why", *words], env={"COLUMNS": "200"})
 
 
 def test_it_says_where_a_model_is_who_holds_it_what_it_waits_for_and_what_failed_when(tmp_path: Path) -> None:

@@ -127,6 +127,9 @@ def test_a_row_has_the_median_of_each_runs_ratio_and_a_line_for_each_contestant(
     assert lines["/v2/…/infer, 32 connections: proxy"] == (
         "45/s (5 – 80) · p50 100.00 ms · p99 300.00 ms · 12 µs CPU · 99% of its core"
     )
+    assert lines["/v2/…/infer, 32 connections: envoy"] == "NOT MEASURED"
+    stream = {"nginx": [Result(p50=0.001)], "proxy": [Result(p50=0.0015)]}
+    assert compared(ROWS["stream_first_token"], stream).figures == {"stream_first_token_vs_nginx": 1.5}
 
 
 @pytest.mark.thorough
@@ -136,6 +139,6 @@ def test_a_row_is_measured_against_real_peers() -> None:
     found = json.loads(done.stdout.splitlines()[-1])
     assert list(found) == [*PROXY]
     measured = {key for key, value in found.items() if value is not None}
-    missing = {"v2_vs_nginx", "v2_p99_vs_nginx"} - measured
+    missing = {"v2_vs_nginx", "v2_p99_vs_nginx", "v2_vs_envoy"} - measured
     assert not missing or "CANNOT BE HAD HERE" in done.stderr, done.stderr
     assert all(found[key] > 0 for key in measured)

@@ -150,13 +150,6 @@ async def test_what_follows_a_wish_for_http2_is_no_other_protocol_and_no_request
     assert all("/infer " in asked.line for asked in here.replica.asked)
 
 
-async def test_thousands_of_wishes_for_http2_that_come_at_once_are_all_passed_over(caller: Caller) -> None:
-    wish = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
-    await caller.send(wish * 3_000)
-    for _ in range(3_000):
-        assert (await caller.reply()).status == 200
-
-
 async def test_no_trick_of_a_path_reaches_a_replica(here: RunningProxy) -> None:
     for path in (*TRICKS[:20], *CONTROL):
         for method in ("GET", "POST"):

@@ -165,20 +165,6 @@ async def test_requests_of_sequences_stay_at_one_replica_however_hot_the_model_i
         assert len(front.held()) == 1
 
 
-async def test_a_replica_that_comes_is_used_for_what_belongs_there_and_is_not_warm_elsewhere(tmp_path: Path) -> None:
-    async with sites(2) as here, estate(tmp_path, here) as front:
-        for model in ("a", "b", "c", "d", "cold"):
-            await front.call(model)
-        addresses = list(front.addresses)
-        gone = here[0]
-        front.addresses[:] = [each for each in addresses if each[1][0] != gone.host]
-        await gone.triton.close()
-        await front.look_up()
-        assert set(front.held()) <= {here[1].host}
-        assert {at(await front.call(model)) for model in ("a", "b", "c", "d", "cold")} == {here[1].host}
-        assert len(front.leases.table.replicas) == 1
-
-
 async def test_a_model_whose_load_outlasts_the_wait_is_loaded_at_one_replica_only(tmp_path: Path) -> None:
     async with sites(2, load_seconds=1.0, wait_seconds=0.2) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)

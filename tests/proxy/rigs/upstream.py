@@ -210,7 +210,7 @@ class _Connection(BaseHTTPRequestHandler):
             if not running.stopped.is_set():
                 running.left.append(request)
 
-    do_GET = do_POST
+    do_GET = do_PUT = do_PATCH = do_DELETE = do_POST
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""

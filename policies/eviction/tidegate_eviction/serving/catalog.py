@@ -20,13 +20,11 @@ class Catalog:
     """The models of a pool: what the settings say of them, and what their files do."""
 
     def __init__(self, settings: EvictionSettings) -> None:
-        self.repository = TritonRepository(settings.repository, settings.staging is not None)
+        self.repository = TritonRepository(settings.repository)
         self._managed = {model.name: model for model in settings.models}
 
     def look(self, before: Mapping[str, ModelFiles]) -> dict[str, ModelFiles]:
         """Return what the repository holds, what cannot be read for now as it was before; blocks while it reads."""
-        if self.repository.is_remote:
-            return {}
         try:
             self.repository.check()
         except OSError as error:
@@ -44,7 +42,7 @@ class Catalog:
 
     def has_changed(self, model: str, seen: Mapping[str, ModelFiles]) -> bool:
         """Tell whether a model of the pool has changed since it was seen; blocks while it reads."""
-        if self.repository.is_remote or model not in self._managed:
+        if model not in self._managed:
             return False
         before = seen.get(model)
         return self._look(model, before) != before
@@ -55,8 +53,7 @@ class Catalog:
 
     def specs(self, seen: Mapping[str, ModelFiles], footprints: Footprints) -> dict[str, ModelSpec]:
         """Return what the core is told of every model that the repository has."""
-        names = list(self._managed) if self.repository.is_remote else list(seen)
-        return {name: self._spec(name, seen.get(name), footprints) for name in names}
+        return {name: self._spec(name, files, footprints) for name, files in seen.items()}
 
     def _versions(self, name: str) -> tuple[int, ...]:
         return self._managed[name].versions if name in self._managed else ()
@@ -72,20 +69,19 @@ class Catalog:
             log.error("model %s cannot be read: %s", name, error)
             return before
 
-    def _spec(self, name: str, seen: ModelFiles | None, footprints: Footprints) -> ModelSpec:
-        told = self._managed.get(name) or ManagedModel(name=name)
+    def _spec(self, name: str, seen: ModelFiles, footprints: Footprints) -> ModelSpec:
+        managed = self._managed.get(name) or ManagedModel(name=name)
         known = footprints.models.get(name) or Measurements(stamp="")
+        # Versions that are not there yet change the content when they come.
+        versions = tuple(each for each in managed.versions if each in seen.versions) or managed.versions
         spec = ModelSpec(
-            name, told.footprint_bytes, idle_seconds=told.idle_seconds, pinned=told.pinned, versions=told.versions,
-            callable=name in self._managed, load_seconds=known.load_seconds or None,
+            name, managed.footprint_bytes, idle_seconds=managed.idle_seconds, pinned=managed.pinned, versions=versions,
+            callable=name in self._managed, load_seconds=known.load_seconds or None, stamp=seen.stamp,
+            parts=seen.parts, problem=plain(seen.problem),
         )  # fmt: skip
-        if seen is not None:
-            # Versions that are not there yet change the content when they come.
-            there = tuple(each for each in told.versions if each in seen.versions) or told.versions
-            spec = replace(spec, versions=there, stamp=seen.stamp, parts=seen.parts, problem=plain(seen.problem))
         if known.bytes:  # of another content, they are a guess
             is_same = known.stamp == spec.stamp
             return replace(spec, estimate_bytes=max(known.bytes), estimate_from="measured" if is_same else "estimated")
-        if seen is None or seen.estimate_bytes is None:
+        if seen.estimate_bytes is None:
             return spec
         return replace(spec, estimate_bytes=seen.estimate_bytes, estimate_from="estimated")

@@ -31,6 +31,7 @@ from ..core.messages import (
 from ..core.pool import LOOK_SECONDS
 from ..core.residency import Residency
 from ..policies.policy import Policy
+from .near import SimulatedTier
 from .trace import Outcome, Trace, shown
 
 BLOCKS = 100  # Parts of a trace, after each of which it may report how far the simulation is.
@@ -48,6 +49,8 @@ class SimulationSetting:
     lease_seconds: float = 15.0
     replicas: int = 1
     holders: int = 1  # Proxies, which get requests in turn.
+    tier_bytes: int = 0  # Files that are kept near each replica; 0: none are.
+    tier_speedup: float = 1.0  # How many times faster a load is whose files are near.
     pinned: frozenset[str] = frozenset()  # Models that are loaded at the start, on each replica, and never evicted.
 
 
@@ -81,6 +84,7 @@ class SimulatedReplica:
         self._models = trace.models
         self._which = {model.name: which for which, model in enumerate(trace.models)}
         self._setting, self._clock, self._outcome = setting, clock, outcome
+        self._tier = SimulatedTier(setting.tier_bytes, setting.tier_speedup) if setting.tier_bytes else None
         self._loading = 0
         self._began: dict[_Ask, tuple[float, int]] = {}  # When the last request for each began, and its ticket.
         self._tickets: dict[int, list[OnAnswer]] = {}
@@ -233,11 +237,12 @@ class SimulatedReplica:
         which = self._which[command.model]
         if isinstance(command, Load):
             self._loading += 1
-            seconds = self._models[which].load_seconds
-            self._outcome.loads.append((self._clock.now, seconds))
+            model, now = self._models[which], self._clock.now
+            seconds, copied = (model.load_seconds, 0.0) if self._tier is None else self._tier.load(model, now)
+            self._outcome.loads.append((now, seconds))
             if not seconds:
-                return self._loaded(command, which)
-            self._clock.later(seconds, lambda: self._do(*self._loaded(command, which)))
+                return self._loaded(command, which, copied)
+            self._clock.later(seconds, lambda: self._do(*self._loaded(command, which, copied)))
             return []
         size = self._models[which].footprint_bytes
         self._used_bytes -= size
@@ -245,12 +250,12 @@ class SimulatedReplica:
         ended = self._core.unload_ended(command.number, self._clock.now)
         return [ended, self._core.memory(self._used_bytes, self._clock.now)]
 
-    def _loaded(self, command: Load, which: int) -> list[Step]:
+    def _loaded(self, command: Load, which: int, copied: float) -> list[Step]:
         self._loading -= 1
         size, now = self._models[which].footprint_bytes, self._clock.now
         self._used_bytes += size
         self._outcome.memory.append((now, which, size))
-        ended = self._core.load_ended(command.number, now, measured_bytes=size)
+        ended = self._core.load_ended(command.number, now, measured_bytes=size, copied_seconds=copied)
         return [ended, self._core.memory(self._used_bytes, now)]
 
 

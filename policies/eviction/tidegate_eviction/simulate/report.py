@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from ..units import bytes_text
 from .engine import SimulationSetting
 from .trace import QUANTILES, Outcome, Trace
 
@@ -16,13 +16,13 @@ COUNTED: Final = ("requests", "hits", "busy", "too_large", "evictions", "policy_
 def about(trace: Trace) -> str:
     """Return one line on a trace."""
     hours = trace.seconds[-1] / 3600
-    return f"{len(trace):,} requests to {len(trace.models)} models ({bytes_text(trace.total_bytes)}) in {hours:.1f} h"
+    return f"{len(trace):,} requests to {len(trace.models)} models ({decimal(trace.total_bytes)}) in {hours:.1f} h"
 
 
 def table(trace: Trace, setting: SimulationSetting, outcomes: Mapping[str, Outcome]) -> Table:
     """Return a row for each policy."""
     share = setting.capacity_bytes / trace.total_bytes
-    size = f"{bytes_text(setting.capacity_bytes)}, {share:.0%} of all models"
+    size = f"{decimal(setting.capacity_bytes)}, {share:.0%} of all models"
     many = f"{setting.replicas} replicas of {size} each" if setting.replicas > 1 else f"capacity {size}"
     made = Table(title=f"{about(trace)}; {many}", title_justify="left", box=None, header_style="bold", pad_edge=False)
     made.add_column("")

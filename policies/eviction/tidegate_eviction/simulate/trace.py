@@ -3,20 +3,17 @@
 import gzip
 import io
 import math
-import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import track
 
 Each = TypeVar("Each")
-TELL_SECONDS = 3.0  # Between two lines that say how far something long is, where there is no terminal.
 
 
 class SimulationError(Exception):
@@ -128,16 +125,9 @@ def quantile(ordered: Sequence[float], percent: float) -> float:
 
 
 def shown(steps: Iterable[Each], what: str, number: int) -> Iterator[Each]:
-    """Yield the steps of something long, and show on stderr how far they are: a bar on a terminal, else lines."""
-    if sys.stderr.isatty():
-        yield from track(steps, what, number, console=Console(stderr=True), transient=True)
-        return
-    told = monotonic()
-    for done, step in enumerate(steps, 1):
-        yield step
-        if monotonic() - told >= TELL_SECONDS:
-            told = monotonic()
-            print(f"{what}: {done / number:.0%} …", file=sys.stderr, flush=True)
+    """Yield the steps of something long, and show on a terminal how far they are."""
+    console = Console(stderr=True)
+    yield from track(steps, what, number, console=console, transient=True, disable=not console.is_terminal)
 
 
 def read_trace(path: Path) -> Trace:

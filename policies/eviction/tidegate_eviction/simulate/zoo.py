@@ -21,7 +21,7 @@ _TIMERS = 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0
 
 @dataclass(frozen=True)
 class Workload:
-    """What a synthetic zoo is like; `generate --help` says what each of these is."""
+    """What a synthetic zoo is like; `generate --help` and the module say what these are."""
 
     models: int = 40
     requests: int = 20_000

@@ -159,10 +159,6 @@ class TritonControl:
         request.parameters["unload_dependents"].bool_param = False
         await self._call("RepositoryModelUnload", request, seconds)
 
-    async def config(self, model: str) -> Any:
-        """Return the configuration of a loaded model, a ModelConfig; raises ServerCallError."""
-        return (await self._call("ModelConfig", messages.ModelConfigRequest(name=model), CALL_SECONDS)).config
-
     async def text(self, model: str, output: str, seconds: float) -> bytes:
         """Call a model that has no input and one output, a text; raises ServerCallError."""
         request = messages.ModelInferRequest(model_name=model)

@@ -15,7 +15,7 @@ from ..core.messages import Command, Load, Recycle, ServerInventory, Unload
 from ..serving.files import write_whole
 from .control import CALL_SECONDS, IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, heard
 from .memory import MemoryReader, MemoryReading
-from .repository import UNSEEN, RepositoryError, with_versions
+from .repository import RepositoryError
 
 PATIENCE_SECONDS = 20.0  # Seconds after which the index is asked, too, what became of a load that has no answer yet.
 FAST_SECONDS, SLOW_SECONDS = 0.2, 5.0
@@ -184,9 +184,7 @@ class TritonDriver:
             except (RepositoryError, OSError) as wrong:
                 self._events.load_ended(command.number, str(wrong), None, ())
                 return
-            error = await self._issue(command.model, override or None)
-            if error is None and override == UNSEEN:
-                error = await self._choose_versions(command)
+            error = await self._issue(command.model, override)
         if error is not None:
             self._events.load_ended(command.number, error, None, ())
             return
@@ -208,16 +206,6 @@ class TritonDriver:
             return await self._watch.load(model, call)
         finally:
             call.cancel()
-
-    async def _choose_versions(self, command: Load) -> str | None:
-        """Load a model again with just the wanted versions, where only now Triton can tell its configuration."""
-        if (await self._watch.versions(command.model)) == tuple(sorted(command.versions)):
-            return None
-        try:
-            config = await self._control.config(command.model)
-        except ServerCallError as error:
-            return str(error)
-        return await self._issue(command.model, with_versions(config, command.versions))
 
     async def _unload(self, command: Unload) -> None:
         said, told = "", set[str]()

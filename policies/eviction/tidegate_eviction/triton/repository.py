@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 CONFIG = "config.pbtxt"
 MOST_CONFIG_BYTES = 1 << 20  # A second or more to parse.
 MOST_MANIFEST_BYTES = 64 << 20
-UNSEEN = ""  # In place of a configuration that lies where only Triton can read it.
 
 
 class RepositoryError(Exception):
@@ -45,28 +44,24 @@ class ModelFiles:
 class TritonRepository:
     """A folder of models, or object storage."""
 
-    def __init__(self, root: str, staged: bool = False) -> None:
-        """`staged`: object storage is read by this process, too, so that it is known what lies there."""
+    def __init__(self, root: str) -> None:
         self.root = root
         self._objects: ObjectStore | None = None
-        if "://" in root and staged:
+        if "://" in root:
             from ..staging import objects  # takes a while to import, and is of no use for a folder
 
             self._objects = objects.ObjectStore(root)
-        self.is_remote = "://" in root and not staged
 
     def check(self) -> None:
         """Raise OSError when the folder itself is not there: its models are out of sight then, and not removed."""
         if self._objects is not None:
             self._objects.look()
-        elif not self.is_remote:
+        else:
             os.scandir(self.root).close()
 
     def override(self, model: str, versions: tuple[int, ...]) -> str | None:
-        """Return the configuration (JSON) with which a load loads these versions: None where it does so anyway, UNSEEN
-        where only Triton can read it. Blocks while it reads; raises RepositoryError and OSError."""
-        if self.is_remote:
-            return UNSEEN if versions else None
+        """Return the configuration (JSON) with which a load loads these versions: None where it does so anyway. Blocks
+        while it reads; raises RepositoryError and OSError."""
         found = self.look(model, versions)
         if found is not None and found.problem:
             raise RepositoryError(found.problem)
@@ -145,7 +140,7 @@ class TritonRepository:
 
     def _source(self, model: str) -> ModelSource | None:
         # A name is always one step below the root.
-        if self.is_remote or model in ("", ".", "..") or "/" in model or "\0" in model:
+        if model in ("", ".", "..") or "/" in model or "\0" in model:
             return None
         if self._objects is not None:
             return self._objects.model(model)

@@ -1,6 +1,7 @@
 """The policy as a process beside a real Triton: what it loads, measures, frees, and survives."""
 
 import http.client
+import json
 import os
 import re
 import signal
@@ -13,15 +14,18 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import eviction_process
+from tidegate_contracts import triton as contract
 from tidegate_contracts.eviction import ManagedModel, Tuning
 from tidegate_eviction import retrying
 from tritonclient.utils import InferenceServerException
 
 from lab.local_cluster.certificates import Authority
 from lab.local_plane.policy import Policy, policy, triton_options, write_settings
+from lab.local_plane.repository import Model, publish
 from lab.local_plane.triton import Triton, triton
 from tests.proxy.rigs.pytest_rigs import not_run
 
+from ..rigs import nosy as nosy_model
 from ..rigs import zoo
 from ..rigs.caller import Holder, infer, until
 from ..rigs.running_policy import pool
@@ -152,6 +156,34 @@ def test_control_is_the_policys_alone(zoo_plane: Plane) -> None:
     assert asking.getresponse().status == 403
     secret = (zoo_plane.root / "control" / "secret").read_text()
     assert secret not in zoo_plane.log
+
+
+def test_a_model_can_read_the_secret_of_its_own_triton_which_opens_no_other(tmp_path: Path, zoo_plane: Plane) -> None:
+    """Triton takes it from its command line alone. Such a model can also end its Triton, or change others' data."""
+    report = tmp_path / "report.json"
+    nosy = Model("nosy", Path(nosy_model.__file__), [("INPUT", *zoo.NUMBER)], [("OUTPUT", *zoo.NUMBER)],
+                 parameters={"report": report})  # fmt: skip
+    (tmp_path / "models").mkdir()
+    publish(nosy, tmp_path / "models", tmp_path / "staging")
+    write(tmp_path, "nosy")
+
+    def control(server: Triton, *secret: str) -> int:
+        asking = http.client.HTTPConnection(server.http, timeout=10)
+        headers = dict.fromkeys([contract.RESTRICTED_KEY][: len(secret)], *secret)
+        asking.request("POST", "/v2/repository/index", headers=headers)
+        return asking.getresponse().status
+
+    with plane(tmp_path) as running:
+        assert running.holder.acquire("nosy")["outcome"] == "granted"
+        found = json.loads(report.read_text())
+        (option,) = (each for each in found["command"] if each.startswith("--http-restricted-api="))
+        secret = option.rpartition("=")[2]
+        assert secret == (tmp_path / "control" / "secret").read_text()
+        (option,) = (each for each in found["command"] if "shm-region-prefix-name=" in each)
+        region = option.rpartition("=")[2]
+        assert any(name.startswith(region) for name in found["writable"]), "what it shares with its models' processes"
+        assert (control(running.triton), control(running.triton, secret)) == (403, 200)
+        assert control(zoo_plane.triton, secret) == 403
 
 
 def small(root: Path, *names: str, seconds: float = 0, **changes: Any) -> None:

@@ -106,10 +106,6 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
                 answer.model_stats.add(name=name, version="1")
         return answer
 
-    async def ModelConfig(self, request: Any, _: Any) -> Any:
-        await self._answers()
-        return messages.ModelConfigResponse(config={"name": request.name})
-
     async def ModelInfer(self, request: Any, context: Any) -> Any:
         await self._answers()
         if request.model_name != MEMORY_MODEL or not self.has_reader:

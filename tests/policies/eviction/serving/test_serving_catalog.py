@@ -83,12 +83,3 @@ def test_a_file_system_that_fails_takes_no_model_away(tmp_path: Path, monkeypatc
     assert catalog.look(before) == before, "an unmounted volume is no empty repository"
     (root / "models").mkdir(parents=True)
     assert catalog.look(before) == {}
-
-
-def test_of_object_storage_nothing_is_known_but_the_names(tmp_path: Path) -> None:
-    catalog = Catalog(pool(tmp_path, ManagedModel(name="a", footprint_bytes=5), repository="s3://bucket/models"))
-    learned = Footprints(tmp_path)
-    assert catalog.look({}) == {}
-    assert specs(catalog, learned)["a"] == ModelSpec("a", footprint_bytes=5)
-    learned.learn("a", "", 77, 3)
-    assert specs(catalog, learned)["a"].estimate_bytes == 77

@@ -15,7 +15,6 @@ from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.serving.metrics import NAMED_MODELS, Snapshot, SnapshotCollector, render, tell
 from tidegate_eviction.staging.stager import StagingCounts
 from tidegate_eviction.triton.memory import MemoryReading, MemorySource
-from tidegate_eviction.units import bytes_text
 
 from tests.components.alerts import asked_for
 
@@ -159,11 +158,3 @@ def test_what_alerts_ask_for_is_measured() -> None:
             name == each and {*labels} <= {*found} and all(found[k] == v for k, v in labels.items() if v)
             for each, found in there
         ), name
-
-
-@pytest.mark.parametrize(
-    ("size", "said"),
-    [(None, "–"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (10**9, "954 MiB"), (2**50, "1024 TiB")],
-)
-def test_sizes_are_said_in_the_unit_that_fits(size: int | None, said: str) -> None:
-    assert bytes_text(size) == said

@@ -12,8 +12,10 @@ from tidegate_eviction.simulate.trace import Trace, TracedModel
 from tidegate_proxy.problems import Problem
 from tidegate_proxy.residency.manager import LeaseManager
 
+from tests.proxy.residency.world import simulated
+
 from ..simulate.plain import trace_of
-from ..simulate.served import Served, in_simulated_time
+from ..simulate.served import Served
 
 POLL_SECONDS = 0.25
 
@@ -54,7 +56,7 @@ class Returning(Served):
 
 def played(trace: Trace, setting: SimulationSetting, known: bool, impatient: Collection[int] = ()) -> dict[int, Told]:
     """Play it; `known`: what loads take was measured before."""
-    with in_simulated_time():
+    with simulated():
         world = Returning(trace, setting, impatient, known=known)
         world.live_through()
     return world.told

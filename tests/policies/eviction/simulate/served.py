@@ -1,106 +1,61 @@
-"""A trace played for real, but for its clock: the proxies' own lease code, and the container's own service beside each
-server. Only messages, which take no time, and what servers do are simulated."""
+"""A trace played for real, but for its clock: the proxies' own lease code, and the policy's own core at each server.
+Only messages, which take no time, and what servers do are simulated."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, Future
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
-import pytest
-from tidegate_contracts import lease, routing
-from tidegate_contracts.eviction import EvictionSettings, ManagedModel
-from tidegate_eviction.core.messages import Command, Load, ServerInventory, Unload
-from tidegate_eviction.serving.footprints import Footprints, Measurements
-from tidegate_eviction.serving.service import EvictionService
+from tidegate_contracts import routing
+from tidegate_eviction.core.messages import Command, Load, ModelSpec, PoolSettings, ServerInventory
+from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.simulate.engine import SimulationSetting
 from tidegate_eviction.simulate.trace import Trace, TracedModel
-from tidegate_eviction.triton.memory import MemoryReading
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.residency.leases import Lease
 from tidegate_proxy.residency.manager import LeaseManager
 from tidegate_proxy.telemetry.meter import Meter
 from tidegate_proxy.upstream.replica import Replica
 
-from tests.proxy.residency.world import World, simulated
+from tests.proxy.residency.world import Site, World, simulated
 
 Answered = dict[int, float | None]
 """By the request's position in the trace: how many seconds it waited; None if it was told to come again."""
 
 
-class AtOnce(Executor):
-    """Does what it is told on the spot: threads know no simulated time."""
+class Server(Site):
+    """A server that loads as a trace says, and its policy."""
 
-    def submit(self, what: Any, /, *arguments: Any, **more: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        done.set_result(what(*arguments, **more))
-        return done
+    world: "Served"
 
+    def start(self) -> None:
+        world, setting, now = self.world, self.world.setting, self.world.loop.now
+        self.starts, self._used_bytes = 1, 0
+        self._models = {model.name: model for model in world.trace.models}
+        rules = PoolSettings(
+            setting.capacity_bytes, setting.policy, setting.idle_seconds, setting.lease_seconds, setting.wait_seconds
+        )
+        specs = {model.name: ModelSpec(model.name, model.footprint_bytes) for model in world.trace.models}
+        if world.known:
+            specs = {
+                each.name: ModelSpec(
+                    each.name, estimate_bytes=each.footprint_bytes, estimate_from="measured",
+                    load_seconds=each.load_seconds,
+                )
+                for each in world.trace.models
+            }  # fmt: skip
+        self.core = Residency(rules, "served", now)
+        self._do(self.core.configure(rules, specs, now))
+        self._do(self.core.recover(ServerInventory(), now))
+        self._do(self.core.memory(0, now))
 
-class Server:
-    """A server that loads as a trace says, and the policy's service beside it; a world takes it for a site of its."""
-
-    how, starts = "well", 1
-    is_up = True
-
-    def __init__(self, world: "Served", trace: Trace, setting: SimulationSetting, known: bool) -> None:
-        assert setting.wait_seconds is not None
-        self.world = world
-        self._models = {model.name: model for model in trace.models}
-        self._used_bytes = 0
-        models = tuple(ManagedModel(name=each.name, footprint_bytes=each.footprint_bytes) for each in trace.models)
-        settings = EvictionSettings(
-            policy=setting.policy.name, repository="s3://elsewhere", capacity_bytes=setting.capacity_bytes,
-            idle_seconds=int(setting.idle_seconds), lease_seconds=int(setting.lease_seconds),
-            wait_seconds=int(setting.wait_seconds), models=models,
-        )  # fmt: skip
-        learned = Footprints(Path("/nowhere"))
-        if known:
-            learned.models = {
-                each.name: Measurements(stamp="", bytes=[each.footprint_bytes], load_seconds=each.load_seconds)
-                for each in trace.models
-            }
-        self.service = EvictionService(settings, learned, "served", chance=lambda: 0.0)
-        self.service._look_threads = AtOnce()  # type: ignore[assignment]
-        self.service.driver = self  # type: ignore[assignment]
-
-    async def start(self) -> None:
-        await self.service.look()
-        self.service.memory_read(MemoryReading(used_bytes=0))
-        self.service.server_back(ServerInventory())
-
-    def carry_out(self, commands: Iterable[Command]) -> None:
-        loop = self.world.loop
-        for command in commands:
-            assert isinstance(command, Load | Unload)
-            model = self._models[command.model]
-            if isinstance(command, Load):
-                loop.call_later(model.load_seconds, self.loaded, command.number, model.footprint_bytes)
-            else:
-                loop.call_soon(self.unloaded, command.number, model.footprint_bytes)
-
-    def loaded(self, number: int, size: int) -> None:
-        self._used_bytes += size
-        self.service.load_ended(number, None, size, (1,))
-        self.service.memory_read(MemoryReading(used_bytes=self._used_bytes))
-
-    def unloaded(self, number: int, size: int) -> None:
-        self._used_bytes -= size
-        self.service.unload_ended(number, None)
-        self.service.memory_read(MemoryReading(used_bytes=self._used_bytes))
-
-    def port(self, _model: str) -> None:
-        """Models have no ports of their own."""
-
-    async def acquire(self, message: lease.Acquire) -> lease.Answer | None:
-        return await self.service.acquire(message, lambda: asyncio.ensure_future(asyncio.sleep(1e9)))
-
-    async def renew(self, message: lease.Renew) -> lease.Renewed:
-        return self.service.renew(message)
-
-    async def release(self, message: lease.Release) -> None:
-        self.service.release(message)
+    async def _carry_out(self, core: Residency, command: Command) -> None:
+        model, loop = self._models[command.model], self.world.loop  # type: ignore[union-attr]
+        if isinstance(command, Load):
+            await asyncio.sleep(model.load_seconds)
+            self._used_bytes += model.footprint_bytes
+            self._do(core.load_ended(command.number, loop.now, None, model.footprint_bytes, (1,)))
+        else:
+            self._used_bytes -= model.footprint_bytes
+            self._do(core.unload_ended(command.number, loop.now))  # type: ignore[union-attr]
+        self._do(core.memory(self._used_bytes, loop.now))
 
 
 class Served(World):
@@ -121,9 +76,7 @@ class Served(World):
         return 0.0
 
     async def play(self) -> None:
-        self.sites = {host: Server(self, self.trace, self.setting, self.known) for host in self.hosts}  # type: ignore[misc]
-        for site in self.sites.values():
-            await site.start()  # type: ignore[func-returns-value, misc]
+        self.sites = {host: Server(self, 0) for host in self.hosts}
         told = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
         for number in range(self.setting.holders):
             proxy = LeaseManager("s", told, f"proxy-{number}", Meter(), 1.0, 10_000)
@@ -169,17 +122,9 @@ class Served(World):
         assert not self.wrong, self.wrong[:3]
 
 
-@contextmanager
-def in_simulated_time() -> Iterator[None]:
-    with simulated(), pytest.MonkeyPatch.context() as patch:
-        now = "tidegate_eviction.serving.service.monotonic"
-        patch.setattr(now, lambda: asyncio.get_running_loop().time())
-        yield
-
-
 def served(trace: Trace, setting: SimulationSetting) -> tuple[Answered, list[str]]:
     """Return each request's answer, and the names of the replicas."""
-    with in_simulated_time():
+    with simulated():
         world = Served(trace, setting)
         world.live_through()
         return world.answered, world.names

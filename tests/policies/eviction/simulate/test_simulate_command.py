@@ -6,7 +6,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tidegate_eviction.__main__ import COMPARED, app, capacity_bytes
+from tidegate_eviction.__main__ import app, capacity_bytes
+from tidegate_eviction.policies.registry import BUILT_IN
 from tidegate_eviction.simulate.trace import SimulationError, write_trace
 from typer.testing import CliRunner, Result
 
@@ -50,9 +51,15 @@ def test_one_policy_is_told_in_one_line(small: Path) -> None:
     assert len([line for line in result.stdout.splitlines() if line.startswith("lru-idle")]) == 1
 
 
+def test_with_all_files_near_less_is_lost(small: Path) -> None:
+    options = ("--trace", small, "--capacity", "40%", "--policy", "lru-idle", "--wait-seconds", 30, "--idle-seconds", 0)
+    far, near = (rows(*options, *tier)["lru-idle"] for tier in ((), ("--tier", "100%", "--tier-speedup", 4)))
+    assert near["lost_seconds"] < far["lost_seconds"]
+
+
 def test_policies_are_compared_over_the_same_requests(small: Path) -> None:
     found = rows("--trace", small, "--capacity", "8M", "--compare", "--idle-seconds", "0")
-    assert list(found) == [*COMPARED]
+    assert list(found) == [*BUILT_IN]
     assert {row["requests"] for row in found.values()} == {60}
 
 
@@ -96,6 +103,7 @@ def test_a_policy_of_ones_own_is_simulated_by_its_name_and_told_of_when_it_fails
         ((*IDLE, "--wait-seconds", "inf"), "--wait-seconds inf"),
         ((*IDLE, "--lease-seconds", "1e-9"), "--lease-seconds"),
         ((*IDLE, "--replicas", "0"), "--replicas"),
+        ((*IDLE, "--tier", "large"), "--tier large: this is no size"),
     ],
 )
 def test_wrong_input_is_one_message_and_exit_code_2(small: Path, arguments: tuple[str, ...], words: str) -> None:

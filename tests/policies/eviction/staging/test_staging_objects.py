@@ -52,7 +52,7 @@ def bucket(minio: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def rig_of(bucket: Bucket) -> Rig:
     rig = Rig(bucket.root, is_mounted=False)
-    rig.repository = TritonRepository(bucket.url, staged=True)
+    rig.repository = TritonRepository(bucket.url)
     return rig
 
 
@@ -67,7 +67,7 @@ async def test_what_lies_there_is_known_before_a_load_as_in_a_folder(bucket: Buc
     bucket.upload()
     bucket.client.put_object(Bucket="models", Key=f"{bucket.path}/both/1/", Body=b"")
     (bucket.root / "source" / "both" / "1").mkdir()
-    there, here = TritonRepository(bucket.url, staged=True), TritonRepository(str(bucket.root / "source"))
+    there, here = TritonRepository(bucket.url), TritonRepository(str(bucket.root / "source"))
     there.check()
     for name, wanted in (("a", ()), ("a", (1,)), ("b", ()), ("both", ())):
         seen, expected = there.look(name, wanted), here.look(name, wanted)
@@ -102,7 +102,7 @@ async def test_what_cannot_be_staged_says_why(bucket: Bucket, minio: ObjectStore
     async with rig.running(32 * KIB):
         with pytest.raises(StagingError, match=r"model a cannot be staged: its files take \d+ bytes, .* has 32768"):
             await rig.load("a")
-    missing = TritonRepository(f"s3://{minio.url}/nowhere/models", staged=True)
+    missing = TritonRepository(f"s3://{minio.url}/nowhere/models")
     with pytest.raises(OSError, match="nowhere"):
         missing.check()
     with pytest.raises((OSError, RepositoryError)):

@@ -1,7 +1,6 @@
 """The driver: each command is carried out once, and its end is told once, whatever Triton does."""
 
 import asyncio
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from tidegate_eviction.triton import driver as module
 from tidegate_eviction.triton.control import ModelIndex, TritonControl, VersionState
 from tidegate_eviction.triton.driver import found_in
 from tidegate_eviction.triton.memory import MemoryReading, MemorySource
-from tidegate_eviction.triton.repository import UNSEEN, RepositoryError
+from tidegate_eviction.triton.repository import RepositoryError
 
 from ..rigs.driving import driving, following
 from ..rigs.stand_in import SECRET, StandIn, serving, until
@@ -175,20 +174,6 @@ async def test_without_a_python_backend_it_goes_on_without_readings() -> None:
         assert set(heard.readings) == {MemoryReading(MemorySource.NONE)}
         driver.carry_out([Load(1, "a", alone=True)])
         assert await heard.said.get() == ("load", 1, None, None, (1,))
-
-
-async def test_versions_in_object_storage_are_chosen_once_triton_has_told_the_configuration() -> None:
-    stand_in = StandIn({"a": 1})
-    stand_in.bytes["b"] = 1
-    async with driving(stand_in, override=lambda *_: UNSEEN) as (driver, heard):
-        driver.carry_out([Load(1, "a", (1,)), Load(2, "b", (1, 3))])
-        assert {(await heard.said.get())[1:3] for _ in range(2)} == {(1, None), (2, None)}
-        assert stand_in.did("load").count("a") == 1, "it had loaded these by itself"
-        assert stand_in.did("load").count("b") == 2
-        assert json.loads(stand_in.configs["b"]) == {
-            "name": "b",
-            "version_policy": {"specific": {"versions": ["1", "3"]}},
-        }
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.eviction import DISK_FACTOR
 from tidegate_contracts.triton import LEAST_MODEL_BYTES
-from tidegate_eviction.triton.repository import UNSEEN, ModelFiles, RepositoryError, TritonRepository, versions_to_serve
+from tidegate_eviction.triton.repository import ModelFiles, RepositoryError, TritonRepository, versions_to_serve
 from tritonclient.grpc import model_config_pb2
 
 ENSEMBLE = """\
@@ -192,10 +192,3 @@ def test_parts_of_parts_are_found_however_many_there_are(tmp_path: Path) -> None
         steps = f'step {{ model_name: "m{each + 1}" }} step {{ model_name: "m0" }}'
         model(tmp_path, f"m{each}", config=f"ensemble_scheduling {{ {steps} }}")
     assert len(look(tmp_path, "m0").parts) == number - 1
-
-
-def test_object_storage_is_not_looked_into_and_only_triton_knows_its_configurations() -> None:
-    remote = TritonRepository("s3://bucket/models")
-    remote.check()
-    assert (remote.is_remote, remote.look("a")) == (True, None)
-    assert (remote.override("a", (1,)), remote.override("a", ())) == (UNSEEN, None)

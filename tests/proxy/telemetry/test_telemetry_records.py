@@ -116,7 +116,7 @@ async def test_a_call_is_found_by_its_id_and_its_trace_at_the_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tidegate_proxy.calls")
-    async with sites() as [site], estate(tmp_path, [site]) as here:
+    async with sites(load_seconds=0.3) as [site], estate(tmp_path, [site]) as here:  # so each is logged
         assert (await here.call("a", x_request_id="order-8", traceparent=PARENT)).status == 200
         assert (await here.call("b", x_request_id="order-9", traceparent="nonsense")).status == 200
     served = {each.headers["x-request-id"]: each.headers for each in site.triton.asked if "infer" in each.line}

@@ -160,7 +160,7 @@ class Forwarding:
                 return
             self.keep(connection)  # the lease has ended meanwhile
             break
-        if pool.leases is None:
+        if pool.leases is None or (self.tried and not pool.retries.take(monotonic())):
             raise pool.no_replica_problem()
         if self._trial is not None:
             self._trial.given_up()
@@ -258,12 +258,13 @@ class Forwarding:
         return None if lease is None else lease.replica
 
     def next_replica(self, failed: Replica) -> Replica | None:
-        """Return another replica to send the call to, if there is one: replicas that fail are soon left alone."""
+        """Return another replica to send the call to, if there is one, and the pool's retries are not used up."""
         self.tried += (failed,)
         now = monotonic()
         replica = self._choose(now, True)
-        if replica is not None:
-            self._trial = replica.breaker.claim(now)
+        if replica is None or not self.pool.retries.take(now):
+            return None
+        self._trial = replica.breaker.claim(now)
         return replica
 
     # --- what is counted there
@@ -273,6 +274,7 @@ class Forwarding:
         replica.in_flight += 1
         if self.lease is not None:
             self.lease.enter()
+        self.pool.retries.sent += 1
 
     def answered(self) -> None:
         """Note that the replica answers, whatever it says."""

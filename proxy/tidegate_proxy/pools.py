@@ -23,6 +23,9 @@ from .upstream.request import MOST_BYTES, Answer, NoAnswerError, send
 Address = tuple[int, tuple[Any, ...]]  # Address family, and the socket address.
 Found = TypeVar("Found")
 Lookup = Callable[[str, int], Awaitable[Sequence[Address]]]
+RETRY_SHARE = 0.1  # Retries that each request adds to the pool's budget.
+RETRIES_A_SECOND = 1.0  # Retries that each second adds, for a pool with few requests.
+MOST_RETRIES = 100.0
 MOST_LISTED = 1024 * 1024  # Bytes of a list of a replica's models, of which some thousand fit.
 LISTED_SECONDS = 5.0  # In which a replica lists them.
 CHECKED_SECONDS = 0.3  # In which new replicas answer whether they are alive; only the first is waited for longer.
@@ -39,6 +42,29 @@ async def lookup(host: str, port: int) -> Sequence[Address]:
             return []
         raise
     return [(each[0], each[4]) for each in found]
+
+
+class RetryBudget:
+    """How many requests of a pool may be sent a second time: few enough that retries are never a load of their own.
+
+    After Finagle's: a share of the requests, and a few in any case.
+    """
+
+    __slots__ = ("_at", "_left", "sent")
+
+    def __init__(self, now: float) -> None:
+        self._left = 10.0
+        self._at = now
+        self.sent = 0  # Requests since then.
+
+    def take(self, now: float) -> bool:
+        """Take a retry; return whether there was one."""
+        self._left = min(MOST_RETRIES, self._left + self.sent * RETRY_SHARE + (now - self._at) * RETRIES_A_SECOND)
+        self._at, self.sent = now, 0
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
 
 
 class Pool:
@@ -68,6 +94,7 @@ class Pool:
         self.name = f"{server}/{pool.name}"  # Its own behind that of its server, for people.
         self.config = pool
         self.replicas: list[Replica] = []
+        self.retries = RetryBudget(monotonic())
         self.leases = leases
         self.listings: SharedTasks[Replica, Names] = SharedTasks()
         """What replicas are asked of the models that they have, once for all who ask."""

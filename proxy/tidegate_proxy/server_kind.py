@@ -15,13 +15,13 @@ from .upstream.request import Answer
 class ServerKind:
     """How servers of a kind are asked, and how what they say is read."""
 
-    root: str  # What the addresses of its protocol begin with: problems are told there as the protocol has it.
+    root: str  # What the addresses of its protocol begin with: problems there have the protocol's form.
     live_path: bytes  # Where a replica answers 200 while it is alive, whatever it loads.
     index: IndexQuestion | None = None
     """How a replica that loads its models by itself is asked which it could not load; None: that cannot be asked."""
     speaks_v2 = False
     """Whether its servers are called over gRPC, too, and answer questions about a server, as KServe v2 has it."""
-    usage_of: type[Usage] | None = None  # What reads how many tokens a call used; None where nothing tells that.
+    usage_of: type[Usage] | None = None  # What reads how many tokens a call used; None where no server says that.
 
     def parse_path(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is none of this kind's."""
@@ -90,7 +90,7 @@ class ServerKind:
         return False
 
     def problem_body(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
-        """Return how a problem of the proxy's own is told: its media type and body."""
+        """Return how a problem of the proxy's own is written: its media type and body."""
         raise NotImplementedError
 
     def error_text(self, body: bytes) -> str:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from rollout.tools import gotoolchain, pins
 from rollout.tools.cache import cache_root, digest, once, say
-from rollout.tools.running import ToolError, ask, failure, on_path, run
+from rollout.tools.running import ToolError, ask, failure, on_path, repeating, run
 
 ASK_SECONDS = 10
+PROGRESS_SECONDS = 10.0  # Between two lines that show how far a build is.
 
 
 @dataclass(frozen=True)
@@ -137,13 +138,19 @@ def _built(program: Program, passed_over: list[str]) -> Path:
         started = time.monotonic()
         log = binary.with_name(f"{program.name}.log")
         verb, *rest = _build(program)
-        command = [str(go.path), verb, "-o", str(partial), *rest]
+        command = [str(go.path), verb, "-v", "-o", str(partial), *rest]
         failed = f"building {program.name} {version} failed"
         way_out = gotoolchain.network_hint()
         if program.ask:
             other = f"put {program.name} {program.wanted()} on the PATH"
             way_out = f"{other}; or, when it is a download that failed,\n    {way_out}"
-        run(command, log, gotoolchain.BUILD_SECONDS, failed, way_out, gotoolchain.environment(), program.folder)
+
+        def show_progress() -> None:
+            done = len(log.read_text("utf-8", "replace").splitlines()) - 1  # Go names each in a line.
+            say(f"{program.name}: {done} modules and packages, after {time.monotonic() - started:.0f} s")
+
+        with repeating(show_progress, pause=PROGRESS_SECONDS):
+            run(command, log, gotoolchain.BUILD_SECONDS, failed, way_out, gotoolchain.environment(), program.folder)
         if not partial.is_file():
             raise ToolError(failure(failed, "it left no program", log, way_out))
         say(f"built {program.name} in {time.monotonic() - started:.0f} s")

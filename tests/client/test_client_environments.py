@@ -16,13 +16,12 @@ from tests.proxy.rigs.upstream import Caller, upstream
 NAME = "grid-models"
 
 
-def _environment(name: str, volume: str, dataset_id: str | None = None, waves: int = 1) -> Environment:
+def _environment(name: str, volume: str, dataset_id: str | None = None) -> Environment:
     location = DatasetLocation(dataset="models", path="preload", volume=volume, domino_dataset_id=dataset_id)
     server = ServerFacts(name="preload", kind="triton", location=location, pools=())
     model = ModelFacts(name="fraud-score", server="preload", pool="main")
-    east = Plane(name="east", wave=waves, proxy_url="https://p", servers=(server,), models=(model,))
-    later = (east.model_copy(update={"name": f"wave-{wave}", "wave": wave}) for wave in range(1, waves))
-    return Environment(name=name, planes=(east, *later))
+    east = Plane(name="east", proxy_url="https://p", servers=(server,), models=(model,))
+    return Environment(name=name, planes=(east,))
 
 
 KNOWN = Environments(environments=(_environment("dev", "v1"), _environment("prod", "v2")))
@@ -86,11 +85,6 @@ def test_a_misspelt_environment_or_model_is_told_with_the_nearest_one_or_the_lin
         homes(of, "fraud-scor")
     with pytest.raises(NotFoundError, match=r"- \{name: churn, server: preload\}"):
         homes(of, "churn")
-
-
-def test_homes_come_in_the_order_of_the_waves() -> None:
-    of = _environment("prod", "v", waves=3)
-    assert [home.plane.name for home in homes(of, "fraud-score")] == ["wave-1", "wave-2", "east"]
 
 
 def test_the_most_exact_name_of_a_dataset_wins(mounted: Path) -> None:

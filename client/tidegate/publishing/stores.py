@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tidegate_contracts.object_url import FORMS, open_store, parsed
 
@@ -32,62 +32,15 @@ class TakenError(Exception):
     """A file that was to be created is there already."""
 
 
-class Store(Protocol):
-    """Files by their paths. Every method may raise TidegateError; IntegrityError for links and special files."""
-
-    where: str  # The folder or URL of the repository.
-    root: str  # The repository's own folder.
-    when_full: str  # What to do if there is no room to stage a version.
-    copies: bool  # Whether `bring` sends files elsewhere, so that they are read back.
-
-    def folders(self, path: str) -> list[str]:
-        """Return the names of the folders in a folder."""
-
-    def names(self, path: str) -> list[str]:
-        """Return the paths of the files below a folder, as they are at one moment."""
-
-    def sizes(self, path: str) -> dict[str, int]:
-        """Return the files below a folder, by their paths in it, with their sizes in bytes."""
-
-    def chunks(self, path: str) -> Iterator[bytes]:
-        """Yield the content of a file; raises NotFoundError."""
-
-    def modified(self, path: str) -> float:
-        """Return when a file was written, by the store's own clock (Unix seconds); raises NotFoundError."""
-
-    def put(self, path: str, data: bytes, *, create: bool = False) -> None:
-        """Write a file, whole or not at all; with `create`, raise TakenError if it is there."""
-
-    def copy(self, source: str, target: str) -> None:
-        """Copy a file; a program stays one."""
-
-    def is_program(self, path: str) -> bool:
-        """Whether a file may be run; object stores keep no file modes, and Triton sets that of its own copy."""
-
-    def bring(self, version: str, files: Mapping[str, Path], progress: Progress) -> None:
-        """Bring staged files into a version's folder, which has none of these."""
-
-    def delete(self, path: str) -> None:
-        """Delete a file; nothing if there is none."""
-
-    def delete_folder(self, path: str) -> None:
-        """Delete a folder with all that is in it; nothing if there is none."""
-
-    def staging(self, model: str, number: int) -> Path:
-        """Return the folder in which a version is staged; it may not be there yet."""
-
-    def clean(self, model: str) -> None:
-        """Delete what a killed run left half written."""
-
-
 class FolderStore:
     """A folder of a local disk, of NFS, of EFS; others may write the volume, so that no link is followed.
 
     Files and versions come by one rename from `.tidegate/`, on the same file system: an NFS client never sees a half.
+    Every method may raise TidegateError; IntegrityError for links and special files.
     """
 
-    when_full = "make room (tidegate prune)"
-    copies = False
+    when_full = "make room (tidegate prune)"  # What to do if there is no room to stage a version.
+    copies = False  # Whether `bring` sends files elsewhere, so that they are read back.
 
     def __init__(self, folder: Path) -> None:
         """Open a folder that is there; raises NotFoundError."""
@@ -98,25 +51,25 @@ class FolderStore:
         self.where, self.root, self._parent = str(folder), folder.name, folder.parent
 
     def folders(self, path: str) -> list[str]:
-        """See `Store`."""
+        """Return the names of the folders in a folder."""
         with explained(self.where):
             folder = self._path(path)
             return sorted(item.name for item in os.scandir(folder) if item.is_dir()) if folder.is_dir() else []
 
     def names(self, path: str) -> list[str]:
-        """See `Store`."""
+        """Return the paths of the files below a folder, as they are at one moment."""
         with explained(self.where):
             folder = self._path(path)
             return [each for each, _ in below(folder)] if folder.is_dir() else []
 
     def sizes(self, path: str) -> dict[str, int]:
-        """See `Store`."""
+        """Return the files below a folder, by their paths in it, with their sizes in bytes."""
         with explained(self.where):
             folder = self._path(path)
             return {each: status.st_size for each, status in walk(folder)} if folder.is_dir() else {}
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """See `Store`."""
+        """Yield the content of a file; raises NotFoundError."""
         with explained(self.where):
             file = self._path(path, itself=False)
             try:
@@ -130,7 +83,7 @@ class FolderStore:
                 raise IntegrityError(f"{path} is a link or a special file", where=self.where) from None
 
     def modified(self, path: str) -> float:
-        """See `Store`."""
+        """Return when a file was written, by the store's own clock (Unix seconds); raises NotFoundError."""
         with explained(self.where):
             try:
                 return self._path(path).stat().st_mtime
@@ -138,7 +91,7 @@ class FolderStore:
                 raise NotFoundError(f"there is no file {path}", where=self.where) from None
 
     def put(self, path: str, data: bytes, *, create: bool = False) -> None:
-        """See `Store`."""
+        """Write a file, whole or not at all; with `create`, raise TakenError if it is there."""
         with explained(self.where):
             target = self._path(path)
             if not create:
@@ -155,7 +108,7 @@ class FolderStore:
                     raise
 
     def copy(self, source: str, target: str) -> None:
-        """See `Store`."""
+        """Copy a file; a program stays one."""
         with explained(self.where):
             there = self._path(source)
             self._put(target, self._path(target), lambda file: _write(file, there))
@@ -172,11 +125,11 @@ class FolderStore:
         _rename(partial, target)
 
     def is_program(self, path: str) -> bool:
-        """See `Store`."""
+        """Whether a file may be run; object stores keep no file modes, and Triton sets that of its own copy."""
         return os.access(self._path(path), os.X_OK)
 
     def bring(self, version: str, files: Mapping[str, Path], progress: Progress) -> None:
-        """Have the files on the disk, then rename them into a new folder, and that one into its place."""
+        """Bring staged files into a version's new folder: have them on the disk, and rename that into its place."""
         with explained(self.where):
             target, new = self._path(version), self._scratch(version)
             if target.exists():
@@ -198,12 +151,12 @@ class FolderStore:
             _rename(new, target)
 
     def delete(self, path: str) -> None:
-        """See `Store`."""
+        """Delete a file; nothing if there is none."""
         with explained(self.where), step(f"delete {path.rpartition('/')[2]}"):
             self._path(path).unlink(missing_ok=True)
 
     def delete_folder(self, path: str) -> None:
-        """Rename it away, so that it goes at once for all readers, and delete it then."""
+        """Delete a folder, if there is one; it is renamed first, so that it goes at once for all readers."""
         with explained(self.where):
             if (folder := self._path(path)).is_dir():
                 aside = self._scratch(path)
@@ -213,7 +166,7 @@ class FolderStore:
                     shutil.rmtree(aside)
 
     def staging(self, model: str, number: int) -> Path:
-        """See `Store`."""
+        """Return the folder in which a version is staged; it may not be there yet."""
         return self._path(f"{STATE}/{self.root}/{model}/staged/{number}")
 
     def clean(self, model: str) -> None:
@@ -274,34 +227,34 @@ class ObjectStore:
         self._store = open_store(place, tuple(above), retry_config=_RETRY)
 
     def folders(self, path: str) -> list[str]:
-        """See `Store`."""
+        """See `FolderStore`."""
         with self._explained():
             found = self._store.list_with_delimiter(path)["common_prefixes"]
             return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
 
     def names(self, path: str) -> list[str]:
-        """See `Store`."""
+        """See `FolderStore`."""
         return list(self.sizes(path))
 
     def sizes(self, path: str) -> dict[str, int]:
-        """See `Store`."""
+        """See `FolderStore`."""
         with self._explained():
             pages = self._store.list(f"{path}/")
             return {each["path"].removeprefix(f"{path}/"): each["size"] for page in pages for each in page}
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """See `Store`."""
+        """See `FolderStore`."""
         with self._explained():
             for chunk in self._store.get(path).stream(min_chunk_size=_PART):
                 yield bytes(chunk)
 
     def modified(self, path: str) -> float:
-        """See `Store`."""
+        """See `FolderStore`."""
         with self._explained():
             return float(self._store.head(path)["last_modified"].timestamp())
 
     def put(self, path: str, data: bytes | Path, *, create: bool = False) -> None:
-        """See `Store`; a large file goes in parts, of which none is seen before all are there."""
+        """See `FolderStore`; a large file goes in parts, of which none is seen before all are there."""
         from obstore.exceptions import AlreadyExistsError
 
         with self._explained(), step(f"put {path.rpartition('/')[2]}"):
@@ -311,16 +264,16 @@ class ObjectStore:
                 raise TakenError(path) from None
 
     def copy(self, source: str, target: str) -> None:
-        """See `Store`."""
+        """See `FolderStore`."""
         with self._explained(), step(f"put {target.rpartition('/')[2]}"):
             self._store.copy(source, target)
 
     def is_program(self, path: str) -> bool:  # noqa: ARG002
-        """See `Store`."""
+        """See `FolderStore`."""
         return False
 
     def bring(self, version: str, files: Mapping[str, Path], progress: Progress) -> None:
-        """See `Store`: file by file, since nothing can be renamed."""
+        """See `FolderStore`: file by file, since nothing can be renamed."""
 
         def send(item: tuple[str, Path]) -> None:
             path, file = item
@@ -330,22 +283,22 @@ class ObjectStore:
         in_parallel(send, files.items())
 
     def delete(self, path: str) -> None:
-        """See `Store`."""
+        """See `FolderStore`."""
         with self._explained(), step(f"delete {path.rpartition('/')[2]}"):
             self._store.delete(path)
 
     def delete_folder(self, path: str) -> None:
-        """See `Store`; file by file."""
+        """See `FolderStore`; file by file."""
         in_parallel(lambda each: self.delete(f"{path}/{each}"), self.sizes(path), TRANSFERS)
 
     def staging(self, model: str, number: int) -> Path:
-        """See `Store`: on this machine."""
+        """See `FolderStore`: on this machine."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidegate"
         place = Path(os.environ.get("TIDEGATE_CACHE") or cache) / "staged"
         return place / hashlib.sha256(self.where.encode()).hexdigest()[:16] / model / str(number)
 
     def clean(self, model: str) -> None:
-        """See `Store`: half an object is never seen."""
+        """See `FolderStore`: half an object is never seen."""
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -357,6 +310,9 @@ class ObjectStore:
             raise NotFoundError("there is no such object", where=self.where) from None
         except BaseError as error:
             raise of_store(error, self.where) from None
+
+
+Store = FolderStore | ObjectStore
 
 
 def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:

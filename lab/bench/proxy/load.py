@@ -1,8 +1,10 @@
-"""Load: wrk, which Debian has."""
+"""Load: wrk, which Debian has, and a reader of event streams."""
 
 import http.client
 import json
+import statistics
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,3 +89,21 @@ def load(where: str, call: Call, seconds: float, connections: int, core: int, fo
     if found["errors"] or not found["requests"]:
         raise LoadError(f"{where}{call.path}: {found['errors']} of {found['requests']} requests failed under load")
     return Measured(found["requests"], found["requests"] / found["seconds"], found["p50"] / 1e6, found["p99"] / 1e6)
+
+
+def first_event(where: str, call: Call, times: int, core: int) -> float:
+    """Return the median seconds from a request to the first event of its answer, one request after the other."""
+    seconds = []
+    with pinned(core):
+        asking = http.client.HTTPConnection(where, timeout=30)
+        for _ in range(times):
+            begin = time.perf_counter()
+            asking.request("POST", call.path, call.body, dict(call.headers))
+            found = asking.getresponse()
+            line = found.readline()
+            seconds.append(time.perf_counter() - begin)
+            if found.status != 200 or not line.startswith(b"data:") or b"error" in line:
+                raise LoadError(f"{where}{call.path} answers {found.status}: {line[:500]!r}")
+            found.read()
+        asking.close()
+    return statistics.median(seconds)

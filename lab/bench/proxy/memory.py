@@ -1,5 +1,6 @@
-"""What memory an idle proxy takes, and what it costs callers when the proxy takes over a large table."""
+"""What large tables cost the proxy: memory, idle and with many models and callers, and time while one is taken over."""
 
+import http.client
 import statistics
 import time
 from itertools import cycle
@@ -15,7 +16,7 @@ from tests.proxy.rigs.issuer import Issuer
 from tests.proxy.rigs.tables import GROUP, access_table, routing_table
 
 from .contestants import Cores
-from .load import Call, load
+from .load import Call, LoadError, load
 
 MANY = 10_000
 _SETTLED_SECONDS = 1.0
@@ -28,6 +29,24 @@ def idle_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores) ->
     """Return what a proxy takes that has just started."""
     write_tables(folder, routing_table(upstream, upstream, ["simple"]), access_table([issuer]))
     with proxy(folder, cores.measured) as ours:
+        time.sleep(_SETTLED_SECONDS)
+        return ours.process.resident_bytes() / _MEGABYTE
+
+
+def busy_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores) -> float:
+    """Return what it takes with 10,000 models, when as many callers have called, each another model."""
+    models = [f"model-{number}" for number in range(MANY)]
+    write_tables(folder, routing_table(upstream, upstream, models), access_table([issuer]))
+    with proxy(folder, cores.measured) as ours:
+        asking = http.client.HTTPConnection(ours.http, timeout=30)
+        for number, model in enumerate(models):
+            call = _call(model, issuer.token(f"caller-{number}", [GROUP]))
+            asking.request("POST", call.path, call.body, dict(call.headers))
+            found = asking.getresponse()
+            body = found.read()
+            if found.status != 200:
+                raise LoadError(f"{ours.http} answers {found.status} to caller {number}: {body[:500]!r}")
+        asking.close()
         time.sleep(_SETTLED_SECONDS)
         return ours.process.resident_bytes() / _MEGABYTE
 

@@ -12,7 +12,7 @@ from tests.proxy.rigs.perf_analyzer import PerfAnalyzerError, perf_analyzer
 from tests.proxy.rigs.tables import SERVER
 
 from .contestants import DIRECT, OURS, Cores
-from .load import Call, LoadError, answer, load
+from .load import Call, LoadError, answer, first_event, load
 
 MODEL = "simple"  # The model of the upstream that answers at once.
 ANSWER = json.dumps(
@@ -63,6 +63,7 @@ _RATIOS = {
     "triton_http_vs_nginx": ("triton_http", "nginx", "per_second", "≥ 0.95"),
     "tensor_600k_vs_nginx": ("tensor_600k", "nginx", "per_second", "≥ 0.85"),
     "grpc_vs_direct": ("grpc", DIRECT, "per_second", "≥ 0.85"),
+    "stream_first_token_vs_nginx": ("stream_first_token", "nginx", "p50", "≤ 1.5"),
 }
 """Keys of the last line: of which row, against whom, what of the results is compared, and what the ratio is to be."""
 
@@ -87,7 +88,7 @@ class Row:
 
     def goals(self) -> dict[str, Goal]:
         """Return what its ratios are to be."""
-        words = {"per_second": "requests/s", "p99": "p99"}
+        words = {"per_second": "requests/s", "p50": "median", "p99": "p99"}
         return {
             key: Goal(f"{self.words}: {words[of]}, against {peer}", goal)
             for key, (peer, of, goal) in self.ratios.items()
@@ -140,7 +141,8 @@ _COLUMNS = (
 
 def _words(results: Sequence[Result]) -> Iterator[str]:
     rates = [result.per_second for result in results]
-    yield f"{statistics.median(rates):,.0f}/s ({min(rates):,.0f} – {max(rates):,.0f})"
+    if rates[0]:
+        yield f"{statistics.median(rates):,.0f}/s ({min(rates):,.0f} – {max(rates):,.0f})"
     for of, words, scale in _COLUMNS:
         if value := statistics.median(getattr(result, of) for result in results):
             yield words.format(value * scale)
@@ -154,6 +156,7 @@ def rows() -> list[Row]:
     predict, predict_varying = (_http(_json("/predict", wrapped, ANSWER, variants), 32) for variants in (0, VARIANTS))
     v2, v2_varying = (_http(_json(infer, _REQUEST, ANSWER, variants), 32) for variants in (0, VARIANTS))
     add_sub = _http(_json("/v2/models/add_sub/infer", {"inputs": numbers}, _SUMS), 32)
+    repeat = _first_event(_json("/v2/models/repeat/generate_stream", {"IN": [1, 2, 3], "DELAY": [0, 5, 5]}))
     pair, triton = ["nginx", OURS], "triton"
     return [
         Row("predict", "/predict, 32 connections", "simple", pair, predict),
@@ -163,6 +166,7 @@ def rows() -> list[Row]:
         Row("triton_http", "real Triton, /v2/…/infer, 32 connections", triton, pair, add_sub),
         Row("tensor_600k", "real Triton, 600 KB there and back, 8 connections", triton, pair, _http(_picture(), 8)),
         Row("grpc", "real Triton, gRPC, 32 streams (perf_analyzer)", triton, [DIRECT, OURS], _grpc),
+        Row("stream_first_token", "real Triton, first event of generate_stream", triton, pair, repeat),
     ]
 
 
@@ -189,6 +193,14 @@ def _http(call: Call, connections: int) -> Play:
         used = contestant.process.processor_seconds() - before
         seconds = found.requests / found.per_second
         return Result(found.per_second, found.p50, found.p99, used / found.requests * 1e6, used / seconds)
+
+    return play
+
+
+def _first_event(call: Call) -> Play:
+    def play(contestant: Server, turn: Turn) -> Result:
+        times = max(10, round(turn.seconds * 50))
+        return Result(p50=first_event(contestant.http, _with_token(call, turn), times, turn.cores.rest))
 
     return play
 

@@ -11,6 +11,7 @@ from ..access.identity import Grant
 from ..forwarding import Forwarding
 from ..http2.frames import encode_header
 from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
+from ..residency.leases import Lease
 from ..servers import UNAVAILABLE_HEADER
 from ..targets import Asked
 from ..upstream.replica import Replica
@@ -18,7 +19,7 @@ from .messages import MessageReader, RequestedModel
 from .metadata import Method, RequestHeaders
 from .proxy_call import GrpcContext
 from .response import CALL_BYTES, CallerStream
-from .upstream_stream import StreamLeases, UpstreamRequest, UpstreamStream
+from .upstream_stream import UpstreamRequest, UpstreamStream
 from .upstreams import UpstreamConnection, UpstreamConnections
 
 WIDE_WINDOW = 1024 * 1024  # Bytes of a long message that may be on their way, once there is a replica for it.
@@ -71,7 +72,7 @@ class Call(CallerStream):
     _requested: RequestedModel | None = None  # What the current message asks for.
     _model: str | None = None  # The model of the first message.
     _upstream: UpstreamStream | None = None
-    _more_leases: StreamLeases | None = None
+    _more_leases: tuple[Lease, ...] = ()  # On further models of a stream, held until it ends.
     _refused: Sequence[bytes] = ()  # Messages that a replica has refused, for the next one.
     _bytes_in = 0
     _unread = 0  # Bytes that the caller has no credit for yet.
@@ -261,12 +262,11 @@ class Call(CallerStream):
         grant.count(monotonic())
         if pool_before.name != grant.route.pool.name:
             raise self._elsewhere(asked.model)
-        self._more_leases = more = self._more_leases or StreamLeases(forwarding)
         forwarding.asked, forwarding.sticky = asked.version, sticky
-        if forwarding.find_version() and more.use(asked.model):
+        if forwarding.find_version() and self._use(forwarding, asked.model):
             self._waiting = False
         else:
-            self.start(self._prepare_more, forwarding, more, asked.model)
+            self.start(self._prepare_more, forwarding, asked.model)
 
     def _elsewhere(self, model: str) -> Problem:
         """Return what is told of a model in another pool than the stream: it may have been in this one before."""
@@ -276,9 +276,31 @@ class Call(CallerStream):
         why = f"The tables have changed since this stream began, and {model} is in another pool: open another stream."
         return Problem(ProblemType.BUSY, why, 0.0, reason="moved")
 
-    async def _prepare_more(self, forwarding: Forwarding, leases: StreamLeases, model: str) -> None:
-        if not leases.use(model):
-            await leases.acquire(model)
+    def _use(self, forwarding: Forwarding, model: str) -> bool:
+        """Count a message for a model; return False where a lease at the stream's replica has to be acquired first."""
+        leases, replica = forwarding.route.pool.leases, forwarding.replica
+        if leases is None:
+            return True
+        assert replica is not None
+        lease = leases.at(model, replica, monotonic())
+        if lease is None:
+            return False
+        if lease is forwarding.lease or lease in self._more_leases:
+            lease.requests += 1
+        else:
+            lease.enter()
+            self._more_leases += (lease,)
+        return True
+
+    async def _prepare_more(self, forwarding: Forwarding, model: str) -> None:
+        if not self._use(forwarding, model):
+            leases, replica = forwarding.route.pool.leases, forwarding.replica
+            assert leases is not None
+            assert replica is not None
+            forwarding.loading = True
+            await leases.acquire_at(model, replica)
+            forwarding.loading = False
+            self._use(forwarding, model)
         if not forwarding.find_version():
             await forwarding.await_version()
         self._waiting = False
@@ -349,5 +371,5 @@ class Call(CallerStream):
         self.outgoing.ended(self, code, now - self.time.started, self._model, self._bytes_in)
         if self.forwarding is not None and not goes_on:
             self.forwarding.give_back(now)
-        if self._more_leases is not None:
-            self._more_leases.leave(now)
+        for lease in self._more_leases:
+            lease.leave(now)

@@ -12,7 +12,6 @@ from ..http2.sending import Stream
 from ..memory import Reservation
 from ..pools import Pool
 from ..problems import Problem
-from ..residency.leases import Lease
 from ..telemetry.records import CLIENT_LEFT
 from ..telemetry.traces import Span, parent
 from ..upstream.replica import Replica
@@ -87,47 +86,6 @@ class UpstreamRequest:
             shared.call_log.say(weight, {"status": code, **said})
         if shared.tracer is not None and span is not None:
             shared.tracer.grpc_ended(span, SERVICE, name, code, said)
-
-
-@dataclass(slots=True, eq=False)
-class StreamLeases:
-    """Leases on further models that one bidirectional stream uses, held until it ends."""
-
-    _forwarding: Forwarding
-    _leases: tuple[Lease, ...] = ()
-
-    def use(self, model: str) -> bool:
-        """Count a message for a model; return False where a lease has to be acquired first."""
-        leases, replica = self._forwarding.route.pool.leases, self._forwarding.replica
-        if leases is None:
-            return True
-        assert replica is not None
-        lease = leases.at(model, replica, monotonic())
-        if lease is not None:
-            self._count(lease)
-        return lease is not None
-
-    async def acquire(self, model: str) -> None:
-        """Acquire a lease, which may load the model, and count a message; raises Problem."""
-        leases, replica = self._forwarding.route.pool.leases, self._forwarding.replica
-        assert leases is not None
-        assert replica is not None
-        self._forwarding.loading = True
-        lease = await leases.acquire_at(model, replica)
-        self._forwarding.loading = False
-        self._count(lease)
-
-    def _count(self, lease: Lease) -> None:
-        if lease is self._forwarding.lease or lease in self._leases:
-            lease.requests += 1
-        else:
-            lease.enter()
-            self._leases += (lease,)
-
-    def leave(self, now: float) -> None:
-        """Count the end of all: the stream has ended."""
-        for lease in self._leases:
-            lease.leave(now)
 
 
 UNKNOWN = 2

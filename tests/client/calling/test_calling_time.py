@@ -3,7 +3,6 @@
 import socket
 import threading
 import time
-import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,7 +14,6 @@ from tidegate.calling.retries import Deadline
 from tidegate.calling.transport import TimeIsUpError, Transport
 
 from tests.client.clock import Clock
-from tests.proxy.rigs.upstream import Caller, upstream
 
 
 @given(st.floats(0, 30), st.floats(0.01, 60))
@@ -100,28 +98,3 @@ def test_sending_ends_when_the_time_is_up() -> None:
         with pytest.raises(TimeIsUpError):
             ask(Transport(url), BODY, 0.5)
         assert time.monotonic() - begun < 20
-
-
-@contextmanager
-def answering(*pieces: bytes, pause: float = 0.0) -> Iterator[str]:
-    """Serve requests with these pieces, so far apart; yields the address."""
-
-    def behave(caller: Caller) -> None:
-        for piece in pieces:
-            caller.send(piece)
-            caller.wait(pause)
-        caller.wait(10)
-
-    with upstream(behave) as running:
-        yield f"http://{running.http}"
-
-
-def test_no_room_is_made_on_an_answers_word_alone() -> None:
-    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2147483000\r\n\r\n{") as url:
-        tracemalloc.start()
-        try:
-            with pytest.raises(TimeIsUpError):
-                ask(Transport(url), b"x", 0.3)
-            assert tracemalloc.get_traced_memory()[1] < 64 << 20
-        finally:
-            tracemalloc.stop()

@@ -40,12 +40,6 @@ def test_help_lists_every_command_in_a_whole_sentence_and_every_exit_code() -> N
     assert all(f"{code.value} " in EPILOG for code in ExitCode)
 
 
-def test_help_of_a_model_s_life_speaks_of_language_models_too() -> None:
-    life = ("model", "register", "deploy", "promote", "rollback", "undeploy")
-    commands = [*COMMANDS["model"].commands.values(), *(COMMANDS[name] for name in life)]
-    assert [each.name for each in commands if "language model" not in each.help.lower()] == []
-
-
 def test_help_does_not_wait_for_mlflow() -> None:
     program = "import sys; from tidegate.cli import app; print(sorted({'mlflow', 'pandas', 'grpc'} & set(sys.modules)))"
     assert python("-c", program).stdout.strip() == "[]"

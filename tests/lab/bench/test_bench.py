@@ -86,9 +86,12 @@ def test_engines_and_rollouts_are_compared_by_their_medians() -> None:
     assert found.lines[0] == ("kubectl apply, and wait", "2.00 s (1.00 – 9.00 s, 3 times)")
 
 
-def test_what_is_measured_may_be_brought_up(tmp_path: Path) -> None:
-    read = read_definition(pinned(iac.REFERENCE, tmp_path))
-    refuse_tags(read, list(stacks_of(read, iac.STACK.split("-")[0]).values()))
+@pytest.mark.parametrize(
+    ("file", "environment"), [(iac.REFERENCE, iac.STACK.split("-")[0]), (iac.SIX_PLANES, iac.ENVIRONMENT)]
+)
+def test_what_is_measured_may_be_brought_up(file: Path, environment: str, tmp_path: Path) -> None:
+    read = read_definition(pinned(file, tmp_path))
+    refuse_tags(read, list(stacks_of(read, environment).values()))
 
 
 def test_policies_are_simulated_on_any_trace_and_json_comes_last(tmp_path: Path) -> None:
@@ -128,6 +131,8 @@ def test_a_row_has_the_median_of_each_runs_ratio_and_a_line_for_each_contestant(
         "45/s (5 – 80) · p50 100.00 ms · p99 300.00 ms · 12 µs CPU · 99% of its core"
     )
     assert lines["/v2/…/infer, 32 connections: envoy"] == "NOT MEASURED"
+    stream = {"nginx": [Result(p50=0.001)], "proxy": [Result(p50=0.0015)]}
+    assert compared(ROWS["stream_first_token"], stream).figures == {"stream_first_token_vs_nginx": 1.5}
 
 
 @pytest.mark.thorough

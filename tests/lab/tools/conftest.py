@@ -15,6 +15,8 @@ from tests.processes import programs
 FAKE_GO = """#!/bin/sh
 if [ "$1" = version ]; then echo "go version go${FAKE_GO_VERSION:-1.26.8} linux/amd64"; exit; fi
 echo "$*" >> "$FAKE_LOG"
+printf 'one\\ntwo\\n' >&2
+sleep "${FAKE_SECONDS:-0}"
 while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\\n' > "$2"
 chmod +x "$2"

@@ -99,6 +99,14 @@ def test_a_build_says_what_it_builds_and_how_long_it_takes_and_happens_once(scra
     assert build.endswith(HELM.package)
 
 
+@pytest.mark.thorough
+@pytest.mark.usefixtures("fake_go")
+def test_a_long_build_shows_how_far_it_is(run: Run) -> None:
+    status, _, err = run("helm", FAKE_SECONDS="11")
+    assert status == 0, err
+    assert "helm: 2 modules and packages, after 10 s" in err
+
+
 @pytest.mark.usefixtures("fake_go")
 def test_a_broken_build_names_the_tool_the_log_the_cause_and_the_way_out(scratch: Path, run: Run) -> None:
     status, out, err = run("helm", FAKE_ERROR="main.go:7: undefined: answer")

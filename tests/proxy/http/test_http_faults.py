@@ -23,15 +23,6 @@ async def test_a_replica_that_refuses_costs_the_caller_nothing_while_another_is_
         assert len([asked for asked in replica.asked if asked.line.startswith("POST")]) == 30
 
 
-async def test_when_none_takes_connections_the_caller_is_told_to_come_back(tmp_path: Path) -> None:
-    async with running_proxy(tmp_path, *free_ports(1)) as here:
-        reply = await here.ask()
-        assert (reply.status, reply.problem) == (503, "busy")
-        assert int(reply.headers["retry-after"]) >= 1
-    async with running_proxy(tmp_path) as here:
-        assert "No replica of vision/main is there" in (await here.ask()).json()["detail"]
-
-
 async def test_connections_that_a_replica_closed_meanwhile_are_not_used(here: RunningProxy) -> None:
     async def close_after(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         await answer(writer)

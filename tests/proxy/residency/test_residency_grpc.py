@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import grpc
-import pytest
 from tidegate_contracts import lease
 from tritonclient.grpc import service_pb2 as pb
 
@@ -95,12 +94,3 @@ def test_what_is_only_looked_at_loads_nothing(tmp_path: Path) -> None:
         assert [each.name for each in told] == ["many"]
         assert method(channel, "ModelMetadata")(pb.ModelMetadataRequest(name="echo"), metadata=metadata, timeout=5)
         assert site.loads == {"echo": 1}
-
-
-def test_a_load_that_outlasts_the_deadline_is_told_as_busy(tmp_path: Path) -> None:
-    with plane(tmp_path, load_seconds=20) as (running, [site]):
-        call = method(running.channel(), "ModelInfer").future(infer_request(), metadata=running.metadata(), timeout=8)
-        until(lambda: bool(site.loading))
-        with pytest.raises(grpc.RpcError) as caught:
-            call.result()
-        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE  # the policy's bound and the proxy's are 5 s

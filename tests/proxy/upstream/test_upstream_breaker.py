@@ -5,7 +5,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from tidegate_proxy.pools import ask
+from tidegate_proxy.pools import RetryBudget, ask
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, SILENT, Breaker
 
@@ -143,3 +143,11 @@ async def test_a_replica_that_hangs_is_left_alone_after_a_while_unless_callers_j
         assert breaker.state(monotonic()) == "open"
         assert (await here.ask()).status == 503
         assert here.pool.replicas[0].in_flight == 0
+
+
+def test_second_tries_are_at_most_a_tenth_of_the_requests_and_one_a_second_beyond_the_first_ten() -> None:
+    budget, taken = RetryBudget(0.0), 0
+    for number in range(1000):
+        budget.sent += 1
+        taken += budget.take(number / 100)
+    assert 100 <= taken <= 10 + 100 + 10

@@ -80,7 +80,7 @@ def _add_tensors(config: Any, side: str, tensors: Sequence[Tensor], options: Seq
 
 
 def _value(kind: str) -> int:
-    return DataType.Value(f"TYPE_{kind}")
+    return int(DataType.Value(f"TYPE_{kind}"))
 
 
 def _without_batch(tensor: Tensor, batch: int) -> tuple[int, ...]:

@@ -46,13 +46,6 @@ def test_a_column_that_is_called_otherwise_is_refused_with_both_lists(tmp_path: 
     assert (trained, there) == ("age, net income, member", "years, net income, member")
 
 
-def test_a_model_that_keeps_no_names_takes_a_table_as_it_is(tmp_path: Path) -> None:
-    from sklearn.linear_model import Ridge
-
-    source = saved(Ridge().fit(table().to_numpy(float), ROWS[:, 0]), tmp_path / "model")
-    assert answers_its_golden_request(made(tmp_path, source, "--input", csv(table(), tmp_path), "--trusted"))
-
-
 def test_whole_numbers_beside_others_are_fp32_where_the_exporter_does_not_take_them(tmp_path: Path) -> None:
     from sklearn import compose, impute, linear_model, pipeline, preprocessing
 

@@ -7,18 +7,6 @@ from pathlib import Path
 
 from tidegate.publishing import steps
 
-Event = tuple[str, str]  # `before` or `after`, and the step.
-
-
-def events(work: Callable[[], object]) -> list[Event]:
-    seen: list[Event] = []
-    steps.watch(lambda when, step: seen.append((when, step)))
-    try:
-        work()
-    finally:
-        steps.watch()
-    return seen
-
 
 def killer(event: int) -> steps.Watch:
     """Return what kills this process at the n-th event, counted from 0."""

@@ -1,10 +1,9 @@
-"""A repository in a real S3 (MinIO): the configuration comes last, and who is killed leaves the old or the new."""
+"""A repository in a real S3 (MinIO): the configuration comes last, and who is stopped leaves the old or the new."""
 
 import os
-import signal
-import subprocess
-import time
+from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,13 @@ from tidegate.publishing import Repository, steps
 from tidegate.publishing.stores import ObjectStore as Store
 from tidegate.triton.publishing.config import read_published
 
-from lab.local_plane.object_store import ObjectStore
-from tests.client.tiers import first_only
 from tests.client.triton.publishing.opening import open_repository
 
-from . import publisher
 from .conftest import BUCKET
 from .entries import Entry, config, entry, publish
-from .killing import events
 
-ONE, TWO = entry(1), entry(2, size=9 << 20)
-MANIFESTS = {1: ONE.manifest, 2: TWO.manifest}
-EXPIRY = 2.0
-OTHERS = ("put lease-", "put free-", "put clock-", "put config.pbtxt")
+ONE = entry(1)
+OF_LEASES = ("put lease-", "put free-", "put clock-")
 
 
 @pytest.fixture
@@ -46,7 +39,7 @@ def test_a_new_model_is_closed_until_all_of_it_is_there(url: str, repository: Re
         publish(url, ONE, 1, prod=1)
     finally:
         steps.watch()
-    files = [(step, text) for _, step, text in seen if not step.startswith(OTHERS)]
+    files = [(step, text) for _, step, text in seen if not step.startswith((*OF_LEASES, "put config.pbtxt"))]
     assert len(files) >= 2 * 4
     assert all(text is not None and read_published(text).served == () for _, text in files)
     assert repository.config("m") == config(ONE, 1, [1], prod=1)
@@ -54,47 +47,46 @@ def test_a_new_model_is_closed_until_all_of_it_is_there(url: str, repository: Re
 
 
 @pytest.mark.parametrize("of", [ONE, entry(2)], ids=["a new model", "a second version"])
-@pytest.mark.parametrize("share", first_only(1.0, 0.2, 0.5, 0.8), ids=lambda share: f"{share:.0%} of the way")
-def test_whoever_is_killed_after_a_put_leaves_the_old_or_the_new_and_the_next_run_completes(
-    url: str, repository: Repository, minio: ObjectStore, of: Entry, share: float
-) -> None:
-    """The publisher is a process of its own; its lease is short, so that the next need not wait for a minute."""
+def test_whoever_stops_after_any_put_leaves_the_old_or_the_new_and_the_next_run_completes(url: str, of: Entry) -> None:
     number = 1 if of is ONE else 2
-    served = list(range(1, number + 1))
-    said = {"where": url, "release": number, "number": number, "served": served, "aliases": {"prod": 1}}
-    rehearsal = f"{url}-rehearsal/models"
-    if number == 2:
-        publish(url, ONE, 1, prod=1)
-        publish(rehearsal, ONE, 1, prod=1)
-    happens = events(partial(publish, rehearsal, of, number, served, prod=1))
-    puts = [place for place, (when, step) in enumerate(happens) if when == "after" and step.startswith("put")]
-    # The last put gives the lease back, so the one before is the configuration.
-    event = puts[round(share * (len(puts) - 2))]
-    before = content(repository)
-    ended = _run(said | {"event": event, "expiry": EXPIRY}, minio)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    there = content(repository)
-    assert all(there[path] == data for path, data in before.items() if path.startswith("1/"))
-    if (text := repository.config("m")) is not None:
-        manifests = {1: ONE.manifest, number: of.manifest}
-        assert all(repository.differences("m", each, manifests[each]) == [] for each in read_published(text).served)
-        assert text in (before.get("config.pbtxt", b"").decode(), config(of, number, served, prod=1)) or (
-            read_published(text).served == ()
-        )
-    ended = _run(said | {"expiry": EXPIRY}, minio)
-    assert ended.returncode == 0, ended.stderr
-    assert repository.strays("m", {1: ONE.manifest, number: of.manifest}) == []
-    assert repository.config("m") == config(of, number, served, prod=1)
+    served, manifests = list(range(1, number + 1)), {1: ONE.manifest, number: of.manifest}
+    for place in count():
+        where = f"{url}/{place}/models"
+        repository, work = open_repository(where), partial(publish, where, of, number, served, prod=1)
+        if number == 2:
+            publish(where, ONE, 1, prod=1)
+        before = content(repository)
+        if not stopped(work, place):
+            break
+        there = content(repository)
+        assert all(there[path] == data for path, data in before.items() if path.startswith("1/"))
+        if (text := repository.config("m")) is not None:
+            assert all(repository.differences("m", each, manifests[each]) == [] for each in read_published(text).served)
+            assert text in (before.get("config.pbtxt", b"").decode(), config(of, number, served, prod=1)) or (
+                read_published(text).served == ()
+            )
+        work()
+        assert repository.strays("m", manifests) == []
+        assert repository.config("m") == config(of, number, served, prod=1)
+    assert place > 3
 
 
-def _run(said: dict[str, object], minio: ObjectStore) -> "subprocess.CompletedProcess[str]":
-    """Run a publisher, and again while a dead one's lease lasts."""
-    deadline = time.monotonic() + 30 * EXPIRY
-    while True:
-        ended = publisher.run(said, **minio.variables)
-        if "errors.BusyError" not in ended.stderr or time.monotonic() > deadline:
-            return ended
-        time.sleep(0.2)
+def stopped(work: Callable[[], object], place: int) -> bool:
+    """Stop at the n-th put that is none of the lease; False if the work ended before."""
+    left = iter(range(place, -1, -1))
+
+    def stop(when: str, step: str) -> None:
+        if when == "after" and step.startswith("put ") and not step.startswith(OF_LEASES) and next(left, None) == 0:
+            raise SystemExit
+
+    steps.watch(stop)
+    try:
+        work()
+    except SystemExit:
+        return True
+    finally:
+        steps.watch()
+    return False
 
 
 @pytest.mark.parametrize(

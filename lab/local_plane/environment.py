@@ -213,13 +213,10 @@ class LocalEnvironment(Parts):
         for each in self.proxies:
             write_tables(each.root, self.routing_table(), plan.access())
 
-    def kill_policy(self) -> None:
-        """Kill the eviction policy, without a chance to say anything."""
-        self._kill(POLICY, self.policy.process)
-
-    def kill_on_demand(self) -> None:
-        """Kill the on-demand Triton with all its models, as the kernel does when memory is out."""
-        self._kill(ON_DEMAND, self.on_demand.process)
+    def kill(self, part: str) -> None:
+        """Kill one of its parts, without a chance to say anything, as the kernel does when memory is out."""
+        os.killpg(self.parts[part].pid, signal.SIGKILL)
+        self._stack(part).close()
 
     def close(self) -> None:
         """End all of it, at the same time."""
@@ -276,10 +273,6 @@ class LocalEnvironment(Parts):
 
     def _stack(self, name: str) -> ExitStack:
         return self._stacks.setdefault(name, ExitStack())
-
-    def _kill(self, name: str, process: Process) -> None:
-        os.killpg(process.pid, signal.SIGKILL)
-        self._stacks[name].close()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from .test_demo_real import WALK_SECONDS, all_holds
 @pytest.mark.thorough
 def test_all_that_is_claimed_of_a_models_life_holds(tmp_path: Path) -> None:
     text = all_holds(tmp_path, 2 * WALK_SECONDS, SCENES, "lifecycle")
-    for part in ("0 failed", "for version 3", "killed 2 times, no call failed", "both found"):
+    for part in ("0 failed", "calls version 3 answered", "Killed 2 times, then finished", "found and named both"):
         assert part in text, text
 
 

@@ -81,7 +81,7 @@ def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
         "Triton's own client, over gRPC": f"{python} - <<'END'\n{_CLIENT}END",
         "What this proxy tells operators of its servers, 1 and closed while all is well":
             f"curl -s http://{proxy.admin}/metrics | grep -E '^tidegate_proxy_(pool_ready|breaker)'",
-        f"Where each model is (as a page: http://{proxy.http}/models)": f'{tidegate} models --proxy "$TIDEGATE_URL"',
+        f"Where each model is (as a page: http://{proxy.http}/models)": f'{tidegate} status --proxy "$TIDEGATE_URL"',
         "What sits in every slice, and what is in trouble, until Ctrl-C": f'{tidegate} top --proxy "$TIDEGATE_URL"',
         "Why one is not in memory, or who keeps it there": f'{tidegate} why {zoo.BROKEN.name} --proxy "$TIDEGATE_URL"',
     }  # fmt: skip

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from tidegate_contracts import environments, routing
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
-from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.access.api_keys import new_key
 
 from .policy import Policy, policy, triton_options, write_settings
 from .process import HOST, Parts, Process, replace_file
-from .proxy import Proxy, proxy, write_tables
+from .proxy import Proxy, proxy, write_keys, write_tables
 from .repository import Model, publish
 from .triton import Triton, installed, triton
 
@@ -187,9 +187,7 @@ class LocalEnvironment(Parts):
             root = self._proxy_root(number)
             root.mkdir()
             write_tables(root, self.routing_table(), self.plan.access())
-            (root / "api-keys").mkdir()
-            for caller, key in self.keys.items():
-                (root / "api-keys" / caller).write_text(hash_line(key) + "\n", "utf-8")
+            write_keys(root, self.keys)
             self._start_proxy(number)
 
     def _start_proxy(self, number: int) -> None:

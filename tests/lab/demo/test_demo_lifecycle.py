@@ -29,7 +29,7 @@ def test_parts_that_are_killed_are_started_again_in_their_places(tmp_path: Path)
             made.start_again(part)
             assert made.parts[part].pid != before.pid
         made.registry.wait_until_ready()
-        said = made.tidegate(DEVELOPER, "models")
+        said = made.tidegate(DEVELOPER, "status")
         assert said.status == 0, said.err
         notebook.train(made.work / "mine", 1)
         tensors = ("--input", "FEATURES:FP32:4", "--output", "SCORE:FP32:1")

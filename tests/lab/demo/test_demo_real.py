@@ -151,7 +151,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
 
 
 def test_what_it_says_to_try_works(shown: Shown) -> None:
-    export, fox, canary, unicorn, client, told, models, top, why, *recorded = commands(shown.text)
+    export, fox, canary, unicorn, client, told, status, top, why, *recorded = commands(shown.text)
 
     def paste(command: str) -> str:
         done = subprocess.run(
@@ -169,11 +169,11 @@ def test_what_it_says_to_try_works(shown: Shown) -> None:
         assert "retry-after: 1" in answer.lower()
         assert "horn.npy" in paste(unicorn)
         assert len(re.findall(r"pool_ready\{.*\} 1\.0|state=\"closed\"\} 1\.0", paste(told))) == 4
-        assert re.search(r"canary .*resident", paste(models))
+        assert re.search(r"canary .*resident", paste(status))
         assert re.search(r"canary .*resident", paste(top))
         assert "horn.npy" in paste(why)
     assert "[ 0. 31. 62. 93.]" in paste(client)
-    assert re.search(r"moose .*resident", paste(models))
+    assert re.search(r"moose .*resident", paste(status))
     if shutil.which("curl") and recorded:
         calls, alerts, trace = recorded
         paste(calls)

@@ -15,7 +15,7 @@ from tidegate_eviction.simulate.trace import write_trace
 from tidegate_eviction.simulate.zoo import Workload, generate
 
 from lab.bench import iac, report
-from lab.bench.eviction.goals import GOALS as EVICTION
+from lab.bench.eviction.__main__ import GOALS as EVICTION
 from lab.bench.proxy.__main__ import GOALS as PROXY
 from lab.bench.proxy.__main__ import ROWS
 from lab.bench.proxy.rows import Result, compared

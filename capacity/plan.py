@@ -35,10 +35,9 @@ from .answers import (
 )
 from .lines import Line, percent, table
 from .overlay import laid_over, overlay_text, place_of, size_text
-from .prices import gpu_hours, price_of
 from .search import MOST_GPUS, Search
 from .simulations import MOST_REFUSED, Figures
-from .slices import DEFAULT_GPU, Gpu, find_gpu
+from .slices import DEFAULT_GPU, Gpu, find_gpu, gpu_hours, price_of
 
 _ENDPOINTS = "endpoints"  # The line of what slices are held against.
 _LITTLE = 0.0005  # Of all requests: what no table shows.
@@ -187,20 +186,20 @@ def _sentences(basis: _Basis, lines: Sequence[Line]) -> list[str]:
     if found is None:
         closest = max((line for line in lines if line is not endpoints), key=_at_once)
         return [f"The closest is {closest.name}: {percent(_at_once(closest))} at once for {basis.cost(closest)}."]
-    said = [
+    sentences = [
         f"{found.name} answers {percent(_at_once(found))} at once for {basis.cost(found)}; "
         f"{endpoints.name} would be {basis.cost(endpoints)}."
     ]
     if found.figures.worst_served is not None:
         name, refused, calls = found.figures.worst_served
-        said.append(f"Worst served is {escaped(name)}: {refused:,} of its {count_of(calls, 'call')} are refused.")
+        sentences.append(f"Worst served is {escaped(name)}: {refused:,} of its {count_of(calls, 'call')} are refused.")
     if basis.stack is not None:
         environment = basis.stack.environment.name
         planes = [each.data_plane.name for each in basis.definition.stacks if each.environment.name == environment]
         if len(planes) > 1:
             of_each = f"The change below applies to {len(planes)} ({listed(planes)}), each at that cost."
-            said.append(f"These costs are of one data plane. {of_each}")
-    return said
+            sentences.append(f"These costs are of one data plane. {of_each}")
+    return sentences
 
 
 def _at_once(line: Line) -> float:
@@ -209,23 +208,23 @@ def _at_once(line: Line) -> float:
 
 def _notes(basis: _Basis) -> list[str]:
     """Return what the table's figures rest upon."""
-    price, said = basis.price, []
+    price, notes = basis.price, []
     if price:
         each = f"{price.per_hour:g} {price.currency}"
-        said.append(f"A whole {basis.gpu.name} is {each} an hour: {escaped(price.source)}, {price.as_of}.")
+        notes.append(f"A whole {basis.gpu.name} is {each} an hour: {escaped(price.source)}, {price.as_of}.")
     else:
-        said.append(f"There is no price of {basis.gpu.name} in the inventory: GPU-hours, no money.")
-    said.append("The first load of each model is not counted: every simulation starts with empty slices.")
+        notes.append(f"There is no price of {basis.gpu.name} in the inventory: GPU-hours, no money.")
+    notes.append("The first load of each model is not counted: every simulation starts with empty slices.")
     wait, longest = basis.loading.wait_seconds, max(model.load_seconds for model in basis.trace.models)
     if wait != LOADING.wait_seconds:
-        said.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")
+        notes.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")
     if wait < min(longest, MOST_WAIT_SECONDS):
-        said.append(f"It is no longer, because `proxy.timeouts.requestSeconds` is {wait + 1}: raise that first.")
+        notes.append(f"It is no longer, because `proxy.timeouts.requestSeconds` is {wait + 1}: raise that first.")
     too_large = dedicated(basis.gpu, basis.trace)[1]
     if too_large:
         large = listed((model.name for model in too_large), most=5)
-        said.append(f"Larger than what models may take on a whole {basis.gpu.name}, and so refused: {large}.")
-    return said
+        notes.append(f"Larger than what models may take on a whole {basis.gpu.name}, and so refused: {large}.")
+    return notes
 
 
 def _worth_reading(lines: Sequence[Line], target: float) -> list[Line]:

@@ -22,12 +22,6 @@ FIRST_TOKEN: Final = (
 """Histograms."""
 
 
-def first_present(names: tuple[str, ...], where: str, by: str, time: str = "") -> str:
-    """Return what a pod measures under the first of these names that it has, by labels; with a time, as a rate."""
-    asked = (f"rate({name}{{{where}}}{time})" if time else f"{name}{{{where}}}" for name in names)
-    return " or ".join(f"sum by ({by}) ({each})" for each in asked)
-
-
 def most_of_a_pod(names: tuple[str, ...], where: str, time: str) -> str:
     """Return the most that any pod, also one that has gone, measured in a time under the first name that any has."""
     return " or ".join(f"max(max_over_time({name}{{{where}}}{time}))" for name in names)

@@ -1,33 +1,26 @@
 """From a file's name to its text, and what is said when that cannot be."""
 
-import codecs
-import difflib
 import os
 import re
 from typing import Final, NoReturn
 
-from ..problems import DefinitionError, Position, Problem, escaped
+from ..problems import DefinitionError, Position, Problem, escaped, nearest
 
 MAX_BYTES: Final = 10 * 1024 * 1024
 LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 NOT_TEXT: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\U0010ffff]")
-_UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def read_text(file: str) -> str:
     """Return the text of a UTF-8 file; raise DefinitionError when it is none."""
     data = _read_bytes(file)
-    if data.startswith(_UTF_32 + _UTF_16):
-        what = f"the file is {'UTF-32' if data.startswith(_UTF_32) else 'UTF-16'} text"
-        refuse(file, what, do="Save as UTF-8 (your editor calls it the file's encoding).")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8", "replace")
         at = _position_in(before, len(before), file)
         what = f"byte 0x{data[error.start]:02x} at offset {error.start} (line {at.line}) is not UTF-8"
-        do = "Save as UTF-8; if this is not a text file at all, check the file's name."
+        do = "Save as UTF-8 (in your editor: the file's encoding). If it is no text file, check its name."
         refuse(at, what, "A definition is a text file in UTF-8.", do)
 
 
@@ -58,8 +51,8 @@ def _read_bytes(file: str) -> bytes:
     except FileNotFoundError:
         folder, name = os.path.split(file)
         there = sorted(os.listdir(folder or ".")) if os.path.isdir(folder or ".") else []
-        near = difflib.get_close_matches(name, there, n=1, cutoff=0.6)
-        do = f"Did you mean {escaped(os.path.join(folder, near[0]))}?" if near else ""
+        near = nearest(name, there)
+        do = f"Did you mean {escaped(os.path.join(folder, near))}?" if near else ""
         refuse(file, "there is no such file", do=do)
     except IsADirectoryError:
         refuse(file, "this is a folder, not a file")

@@ -11,8 +11,9 @@ from policies.guardrails.devices import Device
 
 from .. import devices, mig_layouts
 from ..definition import DataPlane
-from ..definition.base import PolicyResources, Section, byte_count
+from ..definition.base import Section, byte_count
 from ..definition.gpu_products import gpu_bytes, gpu_product, slice_bytes
+from ..definition.mig_cuts import words
 from ..definition.openai import OpenaiServer
 from ..definition.placement import (
     CpuPlacement,
@@ -150,20 +151,6 @@ def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem((*path, "nodeSelector", key), what, do=do)
 
 
-@stack_rule("`pinned` and `idleSeconds` are set only for models of on-demand pools", "advisory")
-def only_on_demand_models_are_pinned_or_idle(stack: Stack) -> Iterator[Problem]:
-    """A preload pool holds all its models all the time."""
-    for _, server, pool in stack.pools():
-        if isinstance(pool.loading, OnDemand):
-            continue
-        do = "Take it away, or put the model on an on-demand pool."
-        for model in stack.models_of(server, pool):
-            for key, said in (("pinned", model.pinned), ("idleSeconds", model.idle_seconds is not None)):
-                if said:
-                    what = f'{key} of model "{model.name}" means nothing: {server.name}/{pool.name} evicts no model'
-                    yield stack.source.problem((*stack.path_of(model), key), what, do=do)
-
-
 @stack_rule("`idleSeconds` is longer than a lease")
 def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
     """A model in use would count as idle before its lease ends."""
@@ -240,11 +227,12 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
             do = "Set fewer replicas (an autoscaler's max counts), or add the GPUs that you have under gpus."
             if other := _handed_out_otherwise(there, next(iter(short))):
                 do = other
-            elif (changes := mig_layouts.changes(plane.gpus, each)) and _on_one_device(pools):
-                drained, nodes = (sum(one.nodes for one in some) for some in (changes, plane.gpus))
-                do = "\n".join(
-                    [do, f"Or cut {drained} of {nodes} nodes again, and state it there:", *map(str, changes)]
-                )
+            elif (found := mig_layouts.layout(plane.gpus, each)) and _on_one_device(pools):
+                group, layouts = found
+                nodes = f"{len(layouts)} of the {group.nodes} nodes with {group.product}"
+                do += f"\nOr cut {nodes} again, and state it there:"
+                nodes_by_cut = Counter(words(cut) or "whole" for cut in layouts)
+                do += "".join(f"\n{count} of them: {cut}" for cut, count in nodes_by_cut.items())
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
 
 
@@ -346,16 +334,6 @@ def models_have_a_replica_in_production(stack: Stack) -> Iterator[Problem]:
             what = f"{server.name}/{pool.name} has no replica in production, so calls of its models fail"
             do = "Say replicas: 1 or more, where that is not meant."
             yield stack.source.problem((*path, "replicas"), what, do=do)
-
-
-@stack_rule("`policyResources` is set only for on-demand pools")
-def policy_resources_are_those_of_a_policy(stack: Stack) -> Iterator[Problem]:
-    """The eviction policy runs beside on-demand Tritons only."""
-    for path, server, pool in stack.pools():
-        if not isinstance(pool.loading, OnDemand) and pool.policy_resources != PolicyResources():
-            what = f"policyResources of {server.name}/{pool.name} are an eviction policy's, and a preload pool has none"
-            do = "Take them away; in an overlay, with `policyResources: null`."
-            yield stack.source.problem((*path, "policyResources"), what, do=do)
 
 
 @stack_rule("A wait for a load or a replica ends before the proxy's timeout", "advisory")

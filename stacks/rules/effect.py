@@ -128,3 +128,10 @@ def _dependent(stack: Stack) -> Iterator[tuple[PathInTree, Section, str, bool, s
     because = "proxy.auth has no issuer and no dominoPrincipal whose servers it could vouch for"
     is_used = bool(proxy.auth.oidc or proxy.auth.domino_principal)
     yield ("proxy", "auth"), proxy.auth, "authorities", is_used, because, "Add an issuer, or remove it."
+    for path, server, pool in stack.pools():
+        evicts = isinstance(pool.loading, OnDemand)
+        because = f"{server.name}/{pool.name} preloads its models, and evicts none"
+        yield path, pool, "policy_resources", evicts, because, "Remove it; in an overlay, with `policyResources: null`."
+        for model in stack.models_of(server, pool):
+            do = "Remove it, or put the model on an on-demand pool."
+            yield stack.path_of(model), model, "pinned idle_seconds", evicts, because, do

@@ -1,5 +1,6 @@
 """The folder of rendered files. Tidegate writes and removes those that begin with its heading, and no other file."""
 
+import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,10 +22,10 @@ def write(out: Path, rendering: Sequence[Rendered], stacks: Collection[str] | No
         there = {
             path: path.read_bytes()
             for path in sorted(out.glob("*/*.yaml"))
-            if stacks is None or path.parent.name in stacks
+            if path.is_file() and (stacks is None or path.parent.name in stacks)
         }
         ours = {path for path, text in there.items() if text.startswith(HEADING.encode())}
-        if foreign := [path for path in wanted if path in there and path not in ours]:
+        if foreign := [path for path in wanted if path not in ours and os.path.lexists(path)]:
             what = f"Tidegate did not write {escaped(str(foreign[0]))}, and would replace it"
             raise CommandError(f"{what}.\nMove it away, or name another folder with --out <folder>.")
         changed = [path for path, text in wanted.items() if there.get(path) != text]

@@ -101,7 +101,7 @@ mutation: .test ## Break COUNT=<lines> of PACKAGES=<folders> at random, each alo
 	@$(TEST) -m tests.mutation $(PACKAGES) --count $(or $(COUNT),60) $(MUTATION)
 
 .PHONY: bench-iac
-bench-iac: .test ## Measure engines on a real control plane against kubectl
+bench-iac: .test ## Measure engines on a real control plane against kubectl, and a rollout's planes side by side
 	@$(TEST) -m lab.bench.iac
 
 .PHONY: bench-proxy

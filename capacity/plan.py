@@ -27,6 +27,7 @@ from .answers import (
     LOADING,
     MOST_WAIT_SECONDS,
     Answer,
+    Row,
     best,
     dedicated,
     loading_for,
@@ -35,13 +36,10 @@ from .answers import (
 )
 from .lines import Line, percent, table
 from .overlay import laid_over, overlay_text, place_of, size_text
-from .prices import gpu_hours, price_of
 from .search import MOST_GPUS, Search
 from .simulations import MOST_REFUSED, Figures
-from .slices import DEFAULT_GPU, Gpu, find_gpu
+from .slices import DEFAULT_GPU, Gpu, find_gpu, gpu_hours, price_of
 
-_ENDPOINTS = "endpoints"  # The line of what slices are held against.
-_LITTLE = 0.0005  # Of all requests: what no table shows.
 _WIDTH = 140  # Columns of a table that goes to no terminal.
 
 
@@ -97,25 +95,16 @@ def make_plan(request: PlanRequest) -> None:
     rows = Search(basis.trace, basis.gpu, basis.target, basis.loading).rows()
     rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
     found = best(rows, basis.target)
-    lines = [
-        Line(
-            str(row.answer), str(row.answer.on), row.figures,
-            gpu_hours(row.answer.share), basis.money(row.answer.share), row is found,
-        )
-        for row in rows
-    ]  # fmt: skip
-    lines.append(_endpoints(basis))
+    lines = [_line(basis, row, row is found) for row in rows]
+    endpoints = _endpoints(basis)
     title = f"{escaped(request.trace.name)}: {about(basis.trace)}; target {percent(basis.target)} at once"
     hours = max(basis.trace.seconds[-1], 60.0) / 3600
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False, markup=False, emoji=False)
-    shown = _worth_reading(lines, basis.target)
     console.print(title)
-    console.print(table(shown, hours, f"{basis.currency} a month" if basis.currency else ""))
-    if more := len(lines) - len(shown):
-        print(f"{more} more are left out: fewer slices of the same size do as well, or meet the target.")
+    console.print(table([*lines, endpoints], hours, f"{basis.currency} a month" if basis.currency else ""))
     print(*_notes(basis), sep="\n")
     print()
-    print(*_sentences(basis, lines), sep="\n")
+    print(*_sentences(basis, lines, endpoints), sep="\n")
     if found:
         print("", *_pasted(basis, found.answer), "", sep="\n")
     if found is None:
@@ -169,6 +158,11 @@ def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
     return replace(gpu, strategy=next(cut, "mixed"))
 
 
+def _line(basis: _Basis, row: Row, is_best: bool) -> Line:
+    share = row.answer.share
+    return Line(str(row.answer), row.figures, gpu_hours(share), basis.money(share), is_best)
+
+
 def _endpoints(basis: _Basis) -> Line:
     """Return what an endpoint for each model costs, each on the smallest slice that holds it."""
     share, too_large = dedicated(basis.gpu, basis.trace)
@@ -177,67 +171,51 @@ def _endpoints(basis: _Basis) -> Line:
     refused = sum(basis.trace.models[which].name in names for which in basis.trace.which)
     warm = len(basis.trace) - refused
     figures = Figures(requests=len(basis.trace), warm=warm, answered=warm)
-    return Line(count_of(count, "dedicated endpoint"), _ENDPOINTS, figures, gpu_hours(share), basis.money(share))
+    return Line(count_of(count, "dedicated endpoint"), figures, gpu_hours(share), basis.money(share))
 
 
-def _sentences(basis: _Basis, lines: Sequence[Line]) -> list[str]:
+def _sentences(basis: _Basis, lines: Sequence[Line], endpoints: Line) -> list[str]:
     """Return what is recommended, and instead of what."""
     found = next((line for line in lines if line.is_best), None)
-    endpoints = next(line for line in lines if line.kind == _ENDPOINTS)
     if found is None:
-        closest = max((line for line in lines if line is not endpoints), key=_at_once)
-        return [f"The closest is {closest.name}: {percent(_at_once(closest))} at once for {basis.cost(closest)}."]
-    said = [
-        f"{found.name} answers {percent(_at_once(found))} at once for {basis.cost(found)}; "
+        closest = max(lines, key=lambda line: line.figures.share_warm)
+        at_once = percent(closest.figures.share_warm)
+        return [f"The closest is {closest.name}: {at_once} at once for {basis.cost(closest)}."]
+    sentences = [
+        f"{found.name} answers {percent(found.figures.share_warm)} at once for {basis.cost(found)}; "
         f"{endpoints.name} would be {basis.cost(endpoints)}."
     ]
     if found.figures.worst_served is not None:
         name, refused, calls = found.figures.worst_served
-        said.append(f"Worst served is {escaped(name)}: {refused:,} of its {count_of(calls, 'call')} are refused.")
+        sentences.append(f"Worst served is {escaped(name)}: {refused:,} of its {count_of(calls, 'call')} are refused.")
     if basis.stack is not None:
         environment = basis.stack.environment.name
         planes = [each.data_plane.name for each in basis.definition.stacks if each.environment.name == environment]
         if len(planes) > 1:
             of_each = f"The change below applies to {len(planes)} ({listed(planes)}), each at that cost."
-            said.append(f"These costs are of one data plane. {of_each}")
-    return said
-
-
-def _at_once(line: Line) -> float:
-    return line.figures.share_warm
+            sentences.append(f"These costs are of one data plane. {of_each}")
+    return sentences
 
 
 def _notes(basis: _Basis) -> list[str]:
     """Return what the table's figures rest upon."""
-    price, said = basis.price, []
+    price, notes = basis.price, []
     if price:
         each = f"{price.per_hour:g} {price.currency}"
-        said.append(f"A whole {basis.gpu.name} is {each} an hour: {escaped(price.source)}, {price.as_of}.")
+        notes.append(f"A whole {basis.gpu.name} is {each} an hour: {escaped(price.source)}, {price.as_of}.")
     else:
-        said.append(f"There is no price of {basis.gpu.name} in the inventory: GPU-hours, no money.")
-    said.append("The first load of each model is not counted: every simulation starts with empty slices.")
+        notes.append(f"There is no price of {basis.gpu.name} in the inventory: GPU-hours, no money.")
+    notes.append("The first load of each model is not counted: every simulation starts with empty slices.")
     wait, longest = basis.loading.wait_seconds, max(model.load_seconds for model in basis.trace.models)
     if wait != LOADING.wait_seconds:
-        said.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")
+        notes.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")
     if wait < min(longest, MOST_WAIT_SECONDS):
-        said.append(f"It is no longer, because `proxy.timeouts.requestSeconds` is {wait + 1}: raise that first.")
+        notes.append(f"It is no longer, because `proxy.timeouts.requestSeconds` is {wait + 1}: raise that first.")
     too_large = dedicated(basis.gpu, basis.trace)[1]
     if too_large:
         large = listed((model.name for model in too_large), most=5)
-        said.append(f"Larger than what models may take on a whole {basis.gpu.name}, and so refused: {large}.")
-    return said
-
-
-def _worth_reading(lines: Sequence[Line], target: float) -> list[Line]:
-    """Return the lines of a table: of each size of slices those that answer more than fewer do, to the target."""
-    most: dict[str, float] = {}
-    shown = []
-    for line in lines:
-        before, at_once = most.get(line.kind), _at_once(line)
-        if line.is_best or line.kind == _ENDPOINTS or before is None or before < min(at_once - _LITTLE, target):
-            shown.append(line)
-            most[line.kind] = at_once
-    return shown
+        notes.append(f"Larger than what models may take on a whole {basis.gpu.name}, and so refused: {large}.")
+    return notes
 
 
 def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:

@@ -45,7 +45,6 @@ class Figures:
     warm: int = 0  # Answered at once.
     answered: int = 0  # … or after a wait that the pool allows.
     loads: int = 0
-    evictions: int = 0
     waits: tuple[float, ...] = ()  # Of those who were answered, and not at once, the shortest first.
     lost: Mapping[str, float] = field(default_factory=dict)
     """By model: what its callers waited, and the longest wait for each who was refused, busy or too large."""
@@ -151,7 +150,6 @@ def figures(trace: Trace, wait_seconds: float, outcome: Outcome, skipped: Collec
         warm=outcome.hits,
         answered=len(waits),
         loads=len(outcome.loads),
-        evictions=outcome.evictions,
         waits=tuple(sorted(waits)[len(waits) - cold :]),
         lost={model.name: max(0.0, lost.get(place, 0.0)) for place, model in enumerate(trace.models)},
         refusals={trace.models[place].name: (count - answered[place], count) for place, count in calls.items()},

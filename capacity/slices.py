@@ -1,4 +1,4 @@
-"""The GPU that is planned for: what it can be cut into, and what share of it each slice takes."""
+"""The GPU that is planned for: what it can be cut into, what share of it each slice takes, and its price."""
 
 import math
 from collections.abc import Iterable
@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from policies.guardrails.money import HOURS_A_MONTH
 from stacks.command import none_such
 from stacks.definition.gpu_products import PRODUCTS, GpuProduct, gpu_product
 from stacks.definition.mig_cuts import filled, part_of_gpu
+from stacks.definition.placement import GpuNodes
+from stacks.definition.prices import Price
 
 DEFAULT_GPU = "a100-80gb"
 
@@ -67,3 +70,16 @@ def find_gpu(said: str, labels: Iterable[str] = ()) -> Gpu:
 def _slice(product: GpuProduct, profile: str) -> GpuSlice:
     share = Fraction(part_of_gpu(product, profile)).limit_denominator(math.prod(product.slices))
     return GpuSlice(product.slice_bytes(profile), share, profile)
+
+
+def price_of(inventory: Iterable[GpuNodes], label: str) -> Price | None:
+    """Return the price of a GPU by its node label; without one that of another label of the same product."""
+    prices = [(group.product, group.price) for group in inventory if group.price is not None]
+    exact = [price for product, price in prices if product == label]
+    alike = [price for product, price in prices if gpu_product(label) and gpu_product(product) == gpu_product(label)]
+    return next(iter([*exact, *alike]), None)
+
+
+def gpu_hours(gpus: Fraction) -> float:
+    """Return the hours a month of so many GPUs."""
+    return float(gpus * HOURS_A_MONTH)

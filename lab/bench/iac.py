@@ -2,6 +2,8 @@
 
 - `up` with each engine that is here, against `kubectl apply --server-side` and waiting for the same objects; a second
   `up`, which changes nothing, against the first. The stack is the reference's prod-east.
+- A rollout over six data planes, each a control plane of its own on this machine, in which every plane changes: planes
+  of a wave side by side against one after the other. A canary goes first, so three times as fast is the most.
 
 Everything is done several times, by turns; medians count. Ratios are ours / the peer's: 1 is as fast as the peer.
 """
@@ -22,7 +24,7 @@ from typing import Any
 from lab import tools
 from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import nodes_of
-from lab.local_cluster.stand_ins import pinned, prepare
+from lab.local_cluster.stand_ins import pinned, prepare, stand_ins
 from rollout import processes
 from rollout.kubectl import as_list
 from rollout.render import render
@@ -35,12 +37,19 @@ from .report import Figures, Goal, say
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "stacks" / "inference.yaml"
 STACK = "prod-east"
+SIX_PLANES = ROOT / "tests" / "definitions" / "six-data-planes.yaml"
+ENVIRONMENT = "prod"
 RUNS = 3
 RATIOS = {
     "helm_up_vs_kubectl": ("tidegate up --engine helm", "kubectl apply, and wait", "≤ 3"),
     "pulumi_up_vs_kubectl": ("tidegate up --engine pulumi", "kubectl apply, and wait", "≤ 10"),
     "noop_vs_up": ("tidegate up --engine helm, again", "tidegate up --engine helm", "≤ 0.5"),
     "pulumi_noop_vs_up": ("tidegate up --engine pulumi, again", "tidegate up --engine pulumi", "≤ 0.5"),
+    "parallel_rollout_speedup": (
+        "tidegate rollout, plane after plane",
+        "tidegate rollout, planes side by side",
+        "≥ 2.2",
+    ),
 }
 """What is done, what it is held against, and the goal of their ratio."""
 GOALS = {key: Goal(f"{ours}, against {peer}", goal) for key, (ours, peer, goal) in RATIOS.items()}
@@ -103,6 +112,12 @@ class Planes:
                 cluster.kubectl("delete", "persistentvolume", name, "--ignore-not-found", timeout=300)
 
 
+def roll(planes: Planes, environment: str, definition: Path, engine: str) -> float:
+    """Roll an environment out as `tidegate rollout` does."""
+    where = ("--environment", environment, "--engine", engine, "--journals", str(planes.folder / "journals"))
+    return planes.run([*_TIDEGATE, "rollout", str(definition), *where])
+
+
 @contextmanager
 def running(definition: Path, stacks: Sequence[str] | None, folder: Path) -> Iterator[Planes]:
     """Start a control plane for each data plane of these stacks, with the nodes that the definition tells of."""
@@ -152,6 +167,30 @@ def measure_engines(folder: Path) -> Figures:
     return compared(seconds)
 
 
+def measure_rollouts(folder: Path) -> Figures:
+    """Measure rollouts over six data planes; in each, the proxy of every plane gets another number of replicas."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    replicas = 2
+    with running(SIX_PLANES, None, folder) as planes:
+        file = Path(planes.definition.file)
+        original, before = file.read_text("utf-8"), f"- {{name: {ENVIRONMENT}, "
+        assert before in original
+        assert "proxy:\n" in original
+        say("the first rollout, which makes everything …")
+        roll(planes, ENVIRONMENT, file, "helm")
+        for stack in planes.definition.stacks:
+            planes.clusters[stack.data_plane.name].apply(stand_ins(planes.objects(stack), in_namespaces=True))
+        for run in range(RUNS):
+            for way, most in (("planes side by side", 6), ("plane after plane", 1)):
+                say(f"rollout {run + 1} of {RUNS}, {way} …")
+                replicas = 5 - replicas
+                order = f"{before}rollout: {{maxParallel: {most}}}, "
+                text = original.replace(before, order).replace("proxy:\n", f"proxy:\n  replicas: {replicas}\n")
+                file.write_text(text, "utf-8")
+                seconds[f"tidegate rollout, {way}"].append(roll(planes, ENVIRONMENT, file, "helm"))
+    return compared(seconds)
+
+
 def compared(seconds: Mapping[str, Sequence[float]]) -> Figures:
     """Return medians and spreads by what was done, and the ratios of those that have a peer there."""
     medians = {name: statistics.median(each) for name, each in seconds.items()}
@@ -165,11 +204,18 @@ def compared(seconds: Mapping[str, Sequence[float]]) -> Figures:
 
 def main() -> None:
     """Measure, print the table, and last one line of JSON."""
-    about = f"{STACK} of {REFERENCE.name} on one control plane"
+    about = f"{STACK} of {REFERENCE.name} on one control plane; six of {SIX_PLANES.name} on a control plane each"
     # Short, because Unix sockets lie below it.
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name:
-        found = report.measure(GOALS, {"engines": lambda: measure_engines(Path(name))})
-    report.print_all("Engines on a real control plane with simulated nodes", about, GOALS, found)
+        engines, rollouts = Path(name) / "engines", Path(name) / "rollouts"
+        engines.mkdir()
+        rollouts.mkdir()
+        parts = {
+            "engines": lambda: measure_engines(engines),
+            "rollouts": lambda: measure_rollouts(rollouts),
+        }
+        found = report.measure(GOALS, parts)
+    report.print_all("Engines and rollouts on real control planes with simulated nodes", about, GOALS, found)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tidegate_eviction.simulate.trace import Trace, TracedModel
 
@@ -13,50 +14,31 @@ from capacity.samples import Samples
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
-SERVER, POOL = "zoo", "small"
+from .definition import Tree, pool, tree_of, write
+
+SERVER, POOL = "ondemand", "main"
 POD = f"{SERVER}-{POOL}-0"
 SECONDS = 3600.0
-COMMON = """\
-images:
-  - {name: triton, repository: nvcr.io/nvidia/tritonserver, tag: 26.08-py3}
-  - {name: proxy, repository: registry.example.com/tidegate/inference-proxy, tag: 0.2.0}
-  - {name: eviction-policy, repository: registry.example.com/tidegate/eviction-policy, tag: 0.2.0}
-datasets:
-  - {name: models, kind: nfs, server: nfs.example.com, path: /export/models, writers: [data-scientists]}
-proxy:
-  auth: {apiKeys: {secret: api-keys}}
-  access:
-    - {name: notebooks, principals: [notebooks], actions: [infer, inspect], servers: [zoo]}
-  rateLimit: {requestsPerMinute: 100000, burst: 10000}
-network:
-  callers:
-    - {name: notebooks, namespaceLabels: {kubernetes.io/metadata.name: notebooks}}
-environments: [{name: demo}]
-"""
-PLANES = """\
-dataPlanes:
-  - name: here
-    context: here
-    environments: [demo]
-"""
-GPUS = """\
-    gpus:
-      - {nodes: 1, product: NVIDIA-A100-SXM4-80GB, perNode: 1, mig: {slices: {1g.10gb: 3, 2g.20gb: 2}}}
-"""
-ON_SLICES = (
-    f"{{name: {POOL}, loading: {{mode: on-demand, policy: lru-idle, idleSeconds: 60, waitSeconds: 20}}, "
-    "placement: {kind: mig, profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}}"
-)
-SMALL = dict.fromkeys(("ant", "bee", "cat", "dog", "emu"), "footprint: 3G")
+SMALL = dict.fromkeys(("ant", "bee", "cat", "dog", "emu"), "3G")
+CUTS = ({"1g.10gb": 3, "2g.20gb": 2},)
 
 
-def definition(folder: Path, pool: str, models: Mapping[str, str], gpus: str = "") -> Definition:
-    """Return a definition with one on-demand pool, in words of YAML, and models of these footprints."""
-    listed = "".join(f"  - {{name: {name}, server: {SERVER}, {said}}}\n" for name, said in models.items())
-    servers = f"servers:\n  - name: {SERVER}\n    repository: {{dataset: models}}\n    pools:\n      - {pool}\n"
-    file = folder / "inference.yaml"
-    file.write_text(f"{COMMON}{servers}models:\n{listed}{PLANES}{gpus}", "utf-8")
-    return read_definition(file)
+def tree(
+    sizes: Mapping[str, str] = SMALL, profile: str = "1g.10gb", cuts: Sequence[dict[str, int]] = CUTS,
+    pinned: str = "", **loading: object,
+) -> Tree:  # fmt: skip
+    """Return a definition with one on-demand pool, and models of these footprints."""
+    one = pool(profile, POOL)
+    one["loading"] |= {"policy": "lru-idle", "idleSeconds": 60, "waitSeconds": 20} | loading
+    models: list[Tree] = [{"name": name, "server": SERVER, "footprint": size} for name, size in sizes.items()]
+    for model in models:
+        model["pinned"] = model["name"] == pinned
+    return tree_of([one], models, list(cuts))
+
+
+def definition(folder: Path, *given: Any, **more: Any) -> Definition:
+    """Return such a definition as it is read from a file."""
+    return read_definition(write(folder, tree(*given, **more)))
 
 
 @dataclass

@@ -21,10 +21,8 @@ from stacks.definition.pools import OnDemand
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
-from .definition import pasted
+from .definition import pasted, write
 from .situations import (
-    GPUS,
-    ON_SLICES,
     POOL,
     SERVER,
     SMALL,
@@ -34,12 +32,13 @@ from .situations import (
     definition,
     loads,
     trace,
+    tree,
     work,
 )
 
 GB = 10**9
 SIZES = {name: (number + 1) * GB for number, name in enumerate(SMALL)}
-OF_SIZES = {name: f"footprint: {size // GB}G" for name, size in SIZES.items()}
+OF_SIZES = {name: f"{size // GB}G" for name, size in SIZES.items()}
 TURNS = trace(dict.fromkeys(SMALL, (3 * GB, 10.0)), 25, 30.0)
 SLOW = trace({name: (size, 2 + size / 1e8) for name, size in SIZES.items()}, 25, 60.0)
 
@@ -65,7 +64,7 @@ def pressed(names: Iterable[str]) -> Made:
 
 
 def test_a_working_set_that_is_larger_than_the_slice_wants_a_larger_one(tmp_path: Path) -> None:
-    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    found = definition(tmp_path)
     subject, advice = advice_for(found, pressed(SMALL))
     assert advice.kind == "a larger slice"
     assert advice.now
@@ -76,7 +75,7 @@ def test_a_working_set_that_is_larger_than_the_slice_wants_a_larger_one(tmp_path
 
 
 def test_a_pinned_model_that_nobody_calls_is_to_be_unpinned(tmp_path: Path) -> None:
-    found = definition(tmp_path, ON_SLICES, {**SMALL, "yak": "footprint: 5G, pinned: true"}, GPUS)
+    found = definition(tmp_path, {**SMALL, "yak": "5G"}, pinned="yak")
     three = trace(dict.fromkeys(("ant", "bee", "cat"), (3 * GB, 10.0)), 25, 30.0)
     named = Trace((*three.models, *trace({"yak": (5 * GB, 9.0)}, 1, 1.0).models), three.seconds, three.which)
     _, advice = advice_for(found, pressed(["ant", "bee", "cat"]), named)
@@ -86,7 +85,7 @@ def test_a_pinned_model_that_nobody_calls_is_to_be_unpinned(tmp_path: Path) -> N
 
 def test_a_dear_model_that_many_call_at_the_same_time_is_to_be_pinned(tmp_path: Path) -> None:
     names = ("ant", "bee", "cat", "queen")
-    found = definition(tmp_path, ON_SLICES, dict.fromkeys(names, "footprint: 3G"), GPUS)
+    found = definition(tmp_path, dict.fromkeys(names, "3G"))
     made = pressed(names)
     made.grew("tidegate_eviction_model_evictions_total", 9.0, pod=f"{SERVER}-{POOL}-0", model="queen", reason="room")
     turns = [(100.0 * number, number % 3) for number in range(180)]
@@ -102,8 +101,7 @@ def test_a_dear_model_that_many_call_at_the_same_time_is_to_be_pinned(tmp_path: 
 
 
 def test_models_that_are_kept_while_others_are_refused_want_other_limits(tmp_path: Path) -> None:
-    kept = ON_SLICES.replace("idleSeconds: 60", "idleSeconds: 600")
-    found = definition(tmp_path, kept, SMALL, GPUS)
+    found = definition(tmp_path, idleSeconds=600)
     made = pressed(SMALL)
     busy(made, "no-room", 300.0)
     quick = trace(dict.fromkeys(SMALL, (3 * GB, 1.0)), 25, 30.0)
@@ -116,9 +114,8 @@ def test_models_that_are_kept_while_others_are_refused_want_other_limits(tmp_pat
 
 
 def test_where_no_slice_is_larger_more_replicas_give_the_room(tmp_path: Path) -> None:
-    largest, names = ON_SLICES.replace("1g.10gb", "7g.80gb"), ("ant", "bee", "cat", "dog")
-    gpus = GPUS.replace("nodes: 1", "nodes: 4").replace("1g.10gb: 3, 2g.20gb: 2", "7g.80gb: 1")
-    found = definition(tmp_path, largest, dict.fromkeys(names, "footprint: 30G"), gpus)
+    names = ("ant", "bee", "cat", "dog")
+    found = definition(tmp_path, dict.fromkeys(names, "30G"), "7g.80gb", [{"7g.80gb": 1}] * 4)
     made = pressed(names)
     subject, advice = advice_for(found, made, trace(dict.fromkeys(names, (30 * GB, 10.0)), 25, 30.0))
     assert advice.kind == "more replicas"
@@ -136,7 +133,7 @@ def from_a_slow_volume(evicted: float = 99.0) -> Made:
 
 
 def test_models_that_come_from_a_slow_volume_again_and_again_are_to_be_staged(tmp_path: Path) -> None:
-    found = definition(tmp_path, ON_SLICES, OF_SIZES, GPUS)
+    found = definition(tmp_path, OF_SIZES)
     subject, advice = advice_for(found, from_a_slow_volume(), SLOW)
     assert advice.kind == "files near the GPU"
     assert advice.now
@@ -155,38 +152,32 @@ def test_models_that_come_from_a_slow_volume_again_and_again_are_to_be_staged(tm
 
 @pytest.mark.parametrize("reason", ["loading", "queued"])
 def test_who_is_told_busy_for_a_slow_volume_wants_files_near_and_no_longer_wait(tmp_path: Path, reason: str) -> None:
-    found = definition(tmp_path, ON_SLICES, OF_SIZES, GPUS)
+    found = definition(tmp_path, OF_SIZES)
     made = from_a_slow_volume()
     busy(made, reason, 300.0)
     assert advice_for(found, made, SLOW)[1].kind == "files near the GPU"
 
 
 def test_where_callers_are_refused_for_room_a_faster_volume_is_no_remedy(tmp_path: Path) -> None:
-    found = definition(tmp_path, ON_SLICES.replace("idleSeconds: 60", "idleSeconds: 600"), OF_SIZES, GPUS)
+    found = definition(tmp_path, OF_SIZES, idleSeconds=600)
     made = from_a_slow_volume()
     busy(made, "no-room", 300.0)
     assert advice_for(found, made, SLOW)[1].kind == "a larger slice"
 
 
 def test_files_that_are_near_already_or_read_once_are_not_to_be_staged(tmp_path: Path) -> None:
-    staged = ON_SLICES.replace("waitSeconds: 20", "waitSeconds: 20, staging: {kind: disk, size: 20G}")
-    assert (
-        advice_for(definition(tmp_path, staged, OF_SIZES, GPUS), from_a_slow_volume(), SLOW)[1].kind == "a larger slice"
-    )
-    found = definition(tmp_path, ON_SLICES, OF_SIZES, GPUS)
-    assert advice_for(found, from_a_slow_volume(evicted=0.0), SLOW)[1].kind == "nothing"
-    text = (tmp_path / "inference.yaml").read_text("utf-8")
-    local = "{name: models, kind: hostPath, path: /models, writers: [data-scientists]}"
-    nfs = "{name: models, kind: nfs, server: nfs.example.com, path: /export/models, writers: [data-scientists]}"
-    (tmp_path / "inference.yaml").write_text(
-        text.replace(nfs, local).replace("{name: demo}", "{name: demo, local: true}"), "utf-8"
-    )
-    found = read_definition(tmp_path / "inference.yaml")
+    staged = definition(tmp_path, OF_SIZES, staging={"kind": "disk", "size": "20G"})
+    assert advice_for(staged, from_a_slow_volume(), SLOW)[1].kind == "a larger slice"
+    assert advice_for(definition(tmp_path, OF_SIZES), from_a_slow_volume(evicted=0.0), SLOW)[1].kind == "nothing"
+    local = tree(OF_SIZES)
+    local["datasets"] = [{"name": "models", "kind": "hostPath", "path": "/models"}]
+    local["environments"][0]["local"] = True
+    found = read_definition(write(tmp_path, local))
     assert advice_for(found, from_a_slow_volume(), SLOW)[1].kind == "a larger slice"
 
 
 def test_calls_that_queue_want_more_replicas(tmp_path: Path) -> None:
-    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    found = definition(tmp_path)
     made = Made()
     calls(made, dict.fromkeys(SMALL, 1000.0))
     work(made, "ant", queued=900.0, computed=300.0)
@@ -200,11 +191,11 @@ def test_calls_that_compute_for_longer_than_they_queue_are_not_short_of_it(tmp_p
     made = Made()
     calls(made, dict.fromkeys(SMALL, 1000.0))
     work(made, "ant", queued=250.0, computed=300.0)
-    assert advice_for(definition(tmp_path, ON_SLICES, SMALL, GPUS), made)[1].kind == "nothing"
+    assert advice_for(definition(tmp_path), made)[1].kind == "nothing"
 
 
 def test_callers_who_are_told_busy_while_their_model_loads_are_to_wait_longer(tmp_path: Path) -> None:
-    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    found = definition(tmp_path)
     made = Made()
     calls(made, dict.fromkeys(SMALL, 20.0), late=5.0, waited=90.0)
     for name in SMALL:
@@ -219,7 +210,7 @@ def test_callers_who_are_told_busy_while_their_model_loads_are_to_wait_longer(tm
 
 
 def test_where_all_is_well_nothing_is_advised(tmp_path: Path) -> None:
-    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    found = definition(tmp_path)
     made = Made()
     calls(made, dict.fromkeys(SMALL, 1000.0), late=5.0, waited=50.0)
     work(made, "ant", queued=1.0, computed=300.0)
@@ -227,18 +218,19 @@ def test_where_all_is_well_nothing_is_advised(tmp_path: Path) -> None:
 
 
 def test_nothing_is_advised_of_what_nobody_measured(tmp_path: Path) -> None:
-    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    found = definition(tmp_path)
     assert advice_for(found, Made())[1].why == "Prometheus has none of its pods in this time."
 
 
 def test_the_lines_say_figures_place_change_and_what_is_expected(tmp_path: Path) -> None:
-    found = definition(tmp_path, ON_SLICES, SMALL, GPUS)
+    found = definition(tmp_path)
     text = "\n".join(lines_of(found, found.stacks[0], Recorded(pressed(SMALL).samples(), TURNS)))
     for part in (
         f"{SERVER}/{POOL}  1 replica on MIG 1g.10gb (mixed), 1,000 calls",
         "memory   short  50.0% found their model resident; 495 evictions for room",
         "advice   a larger slice:",
-        "inference.yaml:15, over what the environment demo has",
+        "inference.yaml:",
+        "over what the environment dev has",
         "profile: 2g.20gb",
         "(the same calls, simulated)",
         "Not advised: proxy.rateLimit",

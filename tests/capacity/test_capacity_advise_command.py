@@ -16,7 +16,8 @@ from lab.local_plane.prometheus import Prometheus, prometheus
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
-from .situations import GPUS, ON_SLICES, POD, SECONDS, SMALL, Made, busy, calls, definition, loads, work
+from .definition import write
+from .situations import POD, SECONDS, SMALL, Made, busy, calls, definition, loads, tree, work
 from .test_capacity_prometheus import imported
 
 EVERY = 15.0
@@ -58,7 +59,7 @@ def written(made: Made, namespace: str, end: float) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Definition:
-    return definition(tmp_path_factory.mktemp("definition"), ON_SLICES, SMALL, GPUS)
+    return definition(tmp_path_factory.mktemp("definition"))
 
 
 @pytest.fixture(scope="module")
@@ -139,15 +140,15 @@ def test_a_prometheus_is_to_be_named(here: Definition) -> None:
     assert refused(here.document.file).startswith("Name the Prometheus to read: --prometheus <url>")
 
 
-def test_a_stack_is_to_be_said_where_there_are_several(here: Definition, tmp_path: Path) -> None:
-    text = Path(here.document.file).read_text("utf-8")
-    other = "{name: test, servers: [{name: zoo, repository: {path: test}}]}"
-    text = text.replace("[{name: demo}]", f"[{{name: demo}}, {other}]").replace("[demo]", "[demo, test]")
-    (tmp_path / "inference.yaml").write_text(text, "utf-8")
-    names = [stack.name for stack in read_definition(tmp_path / "inference.yaml").stacks]
-    file = str(tmp_path / "inference.yaml")
-    sentence = refused(file, "--prometheus", "http://here")
+def test_a_stack_is_to_be_said_where_there_are_several(tmp_path: Path) -> None:
+    two = tree()
+    two["environments"].append({"name": "trial", "datasets": [{"name": "models", "path": "/trial"}]})
+    two["dataPlanes"][0]["environments"].append("trial")
+    two["dataPlanes"][0]["gpus"][0]["nodes"] = 2
+    file = write(tmp_path, two)
+    names = [stack.name for stack in read_definition(file).stacks]
+    sentence = refused(str(file), "--prometheus", "http://here")
     assert sentence.startswith("Name the stack that this Prometheus reads: --stack, one of ")
     assert all(name in sentence for name in names)
     near = f"There is no stack {names[0]}x: did you mean {names[0]}? There are: "
-    assert refused(file, "--prometheus", "http://here", "--stack", f"{names[0]}x").startswith(near)
+    assert refused(str(file), "--prometheus", "http://here", "--stack", f"{names[0]}x").startswith(near)

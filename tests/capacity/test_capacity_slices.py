@@ -4,8 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from capacity.slices import find_gpu
+from capacity.slices import find_gpu, price_of
 from stacks.command import CommandError
+from stacks.definition.placement import GpuNodes
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 
@@ -42,3 +43,33 @@ def test_an_unknown_gpu_is_refused_with_all_that_are_known() -> None:
         CommandError, match=r"no GPU 'a100': did you mean A100-40GB\? There are: A30, A100-40GB, .*B200.*T4"
     ):
         find_gpu("a100")
+
+
+def nodes(product: str, per_hour: float | None) -> GpuNodes:
+    price = {"perHour": per_hour, "source": "a fictional list", "asOf": "2026-01-01"}
+    tree = {"nodes": 1, "product": product, "perNode": 1, **({"price": price} if per_hour else {})}
+    return GpuNodes.model_validate(tree)
+
+
+INVENTORY = (
+    nodes("NVIDIA-A100-SXM4-80GB", None),
+    nodes("NVIDIA-A100-SXM4-80GB", 7),
+    nodes("NVIDIA-A100-80GB-PCIe", 6),
+    nodes("Unheard-Of", 1),
+)
+
+
+@pytest.mark.parametrize(
+    ("label", "per_hour"),
+    [
+        ("NVIDIA-A100-80GB-PCIe", 6),
+        ("NVIDIA-A100-SXM4-80GB", 7),
+        ("NVIDIA-A100-PCIE-80GB", 7),
+        ("Unheard-Of", 1),
+        ("Another", None),
+        ("NVIDIA-L4", None),
+    ],
+)
+def test_the_price_of_the_very_label_comes_first(label: str, per_hour: float | None) -> None:
+    price = price_of(INVENTORY, label)
+    assert (price and price.per_hour) == per_hour

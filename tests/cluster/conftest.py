@@ -3,8 +3,9 @@
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,13 @@ from rollout.kubectl import Kubectl
 
 from .world import ENGINES, Site, roomy_nodes, site_in
 
+MakeCluster = Callable[..., LocalCluster]
+_REAL = {"cluster", "make_cluster"}
+
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave tests of real clusters out where none can be; one line of pytest's summary says so, with their number."""
-    if not sys.platform.startswith("linux") and "cluster" in getattr(item, "fixturenames", ()):
+    if not sys.platform.startswith("linux") and _REAL & {*getattr(item, "fixturenames", ())}:
         pytest.skip("NOT RUN: A REAL CONTROL PLANE NEEDS LINUX, so that the tests on one did not run.")
     engines = item.callspec.params.values() if hasattr(item, "callspec") else ()
     if "pulumi" in engines and shutil.which("pulumi") is None:
@@ -28,6 +32,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """One cluster for all tests of a process, with room for many environments; tests use namespaces of their own."""
     with LocalCluster.start(tmp_path_factory.mktemp("cluster"), name="tests", nodes=roomy_nodes()) as running:
         yield running
+
+
+@pytest.fixture
+def make_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeCluster]:
+    """Start a further cluster, such as another data plane; all of them are stopped after the test."""
+    started: list[LocalCluster] = []
+
+    def make(nodes: Sequence[Any] = (), name: str = "own", **more: Any) -> LocalCluster:
+        started.append(LocalCluster.start(tmp_path_factory.mktemp(name), name=name, nodes=nodes, **more))
+        return started[-1]
+
+    yield make
+    for running in started:
+        running.stop()
 
 
 @pytest.fixture

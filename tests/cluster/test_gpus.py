@@ -1,9 +1,11 @@
 """Placements on nodes that carry only what the programs publish that each placement may rely on."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import (
     DISCOVERY,
     DRA_DRIVER,
@@ -18,13 +20,18 @@ from lab.local_cluster.nodes import (
     relies_on,
     time_sliced,
 )
+from lab.local_cluster.stand_ins import prepare
+from rollout.kubectl import Kubectl
+from rollout.preflight import lacks
 from rollout.render import render
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
-from .world import EVERYTHING, pod_spec, read
+from .conftest import MakeCluster
+from .world import EVERYTHING, pod_spec, read, settled
 
 A100, H100, L4 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-L4"
+POOL = "{{name: p{number}, loading: {{mode: on-demand, capacity: 1Gi}}, placement: {placement}, replicas: {replicas}}}"
 DEFINITION = """\
 images:
   - {{name: triton, repository: registry.test/triton, tag: "1"}}
@@ -34,7 +41,8 @@ datasets: [{{name: models, kind: nfs, server: nfs.test, path: /models}}]
 servers:
   - name: gpus
     repository: {{dataset: models}}
-    pools: [{{name: p0, loading: {{mode: on-demand, capacity: 1Gi}}, placement: {placement}, replicas: 1}}]
+    pools:
+{pools}
 models: [{{name: one, server: gpus, pool: p0}}]
 proxy:
   replicas: 1
@@ -43,17 +51,25 @@ proxy:
 network:
   callers: [{{name: ci, namespaceLabels: {{kubernetes.io/metadata.name: ci}}}}]
   reach: [{{name: idp, cidr: 10.20.30.40/32, ports: [443], by: [proxy]}}]
-environments: [{{name: dev}}]
+environments: [{{name: dev, namespace: {namespace}}}]
 dataPlanes:
   - name: lab
     environments: [dev]
-    gpus: [{gpus}]
+    gpus:
+{gpus}
 """
 
 
-def defined(into: Path, placement: str, gpus: str) -> Definition:
-    """Return a definition with a pool of this placement, and this group of nodes."""
-    text = DEFINITION.format(placement=placement, gpus=gpus)
+def defined(
+    into: Path, pools: Sequence[str], gpus: Sequence[str], *, namespace: str = "gpus", replicas: int = 1
+) -> Definition:
+    """Return a definition with a pool of each of these placements, and these groups of nodes."""
+    lines = [POOL.format(number=number, placement=one, replicas=replicas) for number, one in enumerate(pools)]
+    text = DEFINITION.format(
+        pools="\n".join(f"      - {line}" for line in lines),
+        gpus="\n".join(f"      - {line}" for line in gpus),
+        namespace=namespace,
+    )
     (into / "gpus.yaml").write_text(text, "utf-8")
     return read_definition(into / "gpus.yaml")
 
@@ -98,7 +114,7 @@ def test_a_pod_demands_nothing_that_its_placement_may_not_rely_on(
     tmp_path: Path, placement: str, cut: str, programs: set[str]
 ) -> None:
     """These programs publish every label, resource and device that the pod names; no other program has to run."""
-    definition = defined(tmp_path, placement, f"{{product: {A100}, nodes: 1, perNode: 2, {cut}}}")
+    definition = defined(tmp_path, [placement], [f"{{product: {A100}, nodes: 1, perNode: 2, {cut}}}"])
     (stack,) = definition.stacks
     ((_, _, pool),) = stack.pools()
     assert relies_on(pool.placement) == programs
@@ -109,3 +125,55 @@ def test_a_pod_demands_nothing_that_its_placement_may_not_rely_on(
     demanded |= {PLUGIN for name in limits if name.startswith("nvidia.com/")}
     demanded |= {DRA_DRIVER for _ in spec.get("resourceClaims", ())}
     assert demanded == programs
+
+
+BY_CLAIMS = (
+    (
+        f"{{kind: dra, profile: 1g.10gb, product: {A100}}}",
+        f"{{kind: dra, deviceClass: gpu.nvidia.com, product: {H100}}}",
+        "{kind: dra, profile: 2g.20gb}",
+    ),
+    (
+        f"{{product: {A100}, nodes: 1, perNode: 2, mig: {{strategy: dra, slices: {{1g.10gb: 1, 2g.20gb: 3}}}}}}",
+        f"{{product: {H100}, nodes: 1, perNode: 2}}",
+    ),
+)
+BY_PLUGIN = (
+    ("{kind: mig, profile: 1g.10gb}", "{kind: gpu, count: 2}"),
+    (
+        f"{{product: {A100}, nodes: 1, perNode: 2, mig: {{slices: {{1g.10gb: 7}}}}}}",
+        f"{{product: {H100}, nodes: 1, perNode: 4}}",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("pools", "gpus", "program"),
+    [(*BY_CLAIMS, DRA_DRIVER), pytest.param(*BY_PLUGIN, PLUGIN, marks=pytest.mark.thorough)],
+)
+def test_pods_start_where_no_other_program_runs_and_preflight_finds_nothing_amiss(
+    tmp_path: Path, make_cluster: MakeCluster, pools: Sequence[str], gpus: Sequence[str], program: str
+) -> None:
+    """A real scheduler; neither GPU Feature Discovery nor the MIG manager labels these nodes."""
+    definition = defined(tmp_path, pools, gpus, replicas=2)
+    (stack,) = definition.stacks
+    nodes = nodes_of(stack.data_plane, definition.stacks)
+    assert [*published((item for item in nodes if item["kind"] != "DeviceClass"), {program})] == [
+        item for item in nodes if item["kind"] != "DeviceClass"
+    ]
+    cluster = make_cluster(nodes, name="stripped")
+    objects = [*render(stack, definition).objects]
+    prepare(cluster, objects)
+    assert _hard(cluster, definition) == []
+    cluster.apply(objects)
+    settled(cluster, "gpus")
+
+
+def _hard(cluster: LocalCluster, definition: Definition) -> list[str]:
+    """Return what preflight reports that would keep these stacks from starting."""
+    asked = [(stack, [*render(stack, definition).objects]) for stack in definition.stacks]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in cluster.environment().items():
+            patch.setenv(name, value)
+        found = lacks(Kubectl(cluster.context), asked)
+    return [lack.what for each in found.values() for lack in each if lack.hard]

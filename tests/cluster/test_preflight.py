@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import cpu_node, mig_mixed, mig_single
 from tests.processes import until
 
+from .conftest import MakeCluster
 from .world import HELM, Site, somebody
 
 A100 = "NVIDIA-A100-SXM4-80GB"
@@ -126,17 +126,16 @@ def agents(cluster: LocalCluster, name: str, *arguments: str) -> None:
 
 @pytest.mark.thorough
 @HELM
-def test_a_cluster_as_it_is_declared_lacks_nothing(site: Site, tmp_path: Path) -> None:
+def test_a_cluster_as_it_is_declared_lacks_nothing(site: Site, make_cluster: MakeCluster) -> None:
     """In one of its own, with a CNI that is known, and nodes cut in either strategy."""
     nodes = [mig_mixed("a", A100, 8, {"1g.10gb": 7}), mig_mixed("b", A100, 8, {"1g.10gb": 7}), cpu_node("cpu")]
-    nodes.append(mig_single("c", "NVIDIA-H100-80GB-HBM3", 2, "3g.40gb", 2))
+    own = make_cluster([*nodes, mig_single("c", "NVIDIA-H100-80GB-HBM3", 2, "3g.40gb", 2)], "whole")
     site.edit("context: tests,", "context: whole,")
     single = "{nodes: 1, product: NVIDIA-H100-80GB-HBM3, perNode: 2, mig: {strategy: single, slices: {3g.40gb: 2}}}"
     site.edit("{name: lab, context", f"{{name: lab, {GPUS[:-1]}, {single}], context")
-    with LocalCluster.start(tmp_path / "whole", name="whole", nodes=nodes) as own:
-        site.environment = {**site.environment, "KUBECONFIG": str(own.kubeconfig)}
-        site.cluster = own
-        agents(own, "aws-node")
-        assert one_of(lacks(site, code=0), "no CNI is seen")
-        agents(own, "aws-node", "--enable-network-policy=true")
-        until("the DaemonSet is there", lambda: lacks(site, code=0) == {})
+    site.environment = {**site.environment, "KUBECONFIG": str(own.kubeconfig)}
+    site.cluster = own
+    agents(own, "aws-node")
+    assert one_of(lacks(site, code=0), "no CNI is seen")
+    agents(own, "aws-node", "--enable-network-policy=true")
+    until("the DaemonSet is there", lambda: lacks(site, code=0) == {})

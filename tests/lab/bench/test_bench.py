@@ -86,9 +86,12 @@ def test_engines_and_rollouts_are_compared_by_their_medians() -> None:
     assert found.lines[0] == ("kubectl apply, and wait", "2.00 s (1.00 – 9.00 s, 3 times)")
 
 
-def test_what_is_measured_may_be_brought_up(tmp_path: Path) -> None:
-    read = read_definition(pinned(iac.REFERENCE, tmp_path))
-    refuse_tags(read, list(stacks_of(read, iac.STACK.split("-")[0]).values()))
+@pytest.mark.parametrize(
+    ("file", "environment"), [(iac.REFERENCE, iac.STACK.split("-")[0]), (iac.SIX_PLANES, iac.ENVIRONMENT)]
+)
+def test_what_is_measured_may_be_brought_up(file: Path, environment: str, tmp_path: Path) -> None:
+    read = read_definition(pinned(file, tmp_path))
+    refuse_tags(read, list(stacks_of(read, environment).values()))
 
 
 def test_policies_are_simulated_on_any_trace_and_json_comes_last(tmp_path: Path) -> None:

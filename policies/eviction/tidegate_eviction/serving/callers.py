@@ -12,7 +12,6 @@ import os
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +38,10 @@ class NotLetInError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The sender of a message."""
-
-    pod: str | None = None  # The proxy's pod; None: it is not known, or no proxy.
-
-    def check(self, holder: str) -> None:
-        """Raise NotLetInError for a holder of another pod."""
-        if self.pod is not None and not lease.is_holder_of(self.pod, holder):
-            raise NotLetInError(f"The holder {holder} is not of the pod that the token names.", 403)
+def check_holder(pod: str | None, holder: str) -> None:
+    """Raise NotLetInError for a holder of another pod than this one; None: the pod is not known."""
+    if pod is not None and not lease.is_holder_of(pod, holder):
+        raise NotLetInError(f"The holder {holder} is not of the pod that the token names.", 403)
 
 
 class ClusterKeys:
@@ -174,7 +167,7 @@ class Callers:
         self.keys = ClusterKeys(cluster, state)
         self.keys.changed = lambda: self._remembered.clear()
         self._subject = f"system:serviceaccount:{namespace}:{proxy_process.ACCOUNT}"
-        self._remembered: dict[str, tuple[float, Caller]] = {}
+        self._remembered: dict[str, tuple[float, str]] = {}
         self._is_strict = bool(os.environ.get(eviction_process.KEYS_REQUIRED))
 
     async def follow(self) -> None:
@@ -185,8 +178,8 @@ class Callers:
             log.warning("until the cluster's keys are read, %s", until)
         await self.keys.follow()
 
-    async def identify(self, authorization: str | None) -> Caller:
-        """Return who sends an `Authorization` header; raises NotLetInError."""
+    async def identify(self, authorization: str | None) -> str | None:
+        """Return the pod that sends an `Authorization` header; None: that is not known yet. Raises NotLetInError."""
         scheme, _, token = (authorization or "").partition(" ")
         token = token.strip()
         is_bearer = scheme.lower() == "bearer" and token.isascii() and len(token) <= MOST_TOKEN_BYTES
@@ -194,21 +187,21 @@ class Callers:
         if not self.keys.known:
             if self._is_strict:
                 raise NotLetInError("The policy has not read the cluster's keys yet, so it cannot verify tokens.", 503)
-            return Caller()
+            return None
         if not is_bearer or not token:
             raise NotLetInError(f"Send a proxy's token for the audience {lease.AUDIENCE} as `Authorization: Bearer`.")
-        ends, caller = self._remembered.get(token, (0.0, Caller()))
+        ends, pod = self._remembered.get(token, (0.0, ""))
         if ends <= self.keys.ended:
             try:
-                ends, caller = await self._verified(token)
+                ends, pod = await self._verified(token)
             except TokenError as error:
                 raise NotLetInError(str(error)) from None
             if len(self._remembered) >= MOST_REMEMBERED:
                 self._remembered.clear()
-            self._remembered[token] = ends, caller
-        return caller
+            self._remembered[token] = ends, pod
+        return pod
 
-    async def _verified(self, token: str) -> tuple[float, Caller]:
+    async def _verified(self, token: str) -> tuple[float, str]:
         keys = self.keys
         key = await keys.find(token)
         claims = verified_claims(token, key, (lease.AUDIENCE,), keys.wall(), ended=keys.ended)
@@ -219,4 +212,4 @@ class Callers:
         name = pod.get("name") if isinstance(pod, dict) else None
         if not isinstance(name, str) or not name:
             raise TokenError("The token is not bound to a pod.")
-        return float(claims["exp"]), Caller(name)
+        return float(claims["exp"]), name

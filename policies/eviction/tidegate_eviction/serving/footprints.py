@@ -47,13 +47,13 @@ class Footprints:
     def read(self) -> None:
         """Read the file; what is no such file is logged, and measured anew."""
         try:
-            said = _File.model_validate_json(self._file.path.read_bytes())
+            stored = _File.model_validate_json(self._file.path.read_bytes())
         except FileNotFoundError:
             return
         except (OSError, ValidationError) as error:
             log.warning("%s is not used, footprints are measured anew: %s", self._file.path, error)
         else:
-            self.lease_seconds, self.models = said.lease_seconds, said.models
+            self.lease_seconds, self.models = stored.lease_seconds, stored.models
 
     def learn(self, model: str, stamp: str, measured_bytes: int | None, load_seconds: float) -> None:
         """Remember a load, until `keep` brings it to disk. A part of an ensemble takes no seconds (0)."""
@@ -82,6 +82,6 @@ class Footprints:
         """Write the file if anything has changed; a failure is logged, and it is tried again next time."""
         if self._changed:
             self._changed = False
-            said = _File(lease_seconds=self.lease_seconds, models=self.models)
-            if not await asyncio.to_thread(self._file.write, said.model_dump_json().encode()):
+            stored = _File(lease_seconds=self.lease_seconds, models=self.models)
+            if not await asyncio.to_thread(self._file.write, stored.model_dump_json().encode()):
                 self._changed = True

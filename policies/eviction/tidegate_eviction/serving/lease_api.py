@@ -13,7 +13,7 @@ from tidegate_contracts import lease
 from tidegate_contracts.message import Message
 from tidegate_service.json_lines import LinesASecond
 
-from .callers import Caller, Callers, NotLetInError
+from .callers import Callers, NotLetInError, check_holder
 from .service import EvictionService
 
 BODY_BYTES = 8 << 20  # The largest message: a renewal of ten thousand models is a tenth of it.
@@ -35,19 +35,19 @@ def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
     async def not_let_in(request: Request, error: NotLetInError) -> Response:
         service.counts.totals["refused_messages"].inc()
         if refusals.wants(monotonic()):
-            said = {"event": "lease-refused", "why": str(error), **refusals.left_out()}
-            log.warning("a message from %s was refused", request.client and request.client.host, extra={"said": said})
+            fields = {"event": "lease-refused", "why": str(error), **refusals.left_out()}
+            log.warning("a message from %s was refused", request.client and request.client.host, extra={"said": fields})
         headers = {"www-authenticate": "Bearer"} if error.status == 401 else None
         return JSONResponse({"why": str(error)}, error.status, headers)
 
-    async def caller(request: Request) -> Caller:
+    async def identify(request: Request) -> str | None:
         return await callers.identify(request.headers.get("authorization"))
 
     async def asked(request: Request, kind: type[Asked]) -> Asked:
         # The credential is judged before the body is read.
-        who = await caller(request)
+        pod = await identify(request)
         message = await _message(request, kind)
-        who.check(message.holder)
+        check_holder(pod, message.holder)
         return message
 
     @app.post(lease.ACQUIRE_PATH)
@@ -70,7 +70,7 @@ def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
 
     @app.get(lease.MODELS_PATH)
     async def models(request: Request) -> Response:
-        await caller(request)
+        await identify(request)
         return _json(service.listing())
 
     return app
@@ -98,5 +98,5 @@ async def _hung_up(request: Request) -> None:
         pass
 
 
-def _json(said: Message, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(said.model_dump_json(by_alias=True), status, headers, "application/json")
+def _json(message: Message, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(message.model_dump_json(by_alias=True), status, headers, "application/json")

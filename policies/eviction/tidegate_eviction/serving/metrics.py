@@ -167,10 +167,10 @@ def tell(
 ) -> None:
     """Log and count an event, by name for so many models, and remember the footprints that it tells of."""
     level, text, counted = _LINES[type(event)]
-    said = {to_camel(field.name): getattr(event, field.name) for field in fields(event)}
+    record = {to_camel(field.name): getattr(event, field.name) for field in fields(event)}
     name = getattr(event, "model", "")
-    said["event"] = re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
-    log.log(level, text, *([name] if "%s" in text else []), extra={"said": said})
+    record["event"] = re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
+    log.log(level, text, *([name] if "%s" in text else []), extra={"said": record})
     match event:
         case messages.Loaded():
             counts.load_seconds.observe(event.seconds)

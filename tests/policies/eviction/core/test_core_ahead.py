@@ -9,10 +9,8 @@ from tidegate_contracts import lease
 from tidegate_eviction.core.messages import Load
 from tidegate_eviction.policies.registry import find
 
-from .books import specs
 from .test_core_break_even import BREAKING_EVEN
-from .world import World
-from .worlds import had, started, unloads
+from .world import World, had, specs, started, unloads
 
 LOAD_SECONDS = 2.0
 PERIOD = 60.0

@@ -6,9 +6,7 @@ import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.policies.registry import find
 
-from .books import RULES, specs
-from .world import World
-from .worlds import had, started, unloads, used
+from .world import RULES, World, had, specs, started, unloads, used
 
 BREAKING_EVEN = replace(RULES, policy=find("break-even"), idle_seconds=300.0, wait_seconds=20.0, residency_factor=0.0)
 

@@ -12,8 +12,7 @@ from tidegate_eviction.policies.policy import guarded
 from tidegate_eviction.policies.registry import BUILT_IN
 
 from ..policies.hostile import whimsical
-from .books import RULES
-from .world import World
+from .world import RULES, World
 
 SPECS = {
     spec.name: spec

@@ -6,9 +6,7 @@ import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.messages import Allowed, Load, LoadFailed, Quarantined
 
-from .books import RULES, specs
-from .world import World
-from .worlds import full, had, started, unloads, used
+from .world import RULES, World, full, had, specs, started, unloads, used
 
 ENSEMBLES = {**specs({"pair": 10, "trio": 10, "alone": 40}), **specs({"part": 30, "more": 10}, callable=False)}
 ENSEMBLES["pair"] = replace(ENSEMBLES["pair"], parts=("part",))

@@ -4,9 +4,7 @@ import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.messages import Ticket, Unload
 
-from .books import RULES, specs
-from .world import World
-from .worlds import started, used
+from .world import RULES, World, specs, started, used
 
 
 @pytest.fixture

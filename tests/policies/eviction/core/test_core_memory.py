@@ -15,9 +15,7 @@ from tidegate_eviction.core.messages import (
     Ticket,
 )
 
-from .books import RULES, specs
-from .world import World
-from .worlds import full, started, unloads, used
+from .world import RULES, World, full, specs, started, unloads, used
 
 NOISY = replace(RULES, tolerance_bytes=4)
 

@@ -5,9 +5,7 @@ from tidegate_contracts import lease
 from tidegate_eviction.core.messages import Load, LoadFailed, ModelSpec, ServerInventory, Ticket
 from tidegate_eviction.core.residency import Residency
 
-from .books import BASE, RULES, specs
-from .world import World
-from .worlds import started
+from .world import BASE, RULES, World, specs, started
 
 
 def running(sizes: dict[str, int]) -> World:

@@ -7,9 +7,7 @@ from tidegate_contracts import lease
 from tidegate_eviction.core.messages import Load, Loaded, ModelSpec, PolicyFailed, Ticket, Unload
 from tidegate_eviction.policies.policy import Candidate, Policy
 
-from .books import RULES, specs
-from .world import World
-from .worlds import full, started, under_way, unloads, used
+from .world import RULES, World, full, specs, started, under_way, unloads, used
 
 
 @pytest.mark.parametrize("early", [0.0, 0.001, 5.0])

@@ -5,7 +5,7 @@ core by what comes of its commands and answers, not by what the core thinks of i
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidegate_contracts import lease
@@ -24,8 +24,48 @@ from tidegate_eviction.core.messages import (
     Unload,
 )
 from tidegate_eviction.core.residency import Residency
+from tidegate_eviction.core.states import AFTER
+from tidegate_eviction.policies.registry import find
 
-from .books import BASE, REACHABLE, RULES, Begun, Held
+BASE = 1000
+RULES = PoolSettings(
+    capacity_bytes=100, policy=find("lru-idle"), loads_at_once=2, tolerance_bytes=0, leak_budget_bytes=30,
+    first_load_margin=0.0,
+    idle_seconds=30.0, lease_seconds=16.0, wait_seconds=8.0, freeing_seconds=4.0,
+    failure_backoff_seconds=4.0, overdue_seconds=4.0, default_load_seconds=2.0,
+)  # fmt: skip
+REACHABLE = {(before, after) for (before, _), after in AFTER.items()}
+for _ in State:  # several transitions may follow each other within one step
+    REACHABLE |= {(a, d) for a, b in REACHABLE for c, d in REACHABLE if b is c}
+
+
+@dataclass
+class Held:
+    """What a proxy believes: from when it asked on, by its own counting."""
+
+    until: float
+    incarnation: str
+    open: bool = True  # New requests may begin under it.
+    in_flight: int = 0
+    last_use: float = 0.0
+
+
+@dataclass
+class Begun:
+    """A command that Triton works at."""
+
+    command: Load | Unload
+    pieces: tuple[str, ...]
+    since: float = 0.0
+
+    def alone(self, now: float) -> bool:
+        """Nothing may begin beside it."""
+        return isinstance(self.command, Load) and self.command.alone and now < self.since + RULES.alone_seconds
+
+
+def specs(sizes: Mapping[str, int], **more: object) -> dict[str, ModelSpec]:
+    """Models with declared sizes."""
+    return {name: replace(ModelSpec(name, footprint_bytes=size), **more) for name, size in sizes.items()}  # type: ignore[arg-type]
 
 
 @dataclass
@@ -403,3 +443,43 @@ class World:
 
     def copy(self) -> "World":
         return copy.deepcopy(self)
+
+
+# --- worlds that several tests begin with, and short words for what they do there
+def started(*arguments: object, **more: object) -> World:
+    world = World(*arguments, **more)  # type: ignore[arg-type]
+    world.recover()
+    return world
+
+
+def had(world: World, name: str, holder: str = "p1") -> None:
+    answer = world.ask(holder, name, None)
+    answer = world.answer(answer) if isinstance(answer, Ticket) else answer
+    assert isinstance(answer, lease.Granted), answer
+
+
+def full(sizes: dict[str, int], rules: PoolSettings = RULES, **more: object) -> World:
+    """A world where a, b, … were loaded one after the other as long as there was room, and given back at once."""
+    world = started(specs(sizes, **more), rules)
+    room = rules.capacity_bytes
+    for name, size in sizes.items():
+        if size <= room:
+            room -= size
+            used(world, name)
+            world.advance(1.0)
+    return world
+
+
+def used(world: World, name: str) -> None:
+    had(world, name)
+    world.release("p1", name)
+
+
+def unloads(world: World) -> list[str]:
+    """What Triton unloads, each with the parts that go with it, in order."""
+    return [name for each in world.at_work.values() if isinstance(each.command, Unload) for name in each.command.names]
+
+
+def under_way(world: World) -> Begun:
+    (begun,) = world.at_work.values()
+    return begun

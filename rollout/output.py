@@ -80,6 +80,7 @@ def refuse_foreign(out: Path, index: Index) -> None:
     ours = {f"{stack}/{file}" for stack, files in index.stacks.items() for file in files}
     inside = {f"{name}/{file}" for name in index.stacks if (out / name).is_dir() for file in os.listdir(out / name)}
     foreign = {*os.listdir(out), *inside} - {MARKER, *index.stacks, *ours}
+    foreign |= {name for name in ours & inside if not (out / name).is_file()}  # such as a folder, or a pipe
     if foreign:
         raise _refused(f"{_name(out)} holds what Tidegate did not write: {listed(sorted(foreign), most=5)}.")
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,17 @@ def test_whatever_a_hand_wrote_into_a_file_is_compared_and_written_anew(
     assert preview().code == 0
     assert up().code == 0
     assert tree(rendered) == before
+
+
+@pytest.mark.parametrize("make_it", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_in_a_files_place_is_not_removed(
+    rendered: Path, make_it: Callable[[Path], None], up: Call
+) -> None:
+    file = rendered / "dev-lab/00-namespace-tidegate-dev.yaml"
+    file.unlink()
+    make_it(file)
+    assert f"holds what Tidegate did not write: dev-lab/{file.name}." in up(code=1).err
+    assert file.exists()
 
 
 # ---- stopping ----

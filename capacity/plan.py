@@ -44,17 +44,6 @@ _WIDTH = 140  # Columns of a table that goes to no terminal.
 
 
 @dataclass(frozen=True)
-class PlanRequest:
-    """What is planned for, as it was said."""
-
-    trace: Path
-    definition: Path
-    target: str = "99%"
-    gpu: str | None = None
-    stack: str | None = None
-
-
-@dataclass(frozen=True)
 class _Basis:
     """What all is reckoned with."""
 
@@ -89,15 +78,15 @@ class _Basis:
         return f"{line.gpu_hours:,.0f} GPU-hours a month"
 
 
-def make_plan(request: PlanRequest) -> None:
+def make_plan(trace: Path, definition: Path, target: str, gpu: str | None, stack: str | None) -> None:
     """Search and print what was found; CommandError where no answer meets the target."""
-    basis = _basis(request)
+    basis = _basis(trace, definition, target, gpu, stack)
     rows = Search(basis.trace, basis.gpu, basis.target, basis.loading).rows()
     rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
     found = best(rows, basis.target)
     lines = [_line(basis, row, row is found) for row in rows]
     endpoints = _endpoints(basis)
-    title = f"{escaped(request.trace.name)}: {about(basis.trace)}; target {percent(basis.target)} at once"
+    title = f"{escaped(trace.name)}: {about(basis.trace)}; target {percent(basis.target)} at once"
     hours = max(basis.trace.seconds[-1], 60.0) / 3600
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False, markup=False, emoji=False)
     console.print(title)
@@ -109,30 +98,28 @@ def make_plan(request: PlanRequest) -> None:
         print("", *_pasted(basis, found.answer), "", sep="\n")
     if found is None:
         raise CommandError(
-            f"No answer on up to {MOST_GPUS} GPUs meets --target {request.target} and refuses at most "
+            f"No answer on up to {MOST_GPUS} GPUs meets --target {target} and refuses at most "
             f"{percent(MOST_REFUSED)} of the calls of each model.",
             FAILED,
         )
 
 
-def _basis(request: PlanRequest) -> _Basis:
+def _basis(file: Path, definition: Path, target: str, gpu: str | None, stack: str | None) -> _Basis:
     """Return what was said, read and checked before anything long is done."""
-    target = target_of(request.target)
-    if not request.trace.name:
+    share = target_of(target)
+    if not file.name:
         raise CommandError("Say for which requests: tidegate plan day.csv.gz (docs/capacity.md).", WRONG_INPUT)
-    definition = read_definition(request.definition)
+    platform = read_definition(definition)
     try:
-        trace = read_trace(request.trace)
+        trace = read_trace(file)
     except SimulationError as error:
-        record = "" if request.trace.exists() else " `tidegate trace` records one (docs/capacity.md)."
+        record = "" if file.exists() else " `tidegate trace` records one (docs/capacity.md)."
         raise CommandError(f"{error}{record}", WRONG_INPUT) from None
-    stack = stack_of(definition, request.stack, trace)
-    planes = [*([stack.data_plane] if stack else []), *definition.header.data_planes]
+    found = stack_of(platform, stack, trace)
+    planes = [*([found.data_plane] if found else []), *platform.header.data_planes]
     inventory = [group for plane in planes for group in plane.gpus]
-    gpu = _gpu(request.gpu, inventory)
-    request_seconds = (stack.platform.proxy.timeouts if stack else Timeouts()).request_seconds
-    loading = loading_for(trace, request_seconds)
-    return _Basis(definition, trace, gpu, target, inventory, stack, loading)
+    request_seconds = (found.platform.proxy.timeouts if found else Timeouts()).request_seconds
+    return _Basis(platform, trace, _gpu(gpu, inventory), share, inventory, found, loading_for(trace, request_seconds))
 
 
 def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | None:

@@ -29,36 +29,6 @@ class _Open(Placeholder):
     _recording: Recording
     _value: Value
 
-    def _refuse(self, what: str, helper: str) -> TypeError:
-        return TypeError(f"{self._value.expression} cannot be {what} before it is known: use {helper} instead")
-
-    def __bool__(self) -> bool:
-        raise self._refuse("asked for its truth", "when(), if_true() or none_if_empty()")
-
-    def __iter__(self) -> Any:
-        raise self._refuse("looped over", "each() or joined()")
-
-    def __len__(self) -> int:
-        raise self._refuse("counted", "none_if_empty()")
-
-    def __eq__(self, other: object) -> bool:
-        raise self._refuse("compared", "equals()")
-
-    def __contains__(self, item: object) -> bool:
-        raise self._refuse("searched", "each()")
-
-    def __getitem__(self, key: Any) -> Any:
-        raise self._refuse("taken apart", "each() or merged()")
-
-    def __add__(self, other: Any) -> Any:
-        raise self._refuse("calculated with", "total(), quotient(), joined() or an f-string")
-
-    __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__
-    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __floordiv__ = __truediv__ = __add__
-
-    def __hash__(self) -> int:
-        return hash(self._value.expression)
-
     def each(self, make: Callable[[Any], Any]) -> Any:
         """Record a loop."""
         expression = self._value.expression
@@ -135,6 +105,15 @@ class _Open(Placeholder):
         return f'int64 (include "tidegate.bytes" {quantity})'
 
 
+def _refused(self: _Open, *_: object, **__: object) -> Any:
+    raise TypeError(f"{self._value.expression} is not known yet: use a helper of components.values, or an f-string")
+
+
+_OPERATORS = "bool iter len eq ne lt le gt ge contains getitem add radd sub rsub mul rmul mod floordiv truediv"
+for _operator in _OPERATORS.split():
+    setattr(_Open, f"__{_operator}__", _refused)
+
+
 class Leaf(_Open, str):
     """A text, number or truth value, or a part that goes into an object as it is; itself a text with its token."""
 
@@ -144,21 +123,15 @@ class Leaf(_Open, str):
         made._recording, made._value = recording, value
         return made
 
-    __hash__ = _Open.__hash__
-
     def __str__(self) -> str:
         if not set(types_of(self._value.kind)) <= {str, int}:
-            raise self._refuse("put into a text", "either() or if_true()")
+            _refused(self)
         return self._recording.token(self._value, AS_TEXT)
 
     def __format__(self, layout: str) -> str:
         if layout:
-            raise self._refuse(f"laid out as {layout}", "an f-string without a layout")
+            _refused(self)
         return str(self)
-
-
-def _refused(self: Leaf, *_: object, **__: object) -> Any:
-    raise self._refuse("taken apart or changed", "an f-string, equals() or merged()")
 
 
 # A text would answer for its token.
@@ -172,15 +145,13 @@ class Section(_Open):
     def __init__(self, recording: Recording, value: Value) -> None:
         self._recording, self._value = recording, value
 
-    __hash__ = _Open.__hash__
-
     def __getattr__(self, name: str) -> Any:
         expression, owners = self._value.expression, classes(self._value.kind)
         found = [argument for owner in owners for argument in arguments(owner) if argument.attribute == name]
         if name.startswith("__") or is_list(self._value.kind):
             raise AttributeError(f"{expression} has no {name}")
         if self._value.optional:
-            raise self._refuse(f"asked for its {name}", "when()")
+            _refused(self)
         if found and len(found) == len(owners):
             return placeholder(self._recording, _field(self._value, found))
         if all(name in owner.model_fields for owner in owners):

@@ -5,6 +5,7 @@ from its token to what stands below it.
 """
 
 import itertools
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -257,8 +258,7 @@ def go_text(text: str) -> str:
     """Return a text as Go writes it: in back quotes where that saves escapes."""
     if ('"' in text or "\\" in text) and "`" not in text and text.isprintable():
         return f"`{text}`"
-    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
-    return '"' + "".join(escapes.get(c, c if c.isprintable() else f"\\U{ord(c):08x}") for c in text) + '"'
+    return json.dumps(text, ensure_ascii=False)
 
 
 def types_of(kind: Any) -> tuple[type, ...]:

@@ -23,7 +23,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _text(dumper: Any, text: str) -> Any:
-    style = None if _is_plain(text) else "'" if '"' in text else '"'
+    style = None if _is_plain(text) else "'" if '"' in text and text.isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -40,22 +40,5 @@ def values_text(values: Values, heading: str) -> str:
 
 def scalar(value: Any) -> str:
     """Return a text, a whole number or a truth value on one line."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str):
-        return repr(value)
-    if _is_plain(value):
-        return value
-    if '"' in value and "'" not in value and value.isprintable():
-        return f"'{value}'"
-    return '"' + "".join(_in_quotes(character) for character in value) + '"'
-
-
-def _in_quotes(character: str) -> str:
-    if character in '"\\':
-        return f"\\{character}"
-    if character == "\n":
-        return "\\n"
-    return character if character.isprintable() else f"\\U{ord(character):08X}"
+    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=10**9)
+    return text.removesuffix("...\n").removesuffix("\n")

@@ -33,21 +33,14 @@ Made = TypeVar("Made")
 class Placeholder:
     """Stands for a value that a chart's user says later; on whatever it is asked for, it records."""
 
-    def each(self, make: Callable[[Any], Any]) -> Any:  # noqa: ARG002
-        """Record a loop."""
-        raise TypeError(f"{type(self).__name__}: what this stands for cannot be looped over")
-
-    def entries(self, make: Callable[[Any, Any], Any]) -> Any:  # noqa: ARG002
-        """Record a loop over keys and values."""
-        raise TypeError(f"{type(self).__name__}: what this stands for is no mapping")
-
-    def choice(self, make: Callable[[Any], Any], otherwise: Callable[[], Any], test: Any) -> Any:  # noqa: ARG002
-        """Record a branch: on whether there is a value (None), on its truth (True), or on a class of it."""
-        raise TypeError(f"{type(self).__name__}: what this stands for cannot be branched on")
-
-    def asked(self, question: str, other: Any = None) -> Any:  # noqa: ARG002
-        """Record a value that is computed from this one, by the helper of that name."""
-        raise TypeError(f"{type(self).__name__}: what this stands for cannot be computed with")
+    each: Any
+    """Record a loop over items."""
+    entries: Any
+    """Record a loop over keys and values."""
+    choice: Any
+    """Record a branch: on whether there is a value (None), on its truth (True), or on a class of it."""
+    asked: Any
+    """Record a value that is computed from this one, by the helper of that name."""
 
 
 RECORDER: ContextVar[Any] = ContextVar("RECORDER", default=None)

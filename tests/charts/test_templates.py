@@ -35,25 +35,23 @@ def root() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("use", "place", "helper"),
+    ("use", "place"),
     [
-        (lambda root: bool(root.name), "$.Values.name", "if_true()"),
-        (lambda root: "x" if root.servers else "y", "$.Values.servers", "none_if_empty()"),
-        (lambda root: list(root.servers), "$.Values.servers", "each()"),
-        (lambda root: [*root.proxy.node_selector], "$.Values.proxy.nodeSelector", "joined()"),
-        (lambda root: root.name.upper(), "$.Values.name", "f-string"),
-        (lambda root: root.name == "dev", "$.Values.name", "equals()"),
-        (lambda root: root.proxy.concurrency + 3, "$.Values.proxy.concurrency", "total()"),
-        (lambda root: root.servers[0], "$.Values.servers", "each()"),
-        (lambda root: f"{root.proxy.auth.domino_principal}", "($.Values.proxy.auth).dominoPrincipal", "if_true()"),
-        (lambda root: root.monitoring.rules, "$.Values.monitoring", "when()"),
+        (lambda root: bool(root.name), "$.Values.name"),
+        (lambda root: "x" if root.servers else "y", "$.Values.servers"),
+        (lambda root: list(root.servers), "$.Values.servers"),
+        (lambda root: [*root.proxy.node_selector], "$.Values.proxy.nodeSelector"),
+        (lambda root: root.name.upper(), "$.Values.name"),
+        (lambda root: root.name == "dev", "$.Values.name"),
+        (lambda root: root.proxy.concurrency + 3, "$.Values.proxy.concurrency"),
+        (lambda root: root.servers[0], "$.Values.servers"),
+        (lambda root: f"{root.proxy.auth.domino_principal}", "($.Values.proxy.auth).dominoPrincipal"),
+        (lambda root: root.monitoring.rules, "$.Values.monitoring"),
     ],
 )
-def test_a_placeholder_refuses_to_be_known(root: Any, use: Callable[[Any], object], place: str, helper: str) -> None:
-    with pytest.raises(TypeError) as refused:
+def test_a_placeholder_refuses_to_be_known(root: Any, use: Callable[[Any], object], place: str) -> None:
+    with pytest.raises(TypeError, match=rf"^{re.escape(place)} is not known yet: use a helper of components.values"):
         use(root)
-    assert str(refused.value).startswith(f"{place} ")
-    assert helper in str(refused.value)
 
 
 def test_a_field_that_only_some_kinds_have_is_asked_for_of_that_kind(root: Any) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from charts import values_of
 from charts.folder import default_values
-from charts.values_file import values_text
+from charts.values_file import scalar, values_text
 from stacks.load import parse
 from stacks.resolve import resolve
 from stacks.stack import Definition
@@ -50,6 +50,12 @@ def test_what_is_written_is_what_both_dialects_of_yaml_read(tree: Any) -> None:
     text = values_text({"value": tree}, "A heading\nof two lines")
     assert yaml.safe_load(text) == {"value": tree}
     assert parse(text, "values.yaml").tree == {"value": tree}
+
+
+@given(texts)
+def test_a_text_on_one_line_is_read_as_it_is(text: str) -> None:
+    assert yaml.safe_load(f"[{scalar(text)}]") == [text]
+    assert len(scalar(text).splitlines()) == 1
 
 
 def is_kept(values: dict[str, Any]) -> bool:

@@ -205,7 +205,7 @@ def test_statistics_count_each_call_once(front: Front, way: str) -> None:
         return direct
 
     before = statistics("add_sub")["model_stats"][0]
-    assert len(statistics("")["model_stats"]) == 8  # seven models, one of which has two versions
+    assert len(statistics("")["model_stats"]) == 9  # eight models, one of which has two versions
     ask(way, front.proxy.http, front.credential, *[COMMON["infer"]] * 5)
     after = statistics("add_sub")["model_stats"][0]
     assert after["inference_count"] == before["inference_count"] + 5

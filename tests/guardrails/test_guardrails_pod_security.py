@@ -41,6 +41,9 @@ def said_of(item: dict[str, Any]) -> list[str]:
 @functools.cache
 def read(file: Path) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(file.read_text("utf-8"))
+    for volume in found["spec"].get("volumes") or ():
+        if volume.keys() == {"name"}:
+            volume["emptyDir"] = {}  # which the API server makes of it
     return found
 
 
@@ -59,8 +62,10 @@ def crossed(one: Any, other: Any, chance: random.Random) -> Any:
             key: value for key, value in {**one, **other}.items() if key not in both and chance.random() < 0.7
         }
     if isinstance(one, list) and isinstance(other, list):
-        both = [crossed(*pair, chance) for pair in zip(one, other, strict=False)]
-        return both + [*one, *other][2 * len(both) :]
+        # A volume has one kind.
+        pairs = zip(one, other, strict=False)
+        items = [crossed(*pair, chance) if "image" in pair[0] else chance.choice(pair) for pair in pairs]
+        return items + (one if len(one) > len(other) else other)[len(items) :]
     return chance.choice((one, other))
 
 

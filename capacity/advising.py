@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from stacks import devices
@@ -27,31 +26,19 @@ NEVER_ADVISED = (
 )
 
 
-@dataclass(frozen=True)
-class AdviceRequest:
-    """What a user asks for."""
-
-    definition: Path
-    stack: str | None = None
-    prometheus: str = ""
-    hours: float = 24.0
-    match: str = ""
-    target: str = f"{TARGET:.0%}"  # Share of calls that are to find their model resident.
-
-
-def print_advice(request: AdviceRequest) -> None:
-    """Print the advice. Raises CommandError and DefinitionError."""
-    definition = read_definition(request.definition)
-    stacks = chosen_stacks(definition, request.stack)
+def print_advice(definition: Path, name: str | None, prometheus: str, hours: float, match: str, target: str) -> None:
+    """Print the advice for the stack of this name. Raises CommandError and DefinitionError."""
+    platform = read_definition(definition)
+    stacks = chosen_stacks(platform, name)
     if len(stacks) > 1:
         names = listed(stack.name for stack in stacks)
         raise CommandError(f"Name the stack that this Prometheus reads: --stack, one of {names}.", WRONG_INPUT)
     (stack,) = stacks
-    target = target_of(request.target)
-    if not request.prometheus:
+    share = target_of(target)
+    if not prometheus:
         raise CommandError("Name the Prometheus to read: --prometheus <url> (--hours 24).", WRONG_INPUT)
-    match = ",".join(filter(None, [f'namespace="{stack.namespace}"', request.match]))
-    for line in list(lines_of(definition, stack, read_samples(request.prometheus, match, request.hours), target)):
+    matchers = ",".join(filter(None, [f'namespace="{stack.namespace}"', match]))
+    for line in list(lines_of(platform, stack, read_samples(prometheus, matchers, hours), share)):
         print(line)
 
 

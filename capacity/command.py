@@ -1,7 +1,6 @@
 """`tidegate trace`: recorded traffic, written as a trace."""
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.filesize import decimal
@@ -18,21 +17,12 @@ from .trace import Recording, trace_of
 _DAY = 24.0
 
 
-@dataclass(frozen=True)
-class Sources:
-    """Where traffic is recorded: a Prometheus, over the last so many hours, or files of logs."""
-
-    prometheus: str = ""
-    hours: float | None = None
-    match: str = ""
-    logs: str = ""
-
-
-def write_recorded(sources: Sources, out: Path) -> None:
-    """Write the trace, and say what is in it and what is not. Raises CommandError."""
-    if bool(sources.prometheus) == bool(sources.logs):
+def write_recorded(out: Path, prometheus: str, hours: float | None, match: str, logs: str) -> None:
+    """Write the trace of a Prometheus's last hours, or of logs, and say what is in it and what is not. Raises
+    CommandError."""
+    if bool(prometheus) == bool(logs):
         raise CommandError("Say where from: --prometheus <url> (--hours 168), or --logs <files>.", WRONG_INPUT)
-    recording = _recording(sources)
+    recording = _recorded_by_logs(hours, match, logs) if logs else _recorded_by(prometheus, hours, match)
     trace, notes = trace_of(recording)
     out.parent.mkdir(parents=True, exist_ok=True)
     new = out.with_name(f".{out.name}")  # replaced at once: whoever reads it meanwhile has the old one
@@ -52,12 +42,13 @@ def write_recorded(sources: Sources, out: Path) -> None:
         print(f"  not in it as it was: {note}")
 
 
-def _recording(sources: Sources) -> Recording:
-    if sources.logs:
-        if sources.match or sources.hours is not None:
-            raise CommandError(
-                "--hours and --match are for --prometheus: logs are read whole, all that are named.", WRONG_INPUT
-            )
-        return read_logs(sources.logs)
-    hours = _DAY if sources.hours is None else sources.hours
-    return record(Prometheus(sources.prometheus, sources.match), hours, time.time())
+def _recorded_by_logs(hours: float | None, match: str, logs: str) -> Recording:
+    if match or hours is not None:
+        raise CommandError(
+            "--hours and --match are for --prometheus: logs are read whole, all that are named.", WRONG_INPUT
+        )
+    return read_logs(logs)
+
+
+def _recorded_by(prometheus: str, hours: float | None, match: str) -> Recording:
+    return record(Prometheus(prometheus, match), _DAY if hours is None else hours, time.time())

@@ -14,8 +14,6 @@ class Line:
     """An answer, or what it is held against, with its price."""
 
     name: str
-    kind: str
-    """The slices of an answer, or `endpoints`."""
     figures: Figures
     gpu_hours: float  # A month.
     money: float | None = None  # A month.

@@ -27,6 +27,7 @@ from .answers import (
     LOADING,
     MOST_WAIT_SECONDS,
     Answer,
+    Row,
     best,
     dedicated,
     loading_for,
@@ -39,20 +40,7 @@ from .search import MOST_GPUS, Search
 from .simulations import MOST_REFUSED, Figures
 from .slices import DEFAULT_GPU, Gpu, find_gpu, gpu_hours, price_of
 
-_ENDPOINTS = "endpoints"  # The line of what slices are held against.
-_LITTLE = 0.0005  # Of all requests: what no table shows.
 _WIDTH = 140  # Columns of a table that goes to no terminal.
-
-
-@dataclass(frozen=True)
-class PlanRequest:
-    """What is planned for, as it was said."""
-
-    trace: Path
-    definition: Path
-    target: str = "99%"
-    gpu: str | None = None
-    stack: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,59 +78,48 @@ class _Basis:
         return f"{line.gpu_hours:,.0f} GPU-hours a month"
 
 
-def make_plan(request: PlanRequest) -> None:
+def make_plan(trace: Path, definition: Path, target: str, gpu: str | None, stack: str | None) -> None:
     """Search and print what was found; CommandError where no answer meets the target."""
-    basis = _basis(request)
+    basis = _basis(trace, definition, target, gpu, stack)
     rows = Search(basis.trace, basis.gpu, basis.target, basis.loading).rows()
     rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
     found = best(rows, basis.target)
-    lines = [
-        Line(
-            str(row.answer), str(row.answer.on), row.figures,
-            gpu_hours(row.answer.share), basis.money(row.answer.share), row is found,
-        )
-        for row in rows
-    ]  # fmt: skip
-    lines.append(_endpoints(basis))
-    title = f"{escaped(request.trace.name)}: {about(basis.trace)}; target {percent(basis.target)} at once"
+    lines = [_line(basis, row, row is found) for row in rows]
+    endpoints = _endpoints(basis)
+    title = f"{escaped(trace.name)}: {about(basis.trace)}; target {percent(basis.target)} at once"
     hours = max(basis.trace.seconds[-1], 60.0) / 3600
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False, markup=False, emoji=False)
-    shown = _worth_reading(lines, basis.target)
     console.print(title)
-    console.print(table(shown, hours, f"{basis.currency} a month" if basis.currency else ""))
-    if more := len(lines) - len(shown):
-        print(f"{more} more are left out: fewer slices of the same size do as well, or meet the target.")
+    console.print(table([*lines, endpoints], hours, f"{basis.currency} a month" if basis.currency else ""))
     print(*_notes(basis), sep="\n")
     print()
-    print(*_sentences(basis, lines), sep="\n")
+    print(*_sentences(basis, lines, endpoints), sep="\n")
     if found:
         print("", *_pasted(basis, found.answer), "", sep="\n")
     if found is None:
         raise CommandError(
-            f"No answer on up to {MOST_GPUS} GPUs meets --target {request.target} and refuses at most "
+            f"No answer on up to {MOST_GPUS} GPUs meets --target {target} and refuses at most "
             f"{percent(MOST_REFUSED)} of the calls of each model.",
             FAILED,
         )
 
 
-def _basis(request: PlanRequest) -> _Basis:
+def _basis(file: Path, definition: Path, target: str, gpu: str | None, stack: str | None) -> _Basis:
     """Return what was said, read and checked before anything long is done."""
-    target = target_of(request.target)
-    if not request.trace.name:
+    share = target_of(target)
+    if not file.name:
         raise CommandError("Say for which requests: tidegate plan day.csv.gz (docs/capacity.md).", WRONG_INPUT)
-    definition = read_definition(request.definition)
+    platform = read_definition(definition)
     try:
-        trace = read_trace(request.trace)
+        trace = read_trace(file)
     except SimulationError as error:
-        record = "" if request.trace.exists() else " `tidegate trace` records one (docs/capacity.md)."
+        record = "" if file.exists() else " `tidegate trace` records one (docs/capacity.md)."
         raise CommandError(f"{error}{record}", WRONG_INPUT) from None
-    stack = stack_of(definition, request.stack, trace)
-    planes = [*([stack.data_plane] if stack else []), *definition.header.data_planes]
+    found = stack_of(platform, stack, trace)
+    planes = [*([found.data_plane] if found else []), *platform.header.data_planes]
     inventory = [group for plane in planes for group in plane.gpus]
-    gpu = _gpu(request.gpu, inventory)
-    request_seconds = (stack.platform.proxy.timeouts if stack else Timeouts()).request_seconds
-    loading = loading_for(trace, request_seconds)
-    return _Basis(definition, trace, gpu, target, inventory, stack, loading)
+    request_seconds = (found.platform.proxy.timeouts if found else Timeouts()).request_seconds
+    return _Basis(platform, trace, _gpu(gpu, inventory), share, inventory, found, loading_for(trace, request_seconds))
 
 
 def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | None:
@@ -168,6 +145,11 @@ def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
     return replace(gpu, strategy=next(cut, "mixed"))
 
 
+def _line(basis: _Basis, row: Row, is_best: bool) -> Line:
+    share = row.answer.share
+    return Line(str(row.answer), row.figures, gpu_hours(share), basis.money(share), is_best)
+
+
 def _endpoints(basis: _Basis) -> Line:
     """Return what an endpoint for each model costs, each on the smallest slice that holds it."""
     share, too_large = dedicated(basis.gpu, basis.trace)
@@ -176,18 +158,18 @@ def _endpoints(basis: _Basis) -> Line:
     refused = sum(basis.trace.models[which].name in names for which in basis.trace.which)
     warm = len(basis.trace) - refused
     figures = Figures(requests=len(basis.trace), warm=warm, answered=warm)
-    return Line(count_of(count, "dedicated endpoint"), _ENDPOINTS, figures, gpu_hours(share), basis.money(share))
+    return Line(count_of(count, "dedicated endpoint"), figures, gpu_hours(share), basis.money(share))
 
 
-def _sentences(basis: _Basis, lines: Sequence[Line]) -> list[str]:
+def _sentences(basis: _Basis, lines: Sequence[Line], endpoints: Line) -> list[str]:
     """Return what is recommended, and instead of what."""
     found = next((line for line in lines if line.is_best), None)
-    endpoints = next(line for line in lines if line.kind == _ENDPOINTS)
     if found is None:
-        closest = max((line for line in lines if line is not endpoints), key=_at_once)
-        return [f"The closest is {closest.name}: {percent(_at_once(closest))} at once for {basis.cost(closest)}."]
+        closest = max(lines, key=lambda line: line.figures.share_warm)
+        at_once = percent(closest.figures.share_warm)
+        return [f"The closest is {closest.name}: {at_once} at once for {basis.cost(closest)}."]
     sentences = [
-        f"{found.name} answers {percent(_at_once(found))} at once for {basis.cost(found)}; "
+        f"{found.name} answers {percent(found.figures.share_warm)} at once for {basis.cost(found)}; "
         f"{endpoints.name} would be {basis.cost(endpoints)}."
     ]
     if found.figures.worst_served is not None:
@@ -200,10 +182,6 @@ def _sentences(basis: _Basis, lines: Sequence[Line]) -> list[str]:
             of_each = f"The change below applies to {len(planes)} ({listed(planes)}), each at that cost."
             sentences.append(f"These costs are of one data plane. {of_each}")
     return sentences
-
-
-def _at_once(line: Line) -> float:
-    return line.figures.share_warm
 
 
 def _notes(basis: _Basis) -> list[str]:
@@ -225,18 +203,6 @@ def _notes(basis: _Basis) -> list[str]:
         large = listed((model.name for model in too_large), most=5)
         notes.append(f"Larger than what models may take on a whole {basis.gpu.name}, and so refused: {large}.")
     return notes
-
-
-def _worth_reading(lines: Sequence[Line], target: float) -> list[Line]:
-    """Return the lines of a table: of each size of slices those that answer more than fewer do, to the target."""
-    most: dict[str, float] = {}
-    shown = []
-    for line in lines:
-        before, at_once = most.get(line.kind), _at_once(line)
-        if line.is_best or line.kind == _ENDPOINTS or before is None or before < min(at_once - _LITTLE, target):
-            shown.append(line)
-            most[line.kind] = at_once
-    return shown
 
 
 def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:

@@ -26,9 +26,9 @@ def trace(
     """Write recorded traffic as a trace, which the simulator reads."""
     with exit_codes() as outcome:
         outcome.text = "nothing was written"
-        from capacity.command import Sources, write_recorded
+        from capacity.command import write_recorded
 
-        write_recorded(Sources(prometheus, hours, match, logs), out)
+        write_recorded(out, prometheus, hours, match, logs)
 
 
 def advise(
@@ -41,9 +41,9 @@ def advise(
 ) -> None:
     """Show what limits each pool, and recommend a change."""
     with exit_codes():
-        from capacity.advising import AdviceRequest, print_advice
+        from capacity.advising import print_advice
 
-        print_advice(AdviceRequest(definition, stack, prometheus, hours, match, target))
+        print_advice(definition, stack, prometheus, hours, match, target)
 
 
 def plan(
@@ -55,6 +55,6 @@ def plan(
 ) -> None:
     """Search for the cheapest slices that answer a share of a trace's requests at once."""
     with exit_codes():
-        from capacity.plan import PlanRequest, make_plan
+        from capacity.plan import make_plan
 
-        make_plan(PlanRequest(trace, definition, target, gpu, stack))
+        make_plan(trace, definition, target, gpu, stack)

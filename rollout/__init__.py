@@ -9,7 +9,7 @@
 | `render` | a stack as objects and YAML texts, for every other command |
 | `seen`, `json_document` | what a command has found; the document that --json makes of it |
 | `guardrails`, `contexts` | what is looked for before anything is written or applied; which stacks live where |
-| `up` | stacks as files; `output` writes them, `summary` says what came out, and how environments differ |
+| `rendering`, `output` | stacks as files |
 | `preflight`, `needs` | what a stack needs, and what of it its cluster lacks |
 | `cluster` | stacks up in a cluster, and down again |
 | `engines/` | what makes a stack true on a cluster: Pulumi, Helm, and whose a stack is |

@@ -19,7 +19,7 @@ from stacks.stack import Definition, StackId
 from .changes.permissions import definition_in
 from .changes.workloads import mapping, text
 from .contexts import context_in
-from .engines.ownership import owner_in
+from .engines.ownership import helm_release, owner_in
 from .kubectl import Kubectl, KubernetesObject
 from .live import INSTANCE, PART_OF, remaining_objects
 from .terminal import in_shell, tidegate
@@ -102,8 +102,8 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
     for namespace in kube.find(["namespaces"], "-l", f"{PART_OF}=tidegate"):
         said = mapping(definition_in([namespace]), "dataPlane")
         name = namespace["metadata"]["name"]
-        platform = said.get("platform")
-        home = _home(namespace, text(said, "name"), kube.context, platform)
+        plane, platform = text(said, "name") or _plane_name(namespace, here, kube.context), said.get("platform")
+        home = _home(namespace, plane, kube.context, platform)
         if home is None or name in lived_in or platform not in platforms:
             continue
         if "deletionTimestamp" in namespace["metadata"]:
@@ -131,6 +131,14 @@ def _are_one(kube: Kubectl, other: Kubectl) -> bool:
     except CommandError:
         return True
     return one is None or two is None or one["metadata"]["uid"] == two["metadata"]["uid"]
+
+
+def _plane_name(namespace: KubernetesObject, here: Sequence[DataPlane], context: str) -> str:
+    """Return the data plane of a namespace that does not record it, as those of older versions."""
+    release = helm_release(namespace)
+    if release is not None:
+        return release[0].removeprefix(f"{text(namespace, 'metadata', 'labels', INSTANCE)}-")
+    return here[0].name if here else context
 
 
 def _home(namespace: KubernetesObject, plane: str, context: str, platform: str | None) -> StackId | None:

@@ -38,7 +38,7 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
         lines += ["", message("\n".join(notes))]
     for title, found in sections(changes).items():
         lines += ["", f"#### {title}", "", *map(_line, found)]
-    if body := report({one.name: one.objects for one in changes}).plain:
+    if body := report({one.name: one.objects for one in changes}, None).plain:
         lines += [
             "",
             "#### Changes",

@@ -30,6 +30,7 @@ from .workloads import Tree, at, items, mapping, number, pool_of, text
 MOST_MODELS = 12
 _PROTECTS = re.compile(r"/.*(internal|scheme|range|cidr|security-group|whitelist|allowlist|auth|waf|ssl|tls|protocol)")
 """Annotations of the proxy's exposure that may restrict who calls it, and how."""
+_NEWER = ("mesh", "monitoring", "network", "proxy")
 _EVERY_PORT = "every port"
 _SERVERS = "all servers"
 _PROXY = "the proxy"
@@ -93,9 +94,12 @@ def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> Permissi
         f"no longer lets {who} {action}: {_listed(models)}"
         for who, action, models in _by_caller(now.rights, was.rights, now.models)
     )
+    old = definition_in(before)
+    unknown = "was brought up by a version that did not record network and exposure: compare the objects themselves"
     return PermissionChange(
-        weaker=tuple(
-            map(str, (*(one for one in allowed if one.is_more), *(one for one in demanded if not one.is_more)))
+        weaker=(
+            *map(str, (*(one for one in allowed if one.is_more), *(one for one in demanded if not one.is_more))),
+            *([unknown] if old and "proxy" not in old and "proxy" in definition_in(after) else ()),
         ),
         lost=(*(str(one) for one in (*allowed, *offered) if not one.is_more), *gone),
         stricter=tuple(str(one) for one in (*offered, *demanded) if one.is_more),
@@ -505,6 +509,8 @@ def definitions(before: Sequence[Tree], after: Sequence[Tree]) -> tuple[Tree, Tr
         rollout["canary"] = at(now, "rollout", "canary")  # one is as good as another, and it may be the same one
     if source := _past(now, ENVIRONMENT).get(text(promotion, "from")):
         promotion["from"] = source
+    if "proxy" not in was:  # an older version wrote neither proxy nor network
+        was, now = ({key: value for key, value in tree.items() if key not in _NEWER} for tree in (was, now))
     parts = {
         f"{kind}s": {past.get(name, name): value for name, value in mapping(was, f"{kind}s").items()}
         for kind, past in {kind: _past(now, kind) for kind in ("dataset", "server")}.items()

@@ -19,14 +19,17 @@ _LONGEST = 200  # An access rule has to be read, not only noticed.
 MOST_FIELDS = 40  # Of one object.
 
 
-def report(changes: Mapping[str, Sequence[ObjectChange]]) -> Text:
-    """Return what changes in each stack. A stack that changes just as one before it says only that."""
+def report(changes: Mapping[str, Sequence[ObjectChange]], most_fields: int | None = MOST_FIELDS) -> Text:
+    """Return what changes in each stack, with so many fields of an object, or all of them.
+
+    A stack that changes just as one before it says only that.
+    """
     out = Text()
     seen: dict[str, str] = {}
     for stack, found in changes.items():
         if not found:
             continue
-        body = _objects(found)
+        body = _objects(found, most_fields)
         out.append(f"{escaped(stack)}: {tally(found)}", "bold")
         if body.plain in seen:
             out.append(f" – the same as {seen[body.plain]}\n")
@@ -47,17 +50,17 @@ def meaning(change: ObjectChange) -> str:
     return f"{', '.join(change.immutable)} cannot be changed in place{remedy}"
 
 
-def _objects(changes: Sequence[ObjectChange]) -> Text:
+def _objects(changes: Sequence[ObjectChange], most_fields: int | None) -> Text:
     out = Text()
     for change in sorted(changes, key=lambda change: change.verb not in ("replaced", "deleted")):
         out.append(f"  {WORDS[change.verb]:8} ", STYLES[change.verb])
         out.append(f"{change.kind} {escaped(change.name)}\n")
         if what := meaning(change):
             out.append(f"      {what}\n", "bold red")
-        for field in change.fields[:MOST_FIELDS]:
+        for field in change.fields[:most_fields]:
             out.append(f"      {escaped(field.place)} {values(field)}\n")
-        if len(change.fields) > MOST_FIELDS:
-            out.append(f"      … and {len(change.fields) - MOST_FIELDS} more fields\n")
+        if more := len(change.fields[most_fields:]) if most_fields is not None else 0:
+            out.append(f"      … and {more} more fields\n")
     return out
 
 
@@ -74,6 +77,10 @@ def values(change: FieldChange) -> str:
     if isinstance(old, Hidden) and isinstance(new, Hidden) and str(old) == str(new):
         return "(values are not shown)"
     was, now = _brief(old, new), _brief(new, old)
+    if shortened(was, _LONGEST) == shortened(now, _LONGEST):  # The difference comes late: show it, and what is around.
+        same = (at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other)
+        start = max(0, next(same, min(len(was), len(now))) - 20)
+        was, now = f"…{was[start:]}", f"…{now[start:]}"
     return f"{escaped(shortened(was, _LONGEST))} → {escaped(shortened(now, _LONGEST))}"
 
 

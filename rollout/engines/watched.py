@@ -102,6 +102,8 @@ class _ReadinessWatch:
         self._target = target_of(objects)
         self._said: list[str] = []
         self._failures: list[str] = []
+        self._old: set[str] = set()
+        self._old = {*self._warnings()}  # Of runs before.
 
     def poll(self) -> bool:
         """Say what is not ready; return whether everything is."""
@@ -118,7 +120,7 @@ class _ReadinessWatch:
     def late(self) -> str:
         """Return what is still not ready when the time is up, or why that cannot be seen."""
         lines = self._lines()
-        late = "\n    ".join(self._failures[-1:] if lines is None else [*lines, *self._warnings()])
+        late = "\n    ".join(self._failures[-1:] if lines is None else [*lines, *(self._warnings() if lines else ())])
         return f"not everything became ready in time:\n    {late}" if late else ""
 
     def _lines(self) -> list[str] | None:
@@ -129,9 +131,9 @@ class _ReadinessWatch:
             return None
 
     def _warnings(self) -> list[str]:
-        """Return what the cluster warns of, such as pods that a quota refuses."""
+        """Return what the cluster has warned of since this watch began, such as pods that a quota refuses."""
         try:
-            return warnings(self._kube, self._target)
+            return [line for line in warnings(self._kube, self._target) if line not in self._old]
         except CommandError as error:
             self._failed(error)
             return []

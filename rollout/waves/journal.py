@@ -117,7 +117,9 @@ class Journal:
         return self.folder / "definition" / Path(self.record.definition).name
 
     def definition(self) -> Definition:
-        """Read the definition that was rolled out."""
+        """Read the definition that was rolled out; raise CommandError if its copy is gone."""
+        if not self.definition_file.is_file():
+            raise CommandError(f"{escaped(str(self.definition_file))} is gone, so rollout {self.number} cannot go on.")
         return read_definition(self.definition_file)
 
     def log(self, plane: str) -> Path:

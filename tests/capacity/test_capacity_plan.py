@@ -68,13 +68,6 @@ def test_what_is_to_be_pasted_is_taken_and_is_what_was_simulated(folder: Path, s
     assert "Its slices need 1 × A100-80GB at least." in said.stdout
 
 
-def test_of_each_size_the_table_has_what_more_slices_add_up_to_the_target(folder: Path) -> None:
-    write_trace(trace_of(1, large=(12, 2.0, 60.0), small=(1, 2.0, 60.0)), folder / "large.csv")
-    said = plan("large.csv", "--target", "90%")
-    rows = [line[2:].partition("  ")[0] for line in said.stdout.splitlines() if line[2:5] == "1 ×"]
-    assert rows == [f"1 × {one}" for one in ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "whole GPU")]
-
-
 def test_without_a_word_of_it_the_gpu_is_the_inventorys_else_an_a100_of_80_gb(folder: Path) -> None:
     tree = tree_of([pool("2g.20gb")], [], [{"2g.20gb": 3}])
     tree["servers"][0]["pools"][0]["placement"] = {"kind": "cpu"}

@@ -114,6 +114,14 @@ class Sequence:
             assert not strange, f"left over:\n{ended.text}"
         return ended
 
+    def dry_run(self, engine: str) -> Ended:
+        """Show what a rollout would do."""
+        journals = str(self.site.folder / "journals")
+        what = ("--environment", "dev", "--engine", engine, "--dry-run", "--journals", journals)
+        process = self.site.launch("rollout", *what)
+        out, err = process.communicate(timeout=1800)
+        return Ended(process.returncode, out, err)
+
     def kill(self, engine: str, seconds: float) -> None:
         """Begin to bring the stack up, and kill that with all that it started."""
 
@@ -179,9 +187,78 @@ class Sequence:
                     cluster.kubectl("delete", kind, *ours, "--wait=false")
 
 
+@pytest.fixture
+def sequence(clusters: Clusters, tmp_path: Path) -> Iterator[Sequence]:
+    made = Sequence(clusters, tmp_path)
+    yield made
+    made.end()
+
+
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+# ---- what went wrong once ----
+
+
+@pytest.mark.thorough
+def test_a_data_plane_that_moves_to_another_cluster_leaves_the_first_until_that_is_taken_down(
+    sequence: Sequence, engine: str
+) -> None:
+    assert sequence.up(engine).code == 0
+    sequence.edit(context="b")
+    assert sequence.up(engine).code == 0
+    ended = sequence.down("a")
+    assert ended.code == 0, ended.text
+    assert "Down in a: dev-lab." in ended.out
+    assert {kind for kind, *_ in sequence.live("a")} == {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}
+    assert sequence.up(engine).code == 0
+    assert sequence.down("b").code == 0
+
+
+@pytest.mark.thorough
+def test_a_context_that_gets_another_name_changes_nothing(sequence: Sequence, engine: str) -> None:
+    assert sequence.up(engine).code == 0
+    before = sequence.live("a")
+    sequence.edit(context="renamed")
+    ended = sequence.up(engine)
+    assert ended.code == 0, ended.text
+    assert sequence.live("a") == before
+    assert sequence.down("a").code != 0, "no data plane has this context now"
+    ended = sequence.down("renamed")
+    assert ended.code == 0, ended.text
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("engine", ["pulumi"])
+def test_a_stack_gets_another_namespace_only_when_it_does_not_run(sequence: Sequence, engine: str) -> None:
+    """A half-done move of an older version, which a plain `pulumi up` makes too, can be taken back."""
+    assert sequence.up(engine).code == 0
+    before = sequence.live("a")
+    sequence.edit(namespace=f"{sequence.prefix}-two")
+    ended = sequence.up(engine)
+    assert ended.code == 1
+    assert "Nothing was changed" in ended.err
+    dry = sequence.dry_run(engine)
+    assert dry.code == 1
+    assert "Set the namespace back" in dry.err, "a dry run predicts what the run would do"
+    assert sequence.live("a") == before
+    plain = ["pulumi", "up", "--yes", "--skip-preview", "--stack", "dev-lab", "--non-interactive"]
+    half = subprocess.run(plain, cwd=sequence.site.checkout, env={**os.environ, **sequence.site.environment},
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert half.returncode != 0, half.stdout
+    sequence.revert()
+    ended = sequence.up(engine)
+    assert ended.code == 0, ended.text
+    assert sequence.live("a").keys() >= before.keys()
+    assert sequence.down("a").code == 0
+    sequence.edit(namespace=f"{sequence.prefix}-two")
+    ended = sequence.up(engine)
+    assert ended.code == 0, ended.text
+
+
+# ---- and anything else ----
 
 
 @pytest.mark.thorough

@@ -64,7 +64,7 @@ async def started(callers: Callers) -> None:
 
 async def identified(callers: Callers, token: str) -> str | None:
     try:
-        return (await callers.identify(f"Bearer {token}")).pod
+        return await callers.identify(f"Bearer {token}")
     except NotLetInError as error:
         return f"{error.status}"
 

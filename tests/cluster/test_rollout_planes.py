@@ -1,9 +1,11 @@
 """Rollouts over three data planes, each a real control plane of its own: failures, kills, going on, going back."""
 
 import os
+import random
 import re
 import signal
 import subprocess
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -89,6 +91,13 @@ class World(Site):
     def record(self, number: int) -> RolloutRecord:
         """What is kept of a rollout."""
         return Journal(self.folder / "journals" / self.prefix / f"{number:04d}").record
+
+    def progress(self) -> int:
+        """How much the first rollout has written down."""
+        if not (self.folder / "journals" / self.prefix / "0001").exists():
+            return 0
+        counts = {"waiting": 0, "applied": 2, "passed": 3}
+        return 1 + sum(counts.get(status.state, 1) for status in self.record(1).planes.values())
 
     def quota(self, plane: str, pods: int | None) -> None:
         """Let a plane take so many pods of the environment, or any number."""
@@ -180,6 +189,31 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     assert generations() == before, "a rollout of what stands already changes nothing"
 
 
+def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world: World) -> None:
+    world.edit("gate: {timeoutSeconds: 20", "gate: {timeoutSeconds: 120")  # here slowness is no failure
+    chance = random.Random(4)
+    killed = 0
+    for more in (1, 2, 3, 4):
+        before = world.progress()
+        process = world.start(*(["--resume"] if before else []))
+        while process.poll() is None and world.progress() < before + more:
+            time.sleep(0.02)
+        time.sleep(chance.random())
+        process.kill()
+        out, err = process.communicate()
+        if process.returncode == 0 or world.record(1).outcome == "succeeded":  # planes that stand already take moments
+            break
+        assert process.returncode == -signal.SIGKILL, out + err
+        killed += 1
+    else:
+        ended = world.roll("--resume")
+        assert ended.code == 0, ended.out + ended.err
+    assert killed >= 2
+    assert world.record(1).outcome == "succeeded"
+    assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 1)
+    assert world.roll().code == 0
+
+
 def test_ctrl_c_finishes_the_plane_at_work_and_says_how_to_go_on(world: World) -> None:
     process = world.start()
     read_until(process, "[east] being brought up")
@@ -193,6 +227,25 @@ def test_ctrl_c_finishes_the_plane_at_work_and_says_how_to_go_on(world: World) -
     assert world.warm("west") is None
     ended = world.roll("--resume")
     assert ended.code == 0, ended.out + ended.err
+
+
+def test_a_dry_run_shows_what_each_plane_would_change_and_touches_nothing(world: World) -> None:
+    ended = world.roll("--dry-run")
+    assert ended.code == 0, ended.out + ended.err
+    assert (
+        "1. canary\n     east (context east)\n     then the health gate: workloads available, proxy ready;" in ended.out
+    )
+    assert re.search(rf"^{world.prefix}-east: \d+ created$", ended.out, re.MULTILINE)
+    for cluster in world.clusters.values():
+        names = [item["metadata"]["name"] for item in cluster.get("namespaces")]
+        assert world.namespace not in names
+    assert not (world.folder / "journals").exists()
+
+    assert world.roll().code == 0
+    ended = world.roll("--dry-run")
+    assert ended.code == 0, ended.out + ended.err
+    for plane in PLANES:
+        assert f"{plane}: nothing would change." in ended.out.splitlines(), ended.out
 
 
 def test_a_port_forward_that_leads_nowhere_ends_with_the_reason(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from .cyclonus import Answer, ask
-from .world import ENVIRONMENTS, ROOT, Object, Place, Question, policies, questions
+from .world import ENVIRONMENTS, ROOT, Object, Place, Question, places, policies, questions
 
 ROW = re.compile(r"^\| (each|dev|prod) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
 
@@ -69,6 +69,23 @@ def test_between_our_pods_either_side_alone_refuses_what_is_not_allowed(answers:
     assert said(half_open) == []
 
 
+def test_everybody_was_asked_about_every_port(answers: dict[Question, Answer]) -> None:
+    ours = [place for place in places() if place.environment]
+    assert {(place.environment, place.name) for place in ours} == {
+        (environment, name)
+        for environment in ENVIRONMENTS
+        for name in ("proxy", "preload server", "on-demand server", "other pod of the namespace")
+    }
+    text = (ROOT / "docs/network.md").read_text("utf-8").partition("## Pods that were asked about")[2]
+    assert {place.name for place in places()} == {
+        name.strip() for row in re.findall(r"^\| ([a-zA-Z ,-]+) \|", text, re.MULTILINE)[1:] for name in row.split(",")
+    }
+    for one in ours:
+        for other in places():
+            assert {question.port for question in answers if (question.source, question.destination) == (one, other)}
+            assert {question.port for question in answers if (question.source, question.destination) == (other, one)}
+
+
 def allowed_with(changed: list[Object], asked: list[Question], folder: Path) -> set[Question]:
     return {one for one, answer in zip(asked, ask(changed, asked, folder), strict=True) if answer.allowed}
 
@@ -82,6 +99,17 @@ def test_without_any_one_of_the_policies_the_matrix_is_another(tmp_path: Path) -
         assert allowed_with(rest, asked, tmp_path / str(number)) != written_down() & {*asked}, policy["metadata"][
             "name"
         ]
+
+
+@pytest.mark.parametrize("direction", ["Ingress", "Egress"])
+def test_one_policy_that_opens_a_server_is_seen(direction: str, tmp_path: Path) -> None:
+    """And it opens nothing between our pods, as the other side refuses still."""
+    meta = {"name": "hole", "namespace": "inference-dev"}
+    spec = {"podSelector": {}, "policyTypes": [direction], direction.lower(): [{}]}
+    hole = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}
+    found = allowed_with([*policies(), hole], questions(), tmp_path) - written_down()
+    assert found
+    assert all(not (one.source.environment and one.destination.environment) for one in found)
 
 
 def test_a_proxy_of_dev_that_says_it_is_prods_reaches_nobody_in_prod(tmp_path: Path) -> None:

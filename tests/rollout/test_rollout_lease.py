@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -66,6 +67,25 @@ def test_a_holder_is_dead_when_it_renews_nothing_and_not_because_of_its_host_or_
     assert server.lease is None
 
 
+def test_a_holder_that_renews_is_waited_for_however_long_it_works(monkeypatch: Patch) -> None:
+    class Working(Server):
+        """Its holder renews at every look for three times as long as a dead one is waited for, and then goes."""
+
+        ends = time.monotonic() + 3
+
+        def get(self, *_: str) -> dict[str, Any] | None:
+            if self.lease and time.monotonic() > self.ends:
+                self.lease = None
+            elif self.lease:
+                self._write(self.lease)
+            return self.lease
+
+    monkeypatch.setattr(lease, "SECONDS", 1)
+    server: Any = Working("someone")
+    with lease.acquire_lease(server, "ns"):
+        assert time.monotonic() > server.ends
+
+
 def test_a_right_that_is_missing_is_shown_once_when_a_lease_is_renewed_and_given_back(
     monkeypatch: Patch, capsys: Capsys
 ) -> None:
@@ -104,6 +124,20 @@ def test_a_watch_shows_once_why_it_sees_nothing(ask: str, monkeypatch: Patch, ca
         getattr(watch, ask)()
     assert capsys.readouterr().err.count("not seen: events is forbidden") == 1
     assert "events is forbidden" in watch.late()
+
+
+def test_warnings_of_runs_before_are_not_those_of_this_one(monkeypatch: Patch) -> None:
+    seen = ["StatefulSet a: FailedCreate: an hour ago"]
+    monkeypatch.setattr(watched, "target_of", lambda _: Target("ns", (), 80, False))
+    monkeypatch.setattr(watched, "warnings", lambda *_: [*seen])
+    monkeypatch.setattr(watched, "lacking", lambda *_: [])
+    kube: Any = None
+    watch = watched._ReadinessWatch(kube, [])
+    assert not watch.late(), "everything is ready: what the engine printed is the reason"
+    monkeypatch.setattr(watched, "lacking", lambda *_: ["StatefulSet a: 0 of 1 pods are available"])
+    seen.append("StatefulSet a: FailedCreate: exceeded quota")
+    assert "exceeded quota" in watch.late()
+    assert "an hour ago" not in watch.late()
 
 
 def test_a_command_is_interrupted_when_the_run_that_started_it_is_killed(tmp_path: Path) -> None:

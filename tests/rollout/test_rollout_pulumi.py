@@ -318,6 +318,38 @@ def test_a_stack_is_taken_down_without_a_change_of_its_configuration(definition:
     assert pulumi_cli.operate(found(), stack, definition, pulumi_cli.DESTROY) == 0
 
 
+ASKED = """#!/bin/sh
+echo "$1 $2" >> "$0.asked"
+case "$1 $2" in
+"version "*) echo v3.260.0 ;;
+"stack export") echo "error: no stack named 'dev-lab' found" >&2; exit 255 ;;
+"config --json") echo '{}' ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("is_configured", [False, True])
+def test_what_is_known_of_a_new_stack_is_not_asked(
+    definition: Path, stand_in: StandIn, tmp_path: Path, monkeypatch: Patch, is_configured: bool
+) -> None:
+    """Each question takes Pulumi half a second."""
+    program = stand_in(ASKED.encode())
+    monkeypatch.setattr(pulumi_cli, "PROJECT", tmp_path)
+    cli, stack = found(), read_definition(definition).stacks[0]
+    if is_configured:
+        config = {"environment": "dev", "dataPlane": "lab", "definition": str(definition.relative_to(tmp_path))}
+        (tmp_path / "stacks").mkdir(exist_ok=True)
+        tree = {"config": {f"tidegate:{key}": value for key, value in config.items()}}
+        (tmp_path / "stacks" / "Pulumi.dev-lab.yaml").write_text(yaml.safe_dump(tree), "utf-8")
+    resources, state = pulumi_state.found(cli, stack)
+    assert (resources, state) == ({}, pulumi_state.State({}))
+    resources = pulumi_state.import_renamed_stack(cli, stack, resources)
+    assert pulumi_cli.operate(cli, stack, definition, pulumi_cli.UP, resources) == 0
+    configures = [] if is_configured else ["config --json", "config set-all"]
+    asked = (program.parent / "pulumi.asked").read_text("utf-8").splitlines()
+    assert asked[1:] == ["stack export", "stack init", *configures, "up --yes"]
+
+
 def test_the_oldest_pulumi_is_that_of_the_project() -> None:
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
     assert project["requiredPulumiVersion"] == ">=" + ".".join(map(str, pulumi_cli.OLDEST))

@@ -3,7 +3,7 @@
 import os
 import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import urllib3
@@ -66,35 +66,23 @@ class Transport:
             )  # fmt: skip
         except http.HTTPError as error:
             raise self._error(error, path) from None
-        is_whole = False
+        content, is_whole = bytearray(), False  # writable, as the arrays are that are made of it
         try:
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            content = bytearray()  # writable, as the arrays are that are made of it
-            for piece in self._pieces(response, path, end):
+            while time.monotonic() < end:  # a slow answer resets no clock
+                if max(len(content), response.length_remaining or 0) > MOST_BYTES:
+                    raise UnreachableError(f"the answer has more than {MOST_BYTES} bytes", where=self.url + path)
+                if not (piece := response.read1(_PIECE)):
+                    is_whole = True
+                    headers = {name.lower(): value for name, value in response.headers.items()}
+                    return Reply(response.status, headers, content)
                 content += piece
-            is_whole = True
-            return Reply(response.status, headers, content)
+            raise self._late(path)
+        except http.HTTPError as error:
+            raise self._error(error, path) from None
         finally:
             if not is_whole:
                 response.close()  # a connection with half an answer in it cannot be used again
             response.release_conn()
-
-    def _pieces(self, response: urllib3.BaseHTTPResponse, path: str, end: float) -> Iterator[bytes]:
-        """Give the body in pieces as they come; the time is looked at between them, for a slow one resets no clock."""
-        total, too_long = 0, f"the answer has more than {MOST_BYTES} bytes"
-        if (response.length_remaining or 0) > MOST_BYTES:
-            raise UnreachableError(too_long, where=self.url + path)
-        try:
-            while time.monotonic() < end:
-                if not (piece := response.read1(_PIECE)):
-                    return
-                total += len(piece)
-                if total > MOST_BYTES:
-                    raise UnreachableError(too_long, where=self.url + path)
-                yield piece
-        except http.HTTPError as error:
-            raise self._error(error, path) from None
-        raise self._late(path)
 
     def _error(self, error: http.HTTPError, path: str) -> UnreachableError:
         where = self.url + path

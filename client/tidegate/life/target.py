@@ -75,11 +75,6 @@ class Target:
         return any(home.follows == "newest" for home in self.homes)
 
     @property
-    def called(self) -> frozenset[int]:
-        """Versions that the environment's definition gives a share of the calls."""
-        return frozenset(share.version for home in self.homes for share in home.model.versions if share.weight)
-
-    @property
     def named(self) -> frozenset[int]:
         """Versions that the definition names."""
         return frozenset(number for home in self.homes for number in home.named)

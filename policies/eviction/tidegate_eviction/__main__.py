@@ -139,12 +139,18 @@ def simulate(
 @app.command()
 def generate(
     out: Annotated[Path, typer.Option(help="Where to; gzipped if its name ends in .gz.")],
-    models: Annotated[int, typer.Option(help="How many.")] = Workload.models,
-    requests: Annotated[int, typer.Option(help="About how many.")] = Workload.requests,
-    hours: Annotated[float, typer.Option(help="How long the trace is.")] = Workload.hours,
-    zipf: Annotated[float, typer.Option(help="The model of rank r is used in proportion to 1/r^zipf.")] = Workload.zipf,
-    nightly: Annotated[float, typer.Option(help="Share of models that only a nightly batch uses.")] = Workload.nightly,
-    periodic: Annotated[float, typer.Option(help="Share of models that timers call.")] = Workload.periodic,
+    models: Annotated[int, typer.Option(help="How many.", min=1, max=10**6)] = Workload.models,
+    requests: Annotated[int, typer.Option(help="About how many.", min=1)] = Workload.requests,
+    hours: Annotated[float, typer.Option(help="How long the trace is.", min=0.01)] = Workload.hours,
+    zipf: Annotated[
+        float, typer.Option(help="The model of rank r is used in proportion to 1/r^zipf.", min=0, max=10)
+    ] = Workload.zipf,
+    nightly: Annotated[
+        float, typer.Option(help="Share of models that only a nightly batch uses.", min=0, max=1)
+    ] = Workload.nightly,
+    periodic: Annotated[
+        float, typer.Option(help="Share of models that timers call.", min=0, max=1)
+    ] = Workload.periodic,
     seed: Annotated[int, typer.Option(help="Another one is another zoo.")] = Workload.seed,
 ) -> None:
     """Write the trace of a synthetic zoo: Zipf, by day and night, in bursts, with a nightly batch, and timers."""

@@ -1,13 +1,12 @@
 """A relay before a real server, which does to its answers what networks and people do."""
 
 import http.client
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from tests.proxy.rigs.upstream import Caller, Request, Upstream, hang, upstream
+from tests.proxy.rigs.upstream import Caller, Request, Upstream, upstream
 
 HOP = ("connection", "transfer-encoding", "keep-alive", "date", "server", "content-length")
 
@@ -30,9 +29,6 @@ class Relay:
     front: Upstream
     behind: str
     fault: Fault | None = None
-    hold: Callable[[str, str], bool] | None = None
-    """Says which requests are not passed on, nor answered, while the relay runs."""
-    held: threading.Event = field(default_factory=threading.Event)
 
     @property
     def uri(self) -> str:
@@ -48,9 +44,6 @@ class Relay:
 
     def pass_on(self, caller: Caller) -> None:
         method, path, request = caller.request.line.split(" ")[0], caller.request.path, caller.request
-        if self.hold is not None and self.hold(method, path):
-            self.held.set()
-            hang(caller)
         asking = http.client.HTTPConnection(urlsplit(self.behind).netloc, timeout=60)
         headers = {name: value for name, value in request.headers.items() if name not in (*HOP, "host")}
         asking.request(method, path, request.body, headers)

@@ -3,12 +3,12 @@
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from tidegate.errors import IntegrityError, NotFoundError, RefusedError
 from tidegate.registry import Golden, RegisteredVersion
+from tidegate.registry.artifacts import Artifacts
 from tidegate.registry.manifest import manifest_of
 
 from .conftest import World
@@ -41,27 +41,25 @@ def test_two_who_register_the_same_at_once_make_one_version(world: World, tmp_pa
     assert contents(tmp_path / "fetched") == contents(root)
 
 
-def test_a_killed_registration_is_finished_by_the_next(world: World, before: Relay, tmp_path: Path) -> None:
+def test_an_interrupted_registration_is_finished_by_the_next(
+    world: World, before: Relay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = entry(tmp_path, "killed", {f"1/{number}.part": noise(number, 300_000) for number in range(12)})
-    before.hold = lambda method, path: method == "PUT" and path.endswith("entry/1/9.part")
-    program = (
-        "import sys; from pathlib import Path; from tidegate.registry import Registry\n"
-        "Registry(sys.argv[1], experiment='handed-through').register(Path(sys.argv[2]), registered_by='anna')\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", program, before.uri, str(root)], stdout=subprocess.DEVNULL)
-    try:
-        assert before.held.wait(120)
-        while len(before.sent("PUT", "/entry/")) < 14 and process.poll() is None:
-            time.sleep(0.05)  # the others go on
-    finally:
-        process.kill()
-        process.wait()
+    upload = Artifacts.upload
+
+    def interrupted(artifacts: Artifacts, local: Path, path: str) -> None:
+        if path.endswith("1/9.part"):
+            raise KeyboardInterrupt
+        upload(artifacts, local, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Artifacts, "upload", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            registered(world.registry(), root)
     with pytest.raises(NotFoundError):  # nobody sees half a version
         world.registry().versions("killed")
     there = {key.rpartition("/entry/")[2] for key in world.keys("/entry/1/")}
     assert "1/9.part" not in there
-    before.hold = None
-    before.requests.clear()
     version = registered(world.registry(uri=before.uri), root)
     sent = {path.rpartition("/entry/")[2] for path in before.sent("PUT", "/entry/")}
     assert "1/9.part" in sent

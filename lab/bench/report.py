@@ -34,20 +34,9 @@ class Figures:
         self.lines.append((what, value))
 
 
-class NotHereError(Exception):
-    """A part does not do here what is to be measured; the message says why."""
-
-
 def say(text: str) -> None:
     """Tell people, on stderr; standard output stays free for results."""
     print(text, file=sys.stderr, flush=True)
-
-
-def positive(text: str) -> int:
-    """Return an option's number, which is 1 or more."""
-    if (number := int(text)) < 1:
-        raise ValueError(f"{text} is less than 1")
-    return number
 
 
 def turns(names: Sequence[str], runs: int) -> Iterator[tuple[int, str]]:
@@ -91,7 +80,7 @@ def measure(
             found[name] = parts[name]()
         except CannotBeHadError as error:
             say(f"NOT MEASURED: {name.upper()} (A PART CANNOT BE HAD HERE: {error}).")
-        except (NotHereError, ProcessError) as error:
+        except ProcessError as error:
             say(f"NOT MEASURED: {name.upper()} ({error}).")
     missing = [key for key, value in last_line(goals, found).items() if value is None]
     if missing:

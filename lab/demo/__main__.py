@@ -7,8 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -16,22 +15,22 @@ import typer
 from rich.console import Console
 
 from lab.local_plane.environment import LocalEnvironment
-from lab.local_plane.process import CannotBeHadError, ProcessError
-from lab.local_plane.prometheus import Prometheus, prometheus
+from lab.local_plane.process import CannotBeHadError, ProcessError, set_aside
+from lab.local_plane.prometheus import prometheus
 
 from . import llm, scaling, walk
 from .alerts import rules
-from .keeper import Keeper
 from .lifecycle import scenes as life
 from .lifecycle.notebook import write_shell
 from .lifecycle.world import World, world
 from .llm import language_plane
-from .playing import Played, report
 from .show import Show
-from .stage import own_policy, platform
+from .stage import plan, platform
 
 FAILED, CANNOT, INTERRUPTED = 1, 3, 130
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CHECK_SECONDS = 0.5
+PAUSE_SECONDS = 10.0  # After a part that did not start.
 STAYS = (
     "The demo starts a part that ends again at once. Logs stay, also those of parts that have ended (policy.1.log) and "
     "when the demo ends. A part that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a "
@@ -79,8 +78,7 @@ def follow_load() -> None:
 @app.command("llm-up")
 def language_models_up() -> None:
     """Leave language models running, and print what to try with OpenAI's clients, until Ctrl-C."""
-    show = Show(Console())
-    with _ending(show, wanted=True), _running(show, LANGUAGE, language_plane, leave_logs=True) as made:
+    with _running(LANGUAGE, language_plane, stays=True) as (made, show):
         show.parts(made.parts)
         print(f"\n{llm.to_try(made)}\n\nIt runs until Ctrl-C.", flush=True)
         while True:
@@ -91,8 +89,7 @@ def language_models_up() -> None:
 @app.command()
 def lifecycle_up() -> None:
     """Leave MLflow, S3, dev and prod running, for the commands of docs/models.md, until Ctrl-C."""
-    show = Show(Console())
-    with _ending(show, wanted=True), _running(show, WORLD, world, leave_logs=True) as made:
+    with _running(WORLD, world, stays=True) as (made, show):
         text = (
             f"In another terminal:\n\n. {write_shell(made)}\n\nThat shell is the developer's, stands in a folder "
             "with what a notebook has left, and knows every variable and command of docs/models.md. Models may have "
@@ -107,15 +104,16 @@ def up(
     policy: Annotated[Path | None, typer.Option(help="A folder with an eviction policy of one's own.")] = None,
 ) -> None:
     """Leave it running, and print what to try, until Ctrl-C."""
-    show = Show(Console())
-    run: Callable[[Path], AbstractContextManager[LocalEnvironment]] = platform
-    if policy is not None:
+    try:
+        wanted = plan(policy)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    with _running(PLANE, lambda root: platform(root, wanted), stays=True) as (made, show), ExitStack() as stack:
+        seen = None
         try:
-            own_policy(policy)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
-        run = partial(platform, policy_folder=policy)
-    with _ending(show, wanted=True), _running(show, PLANE, run, leave_logs=True) as made, _scraped(made) as seen:
+            seen = stack.enter_context(prometheus(made.root / "prometheus", made.pods, rules=rules()))
+        except CannotBeHadError as error:
+            print(f"You cannot make a trace of your calls here, for there is no Prometheus: {error}.", flush=True)
         show.the_zoo()
         _stay(made, walk.to_try(made, seen), show)
 
@@ -123,33 +121,17 @@ def up(
 def _show(
     what: str,
     run: Callable[[Path], AbstractContextManager[Made]],
-    play: Callable[[Made, Show], list[Played]],
+    perform: Callable[[Made, Show], None],
     more: str,
 ) -> None:
-    """Run something, play its scenes, and print what came of them; `more` says what else there is."""
-    show, begun = Show(Console()), time.monotonic()
-    with _ending(show), _running(show, what, run) as made:
-        played = play(made, show)
-    report(played, time.monotonic() - begun, show, more)
-
-
-@contextmanager
-def _scraped(made: LocalEnvironment) -> Iterator[Prometheus | None]:
-    """Run a Prometheus that scrapes the demo; yield None, and print why, where this machine can have none."""
-    with ExitStack() as stack:
-        try:
-            seen = stack.enter_context(prometheus(made.root / "prometheus", made.pods, rules=rules()))
-        except CannotBeHadError as error:
-            print(f"You cannot make a trace of your calls here, for there is no Prometheus: {error}.", flush=True)
-            seen = None
-        yield seen
+    """Run something, and play its scenes; `more` says what else there is."""
+    with _running(what, run) as (made, show):
+        perform(made, show)
+    show.say(more)
 
 
 def _stay(
-    made: LocalEnvironment | World,
-    text: str,
-    show: Show,
-    news: Callable[[], Iterable[str]] = lambda: (),
+    made: LocalEnvironment | World, text: str, show: Show, news: Callable[[], Iterable[str]] = lambda: ()
 ) -> NoReturn:
     """Print what you can try, start parts that end again, and print that and other news, until Ctrl-C."""
     log = made.root / "demo.log"
@@ -161,72 +143,72 @@ def _stay(
         with log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
-    keeper = Keeper(made, tell)
     print("\nKill any of these, and see what callers, metrics and logs show:\n", flush=True)
     show.parts(made.parts)
     print(f"\n{STAYS}\nIts messages are also in {log}\n\n{text}\n\nIt runs until Ctrl-C.", flush=True)
     while True:
         time.sleep(CHECK_SECONDS)
-        keeper.look()
+        for name, process in made.parts.items():
+            if (status := process.popen.poll()) is None:
+                continue
+            how = f"was killed ({signal.Signals(-status).name})" if status < 0 else f"ended with exit code {status}"
+            tell(f"{name} (pid {process.pid}) {how}. Its log: {set_aside(process.log)}")
+            try:
+                made.start_again(name)
+                tell(f"{name} runs again, as pid {made.parts[name].pid}")
+            except ProcessError as error:
+                tell(f"{name} did not start: {str(error).splitlines()[0]}")
+                time.sleep(PAUSE_SECONDS)
         for line in news():
             tell(line)
 
 
 @contextmanager
 def _running(
-    show: Show, what: str, run: Callable[[Path], AbstractContextManager[Made]], *, leave_logs: bool = False
-) -> Iterator[Made]:
-    """Run something in a folder of its own, which is removed with it; its logs may stay there."""
+    what: str, run: Callable[[Path], AbstractContextManager[Made]], *, stays: bool = False
+) -> Iterator[tuple[Made, Show]]:
+    """Run something in a folder of its own, and end it in order, with one clear message and an exit code.
+
+    Of one that stays, an interruption is the end that is waited for, and its logs are kept.
+    """
+    show = Show(Console())
+    for number in SIGNALS:
+        signal.signal(number, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="tidegate-demo-"))
     try:
         with ExitStack() as stack:
             with show.console.status(f"starting {what} …"):
                 made = stack.enter_context(run(folder))
-            try:
-                yield made
-            finally:
-                with show.console.status("ending …"):
-                    stack.close()
-    finally:
-        _remove(folder, but_logs=leave_logs)
-        if folder.exists():
-            print(f"Its logs are kept in {folder}", flush=True)
-
-
-def _remove(folder: Path, *, but_logs: bool) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True) if but_logs else ():
-        if not path.is_dir() or path.is_symlink():
-            if path.suffix != ".log":
-                path.unlink(missing_ok=True)
-        elif not any(path.iterdir()):
-            path.rmdir()
-    if not but_logs or not any(folder.iterdir()):
-        shutil.rmtree(folder)
-
-
-@contextmanager
-def _ending(show: Show, wanted: bool = False) -> Iterator[None]:
-    """End in order whatever happens, with one clear message and the exit code that says which kind it was.
-
-    With `wanted`, an interruption is the end that is waited for, and no failure.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
-    try:
-        yield
+            yield made, show
     except InterruptedBySignal:
         show.say("It has ended, and nothing is left running.")
-        raise SystemExit(0 if wanted else INTERRUPTED) from None
+        raise SystemExit(0 if stays else INTERRUPTED) from None
     except CannotBeHadError as error:
         print(f"The demo cannot run here: {error}.", file=sys.stderr)
         raise SystemExit(CANNOT) from None
     except ProcessError as error:
         print(error, file=sys.stderr)
         raise SystemExit(FAILED) from None
+    finally:
+        if stays:
+            _remove_all_but_logs(folder)
+        else:
+            shutil.rmtree(folder)
+
+
+def _remove_all_but_logs(folder: Path) -> None:
+    for path in (*sorted(folder.rglob("*"), reverse=True), folder):
+        if path.is_dir() and not path.is_symlink():
+            with suppress(OSError):  # a log is in it
+                path.rmdir()
+        elif path.suffix != ".log":
+            path.unlink()
+    if folder.exists():
+        print(f"Its logs are kept in {folder}", flush=True)
 
 
 def _interrupt(*_: Any) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # from here on it ends
     raise InterruptedBySignal
 

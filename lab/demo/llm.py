@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from lab.local_plane.proxy import Proxy, proxy
 from rollout.render import render
 from stacks.validate import read_definition
 
-from .playing import Outcome, Played, Scene, claim, play, scene, until
+from .playing import Scene, claim, play, scene, until
 from .show import Show
 from .tables import write_proxy
 
@@ -29,7 +30,7 @@ CHAT, CODE = "chat", "code"
 WORDS = 100
 LONG = 6000  # Tokens of a stream that its caller leaves: some 40 seconds.
 MESSAGES: list[Any] = [{"role": "user", "content": "word1 word2 word3"}]
-SCENES: list[Scene["LanguageStage"]] = []
+SCENES: list[Scene["LanguagePlane"]] = []
 _CLIENT = f"""\
 import openai
 client = openai.OpenAI()
@@ -38,7 +39,7 @@ print(answer.model, answer.choices[0].message.content)
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class LanguagePlane:
     """A proxy and, by the names of their models, two Dynamos."""
 
@@ -47,9 +48,14 @@ class LanguagePlane:
     proxy: Proxy
     dynamos: dict[str, Dynamo]
 
+    @cached_property
     def client(self) -> openai.OpenAI:
-        """Return OpenAI's client, without its retries."""
+        """OpenAI's client, without its retries."""
         return openai.OpenAI(base_url=f"http://{self.proxy.http}/v1", api_key=self.key, max_retries=0, timeout=30)
+
+    def chat(self, model: str, tokens: int = 8, **more: Any) -> Any:
+        """Have a model answer in this many tokens; raises openai.OpenAIError."""
+        return self.client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=tokens, **more)
 
     @property
     def parts(self) -> dict[str, Process]:
@@ -84,13 +90,13 @@ def language_plane(root: Path) -> Iterator[LanguagePlane]:
         yield LanguagePlane(root, key, made, dynamos)
 
 
-def perform(plane: LanguagePlane, show: Show) -> list[Played]:
+def perform(plane: LanguagePlane, show: Show) -> None:
     """Print what runs, and play all scenes."""
     show.say(
         "This runs lab/demo/llm.yaml on this machine: a proxy, and one NVIDIA Dynamo for each of two models. In place "
         "of an engine on a GPU each worker is Dynamo's mocker, which draws a random word every 6 ms."
     )
-    return play(LanguageStage(plane, show), show, SCENES, plane.check)
+    play(plane, show, SCENES, plane.check)
 
 
 def to_try(plane: LanguagePlane) -> str:
@@ -110,51 +116,40 @@ def to_try(plane: LanguagePlane) -> str:
     return "\n\n".join(f"{sentence}:\n{command}" for sentence, command in commands.items())
 
 
-class LanguageStage:
-    """What both scenes use."""
-
-    def __init__(self, plane: LanguagePlane, show: Show) -> None:
-        self.plane, self.show, self.client = plane, show, plane.client()
-
-    def chat(self, model: str, tokens: int = 8, **more: Any) -> Any:
-        """Have a model answer in this many tokens; raises openai.OpenAIError."""
-        return self.client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=tokens, **more)
-
-
 @scene(SCENES, "The proxy sends each call to the server of its model, and lists the models that the caller may call.")
-def _two_models(stage: LanguageStage) -> Outcome:
+def _two_models(plane: LanguagePlane) -> str:
     """Two models behind one address."""
-    listed = {model.id for model in stage.client.models.list()}
+    listed = {model.id for model in plane.client.models.list()}
     claim({CHAT, CODE} <= listed, f"listed are {sorted(listed)}")
+    answers = []
     for model in (CHAT, CODE):
-        answer = stage.chat(model)
+        answer = plane.chat(model)
         claim(answer.usage.completion_tokens == 8, f"{model} used {answer.usage}")
-        stage.show.note(f"{answer.model}: “{answer.choices[0].message.content.strip()}”")
+        answers.append(f"{answer.model} answers “{answer.choices[0].message.content.strip()}”")
     unknown = None
     with suppress(openai.NotFoundError):
-        unknown = stage.chat("unknown")
+        unknown = plane.chat("unknown")
     claim(unknown is None, f"the unknown model answered {unknown}")
-    return Outcome("Both answer; a call of an unknown model gets 404", "both answer, an unknown name gets 404")
+    return f"{', '.join(answers)}; a call of an unknown model gets 404"
 
 
 @scene(SCENES, "The proxy passes each token on at once. When a caller leaves, the engine stops.")
-def _stream(stage: LanguageStage) -> Outcome:
+def _stream(plane: LanguagePlane) -> str:
     """A stream."""
     begun, times, text = time.monotonic(), list[float](), ""
-    for event in stage.chat(CODE, WORDS, stream=True):
+    for event in plane.chat(CODE, WORDS, stream=True):
         times.append(time.monotonic() - begun)
         text += event.choices[0].delta.content or ""
     claim(len(text.split()) == WORDS, f"of {WORDS} words {len(text.split())} came")
     claim(times[0] < times[-1] / 2, f"the first event came after {times[0]:.2f} s, the last after {times[-1]:.2f} s")
-    stage.show.note(" ".join(text.split()[:12]) + " …")
-    left = stage.chat(CODE, LONG, stream=True)
+    left = plane.chat(CODE, LONG, stream=True)
     next(iter(left))
-    engine = stage.plane.dynamos[CODE]
+    engine = plane.dynamos[CODE]
     claim(engine.in_flight(CODE) == 1, f"the engine works on {engine.in_flight(CODE)} requests, with one open stream")
     left.close()
     freed = until("the engine stops", lambda: engine.in_flight(CODE) == 0, 5)
-    return Outcome(
-        f"{WORDS} words, the first after {times[0] * 1000:.0f} ms, the last after {times[-1] * 1000:.0f} ms. After its "
-        f"caller left, the engine worked on another stream for {freed * 1000:.0f} ms",
-        f"first word {times[0] * 1000:.0f} ms, last {times[-1] * 1000:.0f} ms",
+    return (
+        f"“{' '.join(text.split()[:6])} …”: {WORDS} words, the first after {times[0] * 1000:.0f} ms, the last after "
+        f"{times[-1] * 1000:.0f} ms. After its caller left, the engine worked on another stream for "
+        f"{freed * 1000:.0f} ms"
     )

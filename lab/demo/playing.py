@@ -35,47 +35,29 @@ def until(what: str, holds: Callable[[], object], seconds: float = 30.0) -> floa
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a scene."""
-
-    text: str
-    short: str  # In a few words.
-
-
-@dataclass(frozen=True)
 class Scene(Generic[Stage]):
-    """One thing that is shown."""
+    """One thing that is shown; `play` returns what came of it, in a sentence."""
 
     title: str
     claim: str
-    play: Callable[[Stage], Outcome]
+    play: Callable[[Stage], str]
 
 
-def scene(scenes: list[Scene[Stage]], claim: str) -> Callable[[Callable[[Stage], Outcome]], object]:
-    """Make the next scene of a function, called after it; its docstring is the title."""
+def scene(scenes: list[Scene[Stage]], claim: str) -> Callable[[Callable[[Stage], str]], object]:
+    """Make the next scene of a function; its docstring is the title."""
 
-    def add(play: Callable[[Stage], Outcome]) -> Callable[[Stage], Outcome]:
+    def add(play: Callable[[Stage], str]) -> Callable[[Stage], str]:
         scenes.append(Scene((play.__doc__ or "").removesuffix("."), claim, play))
         return play
 
     return add
 
 
-@dataclass(frozen=True)
-class Played:
-    """One scene, and what came of it."""
-
-    title: str
-    ok: bool
-    short: str
-    seconds: float
-
-
-def play(stage: Stage, show: Show, wanted: Sequence[Scene[Stage]], check: Callable[[], None]) -> list[Played]:
-    """Play scenes, with a check after each; the first one that does not hold what it claims is the last."""
-    played: list[Played] = []
-    for number, each in enumerate(wanted, 1):
-        show.scene(number, len(wanted), each.title, each.claim)
+def play(stage: Stage, show: Show, scenes: Sequence[Scene[Stage]], check: Callable[[], None]) -> None:
+    """Play scenes, with a check after each; SystemExit with 1 at the first one that does not hold what it claims."""
+    started = time.monotonic()
+    for number, each in enumerate(scenes, 1):
+        show.scene(f"{number}/{len(scenes)}  {each.title}", each.claim)
         begun = time.monotonic()
         try:
             with show.console.status("      …"):
@@ -83,21 +65,6 @@ def play(stage: Stage, show: Show, wanted: Sequence[Scene[Stage]], check: Callab
             check()
         except (NotSoError, TidegateError, OpenAIError, HTTPError, OSError) as error:
             show.failure(f"This did not hold: {error}")
-            return [*played, Played(each.title, False, "", time.monotonic() - begun)]
-        seconds = time.monotonic() - begun
-        show.outcome(outcome.text, seconds)
-        played.append(Played(each.title, True, outcome.short, seconds))
-    return played
-
-
-def all_hold(played: Sequence[Played]) -> bool:
-    """Tell whether every scene held what it claims."""
-    return all(each.ok for each in played)
-
-
-def report(played: Sequence[Played], seconds: float, show: Show, more: str) -> None:
-    """Print the table at the end, and what else there is; SystemExit with 1 where a scene did not hold."""
-    if not all_hold(played):
-        raise SystemExit(1)
-    show.summary([(each.title, each.short, each.seconds) for each in played])
-    show.say(f"All {len(played)} hold, in {seconds:.0f} s. {more}")
+            raise SystemExit(1) from None
+        show.outcome(outcome, time.monotonic() - begun)
+    show.say(f"\nAll {len(scenes)} hold, in {time.monotonic() - started:.0f} s.")

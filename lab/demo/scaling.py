@@ -32,7 +32,7 @@ from rollout.render import render
 from rollout.tools.running import repeating
 from stacks.validate import read_definition
 
-from .playing import Outcome, Played, Scene, claim, play, scene
+from .playing import Scene, claim, play, scene
 from .show import Show
 from .tables import write_proxy
 from .visitor import BUSY, Visitor
@@ -49,7 +49,7 @@ MEBIBYTES = 43  # The memory of a model, besides its process with Python and num
 MOST_SECONDS = 300.0
 LOOK_SECONDS = 1.0
 TUNING = Tuning(tolerance_bytes=16 << 20, retry_most_seconds=10)
-SCENES: list[Scene["ScalingStage"]] = []
+SCENES: list[Scene["ScaledPool"]] = []
 
 
 @dataclass
@@ -140,11 +140,13 @@ class Kubelet:
 
 @dataclass
 class ScaledPool:
-    """A control plane with KEDA, a proxy, and the pool's pods."""
+    """A control plane with KEDA, a proxy, the pool's pods, and callers, who come again when the proxy says so."""
 
     kubelet: Kubelet
     visitor: Visitor
-    root: Path
+    wave: ExitStack = field(default_factory=ExitStack)
+    calls: int = 0
+    lost: list[str] = field(default_factory=list)
 
     def wanted(self) -> int:
         """Return how many replicas the StatefulSet has to have."""
@@ -154,6 +156,34 @@ class ScaledPool:
         """Tell whether KEDA can read the ScaledObject's figures."""
         found = self.kubelet.cluster.get("scaledobject", POOL, self.kubelet.namespace).get("status", {})
         return any(each["type"] == "Ready" and each["status"] == "True" for each in found.get("conditions", ()))
+
+    def call(self, model: str) -> None:
+        """Call a model until it answers something other than `busy`, and count it."""
+        while (reply := self.visitor.call(model)).status == BUSY and reply.retry_after is not None:
+            time.sleep(reply.retry_after)
+        self.calls += 1
+        if reply.status != 200:
+            self.lost.append(f"{model} answered {reply.status}: {reply.why}")
+
+    @contextmanager
+    def callers(self, number: int, models: Sequence[str], pause: float = 0.0) -> Iterator[None]:
+        """Run this many callers, with a pause between two calls, until the block ends."""
+        works = [partial(self.call, models[place % len(models)]) for place in range(number)]
+        with repeating(*works, pause=pause, meanwhile=self.step):
+            yield
+
+    def step(self) -> int:
+        """Start and end pods once; return how many replicas are wanted."""
+        self.kubelet.sync()
+        time.sleep(LOOK_SECONDS)
+        return self.wanted()
+
+    def until(self, what: str, holds: Callable[[int], object]) -> float:
+        """Step until something holds of the wanted replicas; return the seconds. Raises NotSoError."""
+        begun = time.monotonic()
+        while not holds(self.step()):
+            claim(time.monotonic() - begun < MOST_SECONDS, f"{what}: not after {MOST_SECONDS:.0f} s")
+        return time.monotonic() - begun
 
 
 @contextmanager
@@ -174,7 +204,12 @@ def scaled_pool(root: Path) -> Iterator[ScaledPool]:
         write_names(names, {})
         settings = {"environment": table.environment, "api_keys": "true", "request_timeout_seconds": "60"}
         served = stack.enter_context(proxy(root / "proxy", settings=settings, names=names))
-        cluster = _cluster(root / "cluster", nodes_of(demo.data_plane, [demo]), stack)
+        try:
+            nodes = nodes_of(demo.data_plane, [demo])
+            cluster = stack.enter_context(LocalCluster.start(root / "cluster", nodes=nodes, aggregates=True))
+            start_keda(cluster)
+        except (ProcessError, ToolError) as error:
+            raise CannotBeHadError(f"a control plane with KEDA: {error}") from None
         host = table.servers[0].pools[0].host
         evicting = _eviction_settings(objects, _repository(root))
         kubelet = Kubelet(root, cluster, demo.namespace, evicting, ports, host, seen, served.admin)
@@ -182,21 +217,12 @@ def scaled_pool(root: Path) -> Iterator[ScaledPool]:
         kubelet.publish()
         crds.install(cluster, objects)
         cluster.apply(objects)
-        yield ScaledPool(kubelet, Visitor([served.http], key), root)
+        yield ScaledPool(kubelet, Visitor([served.http], key))
 
 
 def _moved(pool: routing.Pool, ports: Sequence[int]) -> routing.Pool:
     http, grpc, _, lease, _ = ports
     return pool.model_copy(update={"http_port": http, "grpc_port": grpc, "lease_port": lease})
-
-
-def _cluster(folder: Path, nodes: list[dict[str, Any]], stack: ExitStack) -> LocalCluster:
-    try:
-        cluster = stack.enter_context(LocalCluster.start(folder, nodes=nodes, aggregates=True))
-        start_keda(cluster)
-    except (ProcessError, ToolError) as error:
-        raise CannotBeHadError(f"a control plane with KEDA: {error}") from None
-    return cluster
 
 
 def _eviction_settings(objects: Sequence[Mapping[str, Any]], repository: Path) -> EvictionSettings:
@@ -215,86 +241,42 @@ def _repository(root: Path) -> Path:
     return repository
 
 
-@dataclass
-class ScalingStage:
-    """What every scene uses; callers come and go, and come again when the proxy says so."""
-
-    pool: ScaledPool
-    show: Show
-    wave: ExitStack = field(default_factory=ExitStack)
-    calls: int = 0
-    lost: list[str] = field(default_factory=list)
-
-    def call(self, model: str) -> None:
-        """Call a model until it answers something other than `busy`, and count it."""
-        while (reply := self.pool.visitor.call(model)).status == BUSY and reply.retry_after is not None:
-            time.sleep(reply.retry_after)
-        self.calls += 1
-        if reply.status != 200:
-            self.lost.append(f"{model} answered {reply.status}: {reply.why}")
-
-    @contextmanager
-    def callers(self, number: int, models: Sequence[str], pause: float = 0.0) -> Iterator[None]:
-        """Run this many callers, with a pause between two calls, until the block ends."""
-        works = [partial(self.call, models[place % len(models)]) for place in range(number)]
-        with repeating(*works, pause=pause, meanwhile=self.step):
-            yield
-
-    def step(self) -> int:
-        """Start and end pods once; return how many replicas are wanted."""
-        self.pool.kubelet.sync()
-        time.sleep(LOOK_SECONDS)
-        return self.pool.wanted()
-
-    def until(self, what: str, holds: Callable[[int], object]) -> float:
-        """Step until something holds of the wanted replicas; return the seconds. Raises NotSoError."""
-        begun = time.monotonic()
-        while not holds(self.step()):
-            claim(time.monotonic() - begun < MOST_SECONDS, f"{what}: not after {MOST_SECONDS:.0f} s")
-        return time.monotonic() - begun
-
-
-def perform(pool: ScaledPool, show: Show) -> list[Played]:
+def perform(pool: ScaledPool, show: Show) -> None:
     """Play all scenes while a few callers call, once there is a replica to call."""
-    stage = ScalingStage(pool, show)
-    stage.until("there is a replica", lambda _: pool.kubelet.serving())
-    with stage.callers(QUIET_CALLERS, MODELS[:QUIET_CALLERS], 0.5), stage.wave:
-        return play(stage, show, SCENES, pool.kubelet.sync)
+    pool.until("there is a replica", lambda _: pool.kubelet.serving())
+    with pool.callers(QUIET_CALLERS, MODELS[:QUIET_CALLERS], 0.5), pool.wave:
+        play(pool, show, SCENES, pool.kubelet.sync)
 
 
 @scene(SCENES, "KEDA asks a Prometheus that scrapes the real Triton, its eviction policy and the proxy.")
-def _quiet(stage: ScalingStage) -> Outcome:
+def _quiet(pool: ScaledPool) -> str:
     """All is quiet: one replica."""
-    seconds = stage.until("KEDA is ready", lambda _: stage.pool.keda_is_ready())
+    seconds = pool.until("KEDA is ready", lambda _: pool.keda_is_ready())
     for _ in range(20):
-        claim((wanted := stage.step()) == 1, f"{POOL} is to have {wanted} replicas, with next to no load")
-    return Outcome(f"KEDA was ready after {seconds:.0f} s, and wants one replica.", "1 replica")
+        claim((wanted := pool.step()) == 1, f"{POOL} is to have {wanted} replicas, with next to no load")
+    return f"KEDA was ready after {seconds:.0f} s, and wants one replica."
 
 
 @scene(SCENES, "Time in the queue and want of room raise the pool from 1 to 3 replicas, one step after the other.")
-def _load(stage: ScalingStage) -> Outcome:
+def _load(pool: ScaledPool) -> str:
     """A wave of load."""
-    stage.wave.enter_context(stage.callers(WAVE_CALLERS, MODELS))
-    serving = stage.pool.kubelet.serving
-    wanted = stage.until("a second replica is wanted", lambda found: found == 2)
-    second = wanted + stage.until("it serves", lambda _: len(serving()) == 2)
-    third = second + stage.until("a third one serves", lambda _: len(serving()) == 3)
-    return Outcome(
+    pool.wave.enter_context(pool.callers(WAVE_CALLERS, MODELS))
+    serving = pool.kubelet.serving
+    wanted = pool.until("a second replica is wanted", lambda found: found == 2)
+    second = wanted + pool.until("it serves", lambda _: len(serving()) == 2)
+    third = second + pool.until("a third one serves", lambda _: len(serving()) == 3)
+    return (
         f"After {wanted:.0f} s of load KEDA wanted a second replica, which served at {second:.0f} s, and the third one "
-        f"at {third:.0f} s.",
-        f"3 replicas in {third:.0f} s",
+        f"at {third:.0f} s."
     )
 
 
 @scene(SCENES, "One replica after the other goes, once the last two minutes need fewer. No call is lost.")
-def _ebb(stage: ScalingStage) -> Outcome:
+def _ebb(pool: ScaledPool) -> str:
     """The wave is over."""
-    stage.wave.close()
-    first = stage.until("one goes", lambda found: found == 2)
-    last = first + stage.until("another goes", lambda found: found == 1)
-    stage.until("their processes have ended", lambda _: len(stage.pool.kubelet.pods) == 1)
-    claim(not stage.lost, f"{len(stage.lost)} of {stage.calls} calls were lost, such as {stage.lost[:1]}")
-    return Outcome(
-        f"One went {first:.0f} s after the wave, another at {last:.0f} s. Of {stage.calls:,} calls none was lost.",
-        f"1 replica after {last:.0f} s, nothing lost",
-    )
+    pool.wave.close()
+    first = pool.until("one goes", lambda found: found == 2)
+    last = first + pool.until("another goes", lambda found: found == 1)
+    pool.until("their processes have ended", lambda _: len(pool.kubelet.pods) == 1)
+    claim(not pool.lost, f"{len(pool.lost)} of {pool.calls} calls were lost, such as {pool.lost[:1]}")
+    return f"One went {first:.0f} s after the wave, another at {last:.0f} s. Of {pool.calls:,} calls none was lost."

@@ -9,10 +9,10 @@ from typing import Any
 import urllib3
 from rich.filesize import decimal
 
-from lab.local_plane.environment import ON_DEMAND, PRELOAD
+from lab.local_plane.environment import ON_DEMAND, POLICY, PRELOAD
 
 from . import zoo
-from .playing import NotSoError, Outcome, Scene, claim, scene, until
+from .playing import NotSoError, Scene, claim, scene, until
 from .stage import IDLE_SECONDS, LEASE_SECONDS, POLL_SECONDS, TUNING, WAIT_SECONDS, Stage
 
 SCENES: list[Scene[Stage]] = []
@@ -32,7 +32,7 @@ _IN_MEMORY = ("resident", "draining")
     f"The preload Triton looks into its repository every {POLL_SECONDS} s. A model is staged outside of it and "
     "renamed in, its configuration last.",
 )
-def publish(stage: Stage) -> Outcome:
+def publish(stage: Stage) -> str:
     """A model is published while its server serves."""
     visitor, newcomer = stage.visitor, zoo.NEWCOMER
     before = visitor.call(newcomer.name)
@@ -46,15 +46,14 @@ def publish(stage: Stage) -> Outcome:
     calls = tallies[zoo.RESIDENT.name].calls + of_newcomer[newcomer.name].calls
     failed = tallies[zoo.RESIDENT.name].failed + of_newcomer[newcomer.name].failed
     claim(not failed, f"{failed} of {calls} calls failed while models were published")
-    return Outcome(
+    return (
         f"{newcomer.name} answers {first:.1f} s after it was published, its version 2 after {second:.1f} s; "
-        f"{calls} calls meanwhile, none failed",
-        f"{calls} calls meanwhile, none failed",
+        f"{calls} calls meanwhile, none failed"
     )
 
 
 @scene(SCENES, f"{CALLERS} callers want the same model at once: it is loaded one time, and all of them have an answer.")
-def cold(stage: Stage) -> Outcome:
+def cold(stage: Stage) -> str:
     """A cold model loads on its first call."""
     claim(stage.state("fox") == "cold", f"fox is {stage.state('fox')} before anybody has called it")
     replies = stage.visitor.at_once("fox", CALLERS)
@@ -66,10 +65,9 @@ def cold(stage: Stage) -> Outcome:
     claim(loads == 1, f"fox was loaded {loads} times")
     slowest = max(reply.seconds for reply in replies)
     again = stage.visitor.call("fox").seconds
-    return Outcome(
+    return (
         f"{CALLERS} callers over both proxies, {loads} load, {right} right answers after {slowest:.1f} s; "
-        f"the next call took {again * 1000:.0f} ms",
-        f"{CALLERS} callers, {loads} load",
+        f"the next call took {again * 1000:.0f} ms"
     )
 
 
@@ -77,7 +75,7 @@ def cold(stage: Stage) -> Outcome:
     SCENES,
     "A proxy with a lease on a model sends calls straight to Triton. The policy learns of them from renewals only.",
 )
-def warm(stage: Stage) -> Outcome:
+def warm(stage: Stage) -> str:
     """Warm models cost nothing more."""
     stage.wanted("fox")
     mark, before = stage.mark(), stage.acquires()
@@ -90,10 +88,9 @@ def warm(stage: Stage) -> Outcome:
     requests = int(stage.acquires() - before)
     claim(requests == 0, f"the proxies requested {requests} leases, although they held one")
     claim(not stage.events("loaded", mark), "the policy loaded a model")
-    return Outcome(
+    return (
         f"{WARM_CALLS} calls, no request to the policy: {medians['fox']:.1f} ms each (median), and "
-        f"{medians[zoo.RESIDENT.name]:.1f} ms for a model of the preload server",
-        f"{WARM_CALLS} calls, {requests} requests to the policy",
+        f"{medians[zoo.RESIDENT.name]:.1f} ms for a model of the preload server"
     )
 
 
@@ -102,7 +99,7 @@ def warm(stage: Stage) -> Outcome:
     "The policy loads the composing models of an ensemble with it. It measures a model without a declared size while "
     "it loads.",
 )
-def sizes(stage: Stage) -> Outcome:
+def sizes(stage: Stage) -> str:
     """Ensembles and unknown sizes."""
     stage.wanted(zoo.HERD, "goat")
     models = {each.model: each for each in stage.listing().models}
@@ -117,15 +114,14 @@ def sizes(stage: Stage) -> Outcome:
         abs(found - true) < true / 5,
         f"the policy measured {decimal(found)} for goat, which takes {decimal(true)}",
     )
-    return Outcome(
+    return (
         f"{zoo.HERD} came with {' and '.join(zoo.HERD_OF)} ({decimal(whole)}). The policy measured "
-        f"goat while it loaded: {decimal(found)}",
-        f"the policy measured goat: {decimal(found)}",
+        f"goat while it loaded: {decimal(found)}"
     )
 
 
 @scene(SCENES, f"Room comes from models that nobody holds a lease on and that were idle for {IDLE_SECONDS} s.")
-def evict(stage: Stage) -> Outcome:
+def evict(stage: Stage) -> str:
     """Full: the least recently used goes."""
     order = ("goat", "fox", zoo.HERD, "hare")
     stage.wanted("hare")
@@ -138,17 +134,14 @@ def evict(stage: Stage) -> Outcome:
     gone = [(event["model"], event["reason"], event["wantedBy"]) for event in stage.events("evicted", mark)]
     expected = (order[0], "room", "emu")
     claim(gone == [expected], f"{order[0]} was used least lately; evicted were {gone}")
-    return Outcome(
-        f"called in this order: {', '.join(order)}. For emu, {order[0]} had to go, and nobody else",
-        f"{order[0]} had to go, and nobody else",
-    )
+    return f"called in this order: {', '.join(order)}. For emu, {order[0]} had to go, and nobody else"
 
 
 @scene(
     SCENES,
     "largest-first is a few lines of one's own (lab/demo/largest_first), beside the policies that are there.",
 )
-def own_policy(stage: Stage) -> Outcome:
+def own_policy(stage: Stage) -> str:
     """A policy of one's own."""
     order, wanted = ("cat", "dog", "moose"), "ibex"
     largest = order[-1]
@@ -163,15 +156,14 @@ def own_policy(stage: Stage) -> Outcome:
     failures = stage.events("policy-failed")
     claim(gone == [largest], f"{largest} is the largest, though it was used last; evicted were {gone}")
     claim(not failures, f"the policy failed: {failures}")
-    return Outcome(
+    return (
         f"called in this order: {', '.join(order)}. For {wanted}, {largest} had to go, the largest, though it was used "
-        "last. Now the policy is lru-idle again",
-        f"{largest} had to go, the largest, though it was used last",
+        "last. Now the policy is lru-idle again"
     )
 
 
 @scene(SCENES, f"{zoo.SINGER} streams an answer while models that need the whole rest of the slice are called.")
-def lease(stage: Stage) -> Outcome:
+def lease(stage: Stage) -> str:
     """What is leased is never touched."""
     song: list[int] = []
     evicted: list[dict[str, Any]] = []
@@ -194,17 +186,16 @@ def lease(stage: Stage) -> Outcome:
     claim(zoo.SINGER not in during, f"{zoo.SINGER} was evicted in the middle of its song")
     claim(during, "there was no pressure: nobody was evicted while the song lasted")
     claim(song == list(range(NOTES)), f"of {NOTES} notes, {len(song)} came")
-    return Outcome(
+    return (
         f"{zoo.SINGER} streamed {len(song)} answers over {NOTES * NOTE_MS / 1000:.0f} s; {', '.join(during)} had to go "
-        f"meanwhile, {zoo.SINGER} did not",
-        f"{len(during)} others were evicted while it streamed",
+        f"meanwhile, {zoo.SINGER} did not"
     )
 
 
 @scene(
     SCENES, f"whale may stay for {zoo.IDLE_SECONDS['whale']} s after its last call, and orca does not fit beside it."
 )
-def busy(stage: Stage) -> Outcome:
+def busy(stage: Stage) -> str:
     """Busy says when to come back."""
     stage.wanted("whale")
     stage.slice("now")
@@ -218,10 +209,9 @@ def busy(stage: Stage) -> Outcome:
     reply = stage.visitor.want("orca")
     claim(reply.is_right("orca"), f"orca was answered {reply.status} after {after:.0f} s: {reply.why}")
     stage.slice("then")
-    return Outcome(
-        f"503 after {first.seconds * 1000:.0f} ms, Retry-After {after:.0f} s; after that orca answered at the "
-        f"{_ordinal(reply.tries)} try",
-        f"Retry-After {after:.0f} s, then right at the {_ordinal(reply.tries)} try",
+    return (
+        f"503 after {first.seconds * 1000:.0f} ms, Retry-After {after:.0f} s; after that orca answered after "
+        f"{reply.tries} tries"
     )
 
 
@@ -230,11 +220,11 @@ def busy(stage: Stage) -> Outcome:
     f"{zoo.BROKEN.name} was published without its weights. The policy tries to load it {TUNING.failures_most} times, "
     "then no more.",
 )
-def quarantine(stage: Stage) -> Outcome:
+def quarantine(stage: Stage) -> str:
     """The policy puts aside a model that fails to load."""
     name, mark = zoo.BROKEN.name, stage.mark()
     refused = stage.visitor.want(name)
-    claim(refused.status == 424, f"{name} was answered {refused.status} at the {_ordinal(refused.tries)} try")
+    claim(refused.status == 424, f"{name} was answered {refused.status} after {refused.tries} tries")
     claim("horn.npy" in refused.why, f"the answer does not state what is wrong with {name}: {refused.why}")
     again = sum(stage.visitor.call(name).status == 424 for _ in range(CALLERS))
     failures = len(stage.events("load-failed", mark))
@@ -246,15 +236,10 @@ def quarantine(stage: Stage) -> Outcome:
     begun = time.monotonic()
     until(f"{name} leaves quarantine", lambda: stage.visitor.want(name).is_right(name), 30)
     seconds = time.monotonic() - begun
-    return Outcome(
+    return (
         f"tried {failures} times, then answered 424 with the reason, {again} calls at once and without a load. "
-        f"{seconds:.1f} s after a version 2 was published, it answers",
-        f"{failures} tries, then 424 with the reason, until version 2 came",
+        f"{seconds:.1f} s after a version 2 was published, it answers"
     )
-
-
-def _ordinal(number: int) -> str:
-    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
 
 
 @scene(
@@ -262,12 +247,12 @@ def _ordinal(number: int) -> str:
     f"Inference goes on for longer than the {LEASE_SECONDS} s of a lease; only loads stop. A new policy reads "
     "Triton's index and goes on from there.",
 )
-def policy_killed(stage: Stage) -> Outcome:
+def policy_killed(stage: Stage) -> str:
     """The policy is killed."""
     stage.leased(WARM)
     held = {each.model for each in stage.listing().models if each.state == "resident"}
     with stage.visitor.calling(WARM) as tallies:
-        stage.platform.kill_policy()
+        stage.platform.kill(POLICY)
         begun = time.monotonic()
         refused = stage.visitor.call(COLD)
         time.sleep(max(0.0, begun + WITHOUT_SECONDS - time.monotonic()))
@@ -283,23 +268,22 @@ def policy_killed(stage: Stage) -> Outcome:
     claim(not tally.failed, f"{tally.failed} of {tally.calls} calls of {WARM} failed: {dict(tally.statuses)}")
     claim(held <= found, f"{', '.join(sorted(held - found))} was resident, and the new policy did not find it")
     claim(loaded == [COLD], f"the new policy loaded {loaded}, and only {COLD} was missing")
-    return Outcome(
+    return (
         f"{tally.calls} calls of {WARM}, {without} of them in {WITHOUT_SECONDS} s without a policy: none failed. "
         f"{COLD}, cold, was told 503 and to come back; the new policy found {', '.join(sorted(held))} in Triton's "
-        f"index, and loaded {COLD}",
-        f"{without} calls without a policy, none failed",
+        f"index, and loaded {COLD}"
     )
 
 
 @scene(SCENES, "Its leases are void, callers are told to try again, and models load anew when they are called.")
-def triton_killed(stage: Stage) -> Outcome:
+def triton_killed(stage: Stage) -> str:
     """Triton is killed with all its models."""
     preloaded = zoo.RESIDENT.name
     stage.leased(WARM)
     with stage.visitor.calling(WARM, preloaded) as tallies:
         time.sleep(0.5)
         begun = time.monotonic()
-        stage.platform.kill_on_demand()
+        stage.platform.kill(ON_DEMAND)
         time.sleep(0.5)
         stage.platform.start_on_demand()
         back = until(f"{WARM} answers again", lambda: stage.visitor.want(WARM).is_right(WARM), 60)
@@ -310,9 +294,8 @@ def triton_killed(stage: Stage) -> Outcome:
     claim(not strange and not tally.wrong, f"{WARM} was answered {dict(tally.statuses)}, {tally.wrong} of them wrong")
     claim(not other.failed, f"{other.failed} calls of {preloaded} failed, which is on the other Triton")
     claim(not tally.without_retry, f"{tally.without_retry} answers of busy did not say when to come back")
-    return Outcome(
+    return (
         f"{WARM} answers again {seconds:.1f} s after its Triton was killed ({back:.1f} s after the new one was ready). "
         f"Meanwhile {tally.failed} of its calls were told to try again; of {other.calls} calls of {preloaded}, none "
-        "failed",
-        f"it answers again after {seconds:.1f} s",
+        "failed"
     )

@@ -1,6 +1,6 @@
-"""What people see: sentences, a bar of what sits in the slice, a table at the end."""
+"""What people see: sentences, a bar of what sits in the slice, commands and what they print."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -53,10 +53,10 @@ class Show:
         """Print a sentence; other people's words in it are not read as markup."""
         self.console.print(Text(text), highlight=False)
 
-    def scene(self, number: int, of: int, title: str, claim: str) -> None:
+    def scene(self, title: str, claim: str) -> None:
         """Print the head of a scene, and what it is to show."""
         self.console.print()
-        self.console.print(Text(f"{number}/{of}  {title}", "bold"))
+        self.console.print(Text(title, "bold"))
         self._inside(Text(claim))
 
     def slice(self, listing: Listing, word: str) -> None:
@@ -90,22 +90,14 @@ class Show:
 
     def the_zoo(self) -> None:
         """Print the on-demand server's models, and how much too large they are together."""
-        table = Table(box=None, pad_edge=False, header_style="bold", show_header=False)
-        table.add_column(justify="right")
-        table.add_column(justify="right")
-        table.add_column()
-        largest = max(zoo.SIZES.values())
-        for name, size in sorted(zoo.SIZES.items(), key=lambda item: item[1]):
-            if size:
-                length = round(40 * size / largest)
-                table.add_row(Text(f"      {name}"), Text(decimal(size)), Text("▆" * length + f" {_note(name)}"))
-        self.console.print(table)
+        sizes = sorted((size, name) for name, size in zoo.SIZES.items() if size)
         whole = sum(zoo.SIZES.values())
         self._inside(
             Text(
-                f"{len(zoo.SIZES)} models (with {zoo.HERD}, an ensemble of {' and '.join(zoo.HERD_OF)}) need "
-                f"{decimal(whole)}; the slice has {decimal(zoo.CAPACITY_BYTES)}: they would fill it "
-                f"{whole / zoo.CAPACITY_BYTES:.1f} times."
+                f"{', '.join(f'{name} {decimal(size)}' for size, name in sizes)} and {zoo.HERD}, an ensemble of "
+                f"{' and '.join(zoo.HERD_OF)}: {len(zoo.SIZES)} models need {decimal(whole)}; the slice has "
+                f"{decimal(zoo.CAPACITY_BYTES)}: they would fill it {whole / zoo.CAPACITY_BYTES:.1f} times. "
+                f"{zoo.SINGER} streams, {zoo.BROKEN.name} fails to load."
             )
         )
 
@@ -120,17 +112,6 @@ class Show:
         """Print what the colours of the bars mean."""
         self._inside(Text("In the bars: ") + legend())
 
-    def summary(self, rows: Sequence[tuple[str, str, float]]) -> None:
-        """Print a table of all scenes: what was shown, what came of it, how long it took."""
-        table = Table(title="What was shown", title_justify="left", header_style="bold")
-        table.add_column("scene")
-        table.add_column("what came of it")
-        table.add_column("took", justify="right")
-        for title, text, seconds in rows:
-            table.add_row(Text(title), Text(text), Text(f"{seconds:.1f} s"))
-        self.console.print()
-        self.console.print(table)
-
     def _inside(self, text: Text, sign: Text | None = None) -> None:
         """Print a text of a scene, indented, with a sign before it."""
         grid = Table.grid(padding=(0, 1, 0, 0))
@@ -138,11 +119,3 @@ class Show:
         grid.add_column()
         grid.add_row(sign or Text(), text)
         self.console.print(grid)
-
-
-def _note(name: str) -> str:
-    if name == zoo.SINGER:
-        return "streams"
-    if name == zoo.BROKEN.name:
-        return "fails to load"
-    return "" if name in zoo.DECLARED else "nobody has said how large it is"

@@ -24,6 +24,7 @@ from .show import Show
 from .visitor import Visitor
 
 ROOT = Path(__file__).resolve().parents[2]
+OWN_POLICY = Path(__file__).with_name("largest_first")
 ENVIRONMENT = "demo"
 CALLER = "visitor"
 SAMPLE_SECONDS = 0.2
@@ -40,8 +41,11 @@ TUNING = Tuning(
 )
 
 
-def plan() -> Plan:
-    """Return what it has: every model is known, and the visitor may do all."""
+def plan(policy_folder: Path | None = None) -> Plan:
+    """Return what it has: every model is known, and the visitor may do all.
+
+    `policy_folder` has an eviction policy of somebody's own, which then chooses. Raises ValueError where it has none.
+    """
     preloaded = [routing.Model(name=name, server=PRELOAD, pool=POOL) for name in zoo.PRELOADED]
     on_demand = [
         routing.Model(
@@ -53,6 +57,7 @@ def plan() -> Plan:
         )
         for name in zoo.ON_DEMAND
     ]
+    folder = OWN_POLICY if policy_folder is None else policy_folder.absolute()
     return Plan(
         name=ENVIRONMENT,
         models=(*preloaded, *on_demand),
@@ -63,18 +68,16 @@ def plan() -> Plan:
         idle_seconds=IDLE_SECONDS,
         lease_seconds=LEASE_SECONDS,
         wait_seconds=WAIT_SECONDS,
-        policy_packages=("lab/demo/largest_first",),
+        policy="lru-idle" if policy_folder is None else own_policy(policy_folder),
+        policy_packages=(str(folder),),
         tuning=TUNING,
     )
 
 
 def own_policy(folder: Path) -> str:
     """Return the name of the eviction policy that a folder has. Raises ValueError where there is not exactly one."""
-    found = [
-        entry.name
-        for package in metadata.distributions(path=[str(folder)])
-        for entry in package.entry_points.select(group=GROUP)
-    ]
+    packages = metadata.distributions(path=[str(folder)])
+    found = [entry.name for package in packages for entry in package.entry_points.select(group=GROUP)]
     if len(found) != 1:
         raise ValueError(
             f"{folder} has {len(found) or 'no'} eviction policies: one is wanted, which an entry_points.txt names in a "
@@ -84,16 +87,9 @@ def own_policy(folder: Path) -> str:
 
 
 @contextmanager
-def platform(root: Path, policy_folder: Path | None = None) -> Iterator[LocalEnvironment]:
-    """Run all of it below a folder; it ends with the block. Raises CannotBeHadError and ProcessError.
-
-    A folder with an eviction policy of somebody's own has that one choose.
-    """
-    wanted = plan()
-    if policy_folder is not None:
-        own = str(policy_folder.absolute())
-        wanted = replace(wanted, policy=own_policy(policy_folder), policy_packages=(own,))
-    made = LocalEnvironment(root, wanted)
+def platform(root: Path, wanted: Plan | None = None) -> Iterator[LocalEnvironment]:
+    """Run all of it below a folder; it ends with the block. Raises CannotBeHadError and ProcessError."""
+    made = LocalEnvironment(root, wanted or plan())
     made.publish(PRELOAD, zoo.RESIDENT.model())
     for model in zoo.on_demand():
         made.publish(ON_DEMAND, model)

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tidegate_contracts import proxy_process, routing
-from tidegate_proxy.access.api_keys import hash_line
 
-from lab.local_plane.proxy import write_tables
+from lab.local_plane.proxy import write_keys, write_tables
 
 CALLER = "visitor"
 
@@ -28,8 +27,6 @@ def write_proxy(
     table = routing.RoutingTable.model_validate_json(data[proxy_process.ROUTING_FILE])
     servers = [server.model_copy(update={"pools": tuple(map(moved, server.pools))}) for server in table.servers]
     table = table.model_copy(update={"servers": tuple(servers)})
-    (folder / "api-keys").mkdir(parents=True)
-    (folder / "api-keys" / CALLER).write_text(f"{hash_line(key)}\n", "utf-8")
-    access = routing.AccessTable.model_validate_json(data[proxy_process.ACCESS_FILE])
-    write_tables(folder, table, access)
+    write_tables(folder, table, routing.AccessTable.model_validate_json(data[proxy_process.ACCESS_FILE]))
+    write_keys(folder, {CALLER: key})
     return table

@@ -11,14 +11,14 @@ from lab.local_plane.prometheus import Prometheus
 
 from . import playing, zoo
 from .alerts import SOONER
-from .playing import Played, Scene, claim
+from .playing import Scene, claim
 from .scenes import SCENES
 from .show import Show
 from .stage import CALLER, IDLE_SECONDS, LEASE_SECONDS, PROXIES, ROOT, WAIT_SECONDS, Stage
 from .visitor import Visitor
 
 
-def perform(platform: LocalEnvironment, show: Show) -> list[Played]:
+def perform(platform: LocalEnvironment, show: Show) -> None:
     """Print what runs, and what is in the zoo, and play all scenes."""
     show.say(
         f"This runs on this machine: a preload Triton, an on-demand Triton with its eviction policy, and {PROXIES} "
@@ -30,11 +30,11 @@ def perform(platform: LocalEnvironment, show: Show) -> list[Played]:
     show.the_zoo()
     show.legend()
     show.say(f"To look on in a browser, while it runs: http://{platform.proxies[0].http}/models")
-    return play(Stage(platform, Visitor([proxy.http for proxy in platform.proxies], platform.keys[CALLER]), show))
+    play(Stage(platform, Visitor([proxy.http for proxy in platform.proxies], platform.keys[CALLER]), show))
 
 
-def play(stage: Stage, wanted: Sequence[Scene[Stage]] = SCENES) -> list[Played]:
-    """Play scenes, while the slice is looked at all the time; what it held at most is the last of what was shown."""
+def play(stage: Stage, scenes: Sequence[Scene[Stage]] = SCENES) -> None:
+    """Play scenes, and look at the slice all the time: it must never hold more than it has room for."""
 
     def check() -> None:
         stage.platform.check()
@@ -42,11 +42,11 @@ def play(stage: Stage, wanted: Sequence[Scene[Stage]] = SCENES) -> list[Played]:
         claim(most <= room, f"{decimal(most)} were taken at one time, and there are {decimal(room)}")
 
     with stage.sampling():
-        played = playing.play(stage, stage.show, wanted, check)
-    if not playing.all_hold(played):
-        return played
-    room = f"at most {decimal(stage.most_bytes)} of {decimal(zoo.CAPACITY_BYTES)}, at {stage.looks} looks"
-    return [*played, Played("Room was never overrun", True, room, 0.0)]
+        playing.play(stage, stage.show, scenes, check)
+    stage.show.say(
+        f"Room was never overrun: at most {decimal(stage.most_bytes)} of {decimal(zoo.CAPACITY_BYTES)} were taken, at "
+        f"{stage.looks} looks."
+    )
 
 
 _CLIENT = """\
@@ -81,7 +81,7 @@ def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
         "Triton's own client, over gRPC": f"{python} - <<'END'\n{_CLIENT}END",
         "What this proxy tells operators of its servers, 1 and closed while all is well":
             f"curl -s http://{proxy.admin}/metrics | grep -E '^tidegate_proxy_(pool_ready|breaker)'",
-        f"Where each model is (as a page: http://{proxy.http}/models)": f'{tidegate} models --proxy "$TIDEGATE_URL"',
+        f"Where each model is (as a page: http://{proxy.http}/models)": f'{tidegate} status --proxy "$TIDEGATE_URL"',
         "What sits in every slice, and what is in trouble, until Ctrl-C": f'{tidegate} top --proxy "$TIDEGATE_URL"',
         "Why one is not in memory, or who keeps it there": f'{tidegate} why {zoo.BROKEN.name} --proxy "$TIDEGATE_URL"',
     }  # fmt: skip

@@ -84,7 +84,8 @@ def singer() -> Model:
 
 def broken() -> Model:
     """Return the model that fails to load."""
-    return replace(BROKEN.model(), program=PROGRAMS / "missing.py")
+    whole = BROKEN.model()
+    return replace(whole, parameters={**whole.parameters, "fails": "horn.npy, its weights, is not in its folder"})
 
 
 def herd() -> Model:

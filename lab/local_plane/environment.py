@@ -10,11 +10,11 @@ from pathlib import Path
 
 from tidegate_contracts import environments, routing
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
-from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.access.api_keys import new_key
 
 from .policy import Policy, policy, triton_options, write_settings
 from .process import HOST, Parts, Process, replace_file
-from .proxy import Proxy, proxy, write_tables
+from .proxy import Proxy, proxy, write_keys, write_tables
 from .repository import Model, publish
 from .triton import Triton, installed, triton
 
@@ -187,9 +187,7 @@ class LocalEnvironment(Parts):
             root = self._proxy_root(number)
             root.mkdir()
             write_tables(root, self.routing_table(), self.plan.access())
-            (root / "api-keys").mkdir()
-            for caller, key in self.keys.items():
-                (root / "api-keys" / caller).write_text(hash_line(key) + "\n", "utf-8")
+            write_keys(root, self.keys)
             self._start_proxy(number)
 
     def _start_proxy(self, number: int) -> None:
@@ -213,13 +211,10 @@ class LocalEnvironment(Parts):
         for each in self.proxies:
             write_tables(each.root, self.routing_table(), plan.access())
 
-    def kill_policy(self) -> None:
-        """Kill the eviction policy, without a chance to say anything."""
-        self._kill(POLICY, self.policy.process)
-
-    def kill_on_demand(self) -> None:
-        """Kill the on-demand Triton with all its models, as the kernel does when memory is out."""
-        self._kill(ON_DEMAND, self.on_demand.process)
+    def kill(self, part: str) -> None:
+        """Kill one of its parts, without a chance to say anything, as the kernel does when memory is out."""
+        os.killpg(self.parts[part].pid, signal.SIGKILL)
+        self._stack(part).close()
 
     def close(self) -> None:
         """End all of it, at the same time."""
@@ -276,10 +271,6 @@ class LocalEnvironment(Parts):
 
     def _stack(self, name: str) -> ExitStack:
         return self._stacks.setdefault(name, ExitStack())
-
-    def _kill(self, name: str, process: Process) -> None:
-        os.killpg(process.pid, signal.SIGKILL)
-        self._stacks[name].close()
 
 
 @contextmanager

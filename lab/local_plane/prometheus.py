@@ -73,12 +73,10 @@ def prometheus(
     namespace: str = NAMESPACE,
     options: Sequence[str] = (),
     rules: Sequence[Mapping[str, Any]] = (),
-    seconds: int = 1,
-    port: int | None = None,
 ) -> Iterator[Prometheus]:
-    """Run a Prometheus with its data in a folder, at a port or any; it is ready, and it ends with the block.
+    """Run a Prometheus with its data in a folder, at a free port; it is ready, and it ends with the block.
 
-    `pods` are what it scrapes every so many seconds: host and port, and the pod that they belong to. Series have its
+    `pods` are what it scrapes every second: host and port, and the pod that they belong to. Series have its
     name and namespace, as those of a PodMonitor have. `rules` are evaluated as often.
     """
     program = installed()
@@ -89,14 +87,14 @@ def prometheus(
     settings.write_text(
         json.dumps(
             {
-                "global": dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), f"{seconds}s"),
+                "global": dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), "1s"),
                 "rule_files": ["rules.yml"],
                 "scrape_configs": [{"job_name": "pods", "file_sd_configs": [{"files": [f"{TARGETS}/*.json"]}]}],
             }
         ),
         "utf-8",
     )
-    port = port or free_ports(1)[0]
+    (port,) = free_ports(1)
     command: list[str | Path] = [program.path("prometheus"), f"--web.listen-address={HOST}:{port}", *options]
     command += [
         f"--config.file={settings}",

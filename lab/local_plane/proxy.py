@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.proxy_settings import variable
+from tidegate_proxy.access.api_keys import hash_line
 
 from . import named_proxy
 from .credentials import write_lease_token
@@ -61,6 +62,13 @@ def write_tables(root: Path, *tables: routing.RoutingTable | routing.AccessTable
         checksum = sha256(text.encode()).hexdigest()
         replace_file(folder / f"{name}{proxy_process.CHECKSUM}", checksum)
         replace_file(folder / name, text)
+
+
+def write_keys(root: Path, keys: Mapping[str, str]) -> None:
+    """Let callers have these API keys, each by its name."""
+    (root / "api-keys").mkdir(exist_ok=True)
+    for caller, key in keys.items():
+        (root / "api-keys" / caller).write_text(f"{hash_line(key)}\n", "utf-8")
 
 
 @contextmanager

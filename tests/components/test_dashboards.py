@@ -1,7 +1,6 @@
 """Dashboards hold to Grafana's schema, ask for what is measured, in its units, and say what to do."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,10 +11,10 @@ import pytest
 from tidegate_contracts.metrics import ENGINE, EVICTION, PROXY
 
 from components.dashboards import DASHBOARDS, Dashboard
-from lab.local_plane.prometheus import installed
 
 from .dashboards import OTHERS, QUESTIONS, asked, expressions, panels, queries
 from .expected import objects
+from .test_alert_rules import promtool, promtool_test, series_in, written
 
 ROOT = Path(__file__).resolve().parents[2]
 SERIES = {
@@ -85,16 +84,25 @@ def test_titles_of_a_dashboard_differ() -> None:
 
 def test_prometheus_understands_every_query(tmp_path: Path) -> None:
     rules = [{"record": f"q{number}", "expr": asked(expr)} for number, (_, expr) in enumerate(expressions())]
-    file = tmp_path / "rules.yml"
-    file.write_text(json.dumps({"groups": [{"name": "dashboards", "rules": rules}]}), "utf-8")
-    package = installed()
-    command, environment = (
-        [str(package.path("promtool")), "check", "rules", str(file)],
-        os.environ | package.environment(),
-    )
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    assert f"{len(rules)} rules found" in done.stdout
+    assert not promtool("check", "rules", written(tmp_path, rules))
+
+
+def test_whether_tonights_batch_fits_is_told_by_what_was_in_use_a_day_ago(tmp_path: Path) -> None:
+    batch = "{0}x359 {1}x120 {0}x1200"  # From six hours to eight, and for a day no more.
+    series = {
+        'leases{pod="pod-0"}': (0, 2),
+        'model_footprint_bytes{pod="pod-0",model="ant"}': (100, 100),
+        'model_footprint_bytes{pod="pod-0",model="bee"}': (50, 50),
+        'model_leases{pod="pod-0",model="ant"}': (0, 1),
+        'model_leases{pod="pod-0",model="bee"}': (0, 1),
+    }
+    names = {f"tidegate_eviction_{name}": batch.format(*values) for name, values in series.items()}
+    [panel] = [panel for _, panel in panels() if panel["title"] == "Will tonight's batch fit?"]
+    wanted = [
+        {"eval_time": "26h", "expr": f"sum({asked(expr)})", "exp_samples": [{"labels": "{}", "value": value}]}
+        for expr, value in zip(queries(panel)[1:], (0, 150), strict=True)
+    ]
+    assert not promtool_test(tmp_path, *series_in("inference", names), promql_expr_test=wanted)
 
 
 def test_an_environment_has_them_as_config_maps_that_no_other_environment_has() -> None:

@@ -110,17 +110,6 @@ class Tab:
             if time.monotonic() > end:
                 raise TimeoutError(f"it did not come to {expression}")
 
-    async def press(self, key: str, text: str = "") -> None:
-        """Press and release a key, such as Tab or Enter."""
-        code = {"Tab": 9, "Enter": 13}.get(key, 0)
-        about = {"key": key, "code": key, "windowsVirtualKeyCode": code}
-        await self.do("Input.dispatchKeyEvent", type="keyDown", **about, **({"text": text} if text else {}))
-        await self.do("Input.dispatchKeyEvent", type="keyUp", **about)
-
-    async def write(self, text: str) -> None:
-        """Write a text where the cursor is."""
-        await self.do("Input.insertText", text=text)
-
     async def picture(self, file: Path) -> None:
         """Write what is seen as a PNG file."""
         told = await self.do("Page.captureScreenshot", format="png")

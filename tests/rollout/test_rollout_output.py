@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +36,6 @@ def test_a_file_of_somebody_else_in_a_files_place_is_refused_and_others_stay(ren
 def test_a_file_in_the_folders_place_is_refused(call: Call, definition: Path, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("mine", "utf-8")
     assert str(tmp_path / "file") in call("render", definition, "--out", tmp_path / place, code=1).err
-
-
-@pytest.mark.parametrize("make_it", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_in_a_files_place_is_not_removed(
-    rendered: Path, make_it: Callable[[Path], None], up: Call
-) -> None:
-    file = rendered / "dev-lab/00-namespace-tidegate-dev.yaml"
-    file.unlink()
-    make_it(file)
-    assert f"holds what Tidegate did not write: dev-lab/{file.name}." in up(code=1).err
-    assert file.exists()
 
 
 # ---- stopping ----

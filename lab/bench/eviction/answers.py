@@ -1,17 +1,31 @@
 """What leases and loads cost callers: answers of warm models and of cold ones, and loads that many want at once."""
 
 import statistics
+from dataclasses import dataclass
 from operator import truediv
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 from lab.bench.proxy.contestants import cores
 from lab.bench.proxy.load import Call, answer, load
 from lab.bench.report import Figures, say, turns
 from lab.local_plane.environment import ON_DEMAND, PRELOAD
 
-from .goals import Effort
 from .plane import REQUEST, Ballast, Plane, infer_path, plane
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long, how often, how many."""
+
+    runs: int  # Turns that each side has.
+    seconds: float  # How long a turn is.
+    cold_models: int
+
+
+FULL: Final = Effort(5, 2.0, 8)
+QUICK: Final = Effort(1, 1.0, 1)
 
 WARM = Ballast("warm", 4)
 CONNECTIONS = 32

@@ -17,9 +17,8 @@ from tidegate_contracts import triton as triton_contract
 from tidegate_contracts.eviction import Tuning
 
 from lab.bench.proxy.load import post
-from lab.bench.report import NotHereError
 from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan
-from lab.local_plane.process import pinned
+from lab.local_plane.process import ProcessError, pinned
 from tests.policies.eviction.rigs import zoo
 
 MIB = 1 << 20
@@ -47,7 +46,7 @@ class Plane(LocalEnvironment):
         return {"Content-Type": "application/json", "Authorization": f"Bearer {self.keys[CALLER]}"}
 
     def first_answer(self, model: str) -> float:
-        """Call a model through the first proxy; return the seconds until its answer. NotHereError for a wrong one."""
+        """Call a model through the first proxy; return the seconds until its answer. ProcessError for a wrong one."""
         began = time.perf_counter()
         answer = post(self.proxies[0].http, infer_path(model), self.headers, REQUEST)
         return _right(model, answer, time.perf_counter() - began)
@@ -84,7 +83,7 @@ class Plane(LocalEnvironment):
         headers = {triton_contract.RESTRICTED_KEY: secret.read_text("utf-8").strip()}
         status, body = post(self.on_demand.http, path, headers, b"{}")
         if status != 200:
-            raise NotHereError(f"Triton answers {status} to {path}: {body[:300].decode(errors='replace')}")
+            raise ProcessError(f"Triton answers {status} to {path}: {body[:300].decode(errors='replace')}")
         return body
 
 
@@ -136,5 +135,5 @@ def infer_path(model: str, server: str = ON_DEMAND) -> str:
 def _right(model: str, answer: tuple[int, bytes], seconds: float) -> float:
     status, body = answer
     if status != 200 or RIGHT not in body:
-        raise NotHereError(f"{model} answers {status}: {body[:300].decode(errors='replace')}")
+        raise ProcessError(f"{model} answers {status}: {body[:300].decode(errors='replace')}")
     return seconds

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from lab.bench import report
-from lab.bench.report import Figures, Goal, positive
+from lab.bench.report import Figures, Goal
 from lab.local_plane.process import Server
 from lab.local_plane.triton import triton
 from tests.proxy.rigs.issuer import Issuer, issuer
@@ -85,7 +85,7 @@ def measure_memory(key: str, folder: Path, provider: Issuer) -> Figures:
 def main() -> None:
     """Measure, print the table, and last one line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m lab.bench.proxy", description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=positive, default=5, help="turns that each has in a row (default: 5)")
+    parser.add_argument("--runs", type=int, default=5, help="turns that each has in a row (default: 5)")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long a turn is (default: 4)")
     parser.add_argument("--only", nargs="+", choices=[*ROWS, *MEMORY], help="only these rows (default: all)")
     options = parser.parse_args()

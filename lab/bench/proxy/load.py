@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.bench.report import NotHereError
-from lab.local_plane.process import pinned
+from lab.local_plane.process import ProcessError, pinned
 from tests.proxy.rigs.peers import debian_package
 
 SCRIPT = Path(__file__).with_name("load.lua")
@@ -37,7 +36,7 @@ class Measured:
     p99: float  # Seconds, as the one before.
 
 
-class LoadError(NotHereError):
+class LoadError(ProcessError):
     """Requests that were not answered as they should have been: nothing was measured."""
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from tidegate.errors import ExitCode
 
-from ..playing import Outcome, Played, Scene, claim, play, scene, until
+from ..playing import Scene, claim, play, scene, until
 from ..show import Show
 from . import notebook
 from .stage import SHOWN_LINES, LifeStage, call_times
@@ -28,7 +28,7 @@ print(json.dumps(float(numpy.asarray(answer["SCORE"]).reshape(-1)[0])))
 """
 
 
-def perform(world: World, show: Show) -> list[Played]:
+def perform(world: World, show: Show) -> None:
     """Print what runs, and who is there, and play all scenes."""
     show.say(
         "This runs on this machine: MLflow with a SQL store and S3 (MinIO) behind it; dev and prod, each with a "
@@ -37,7 +37,7 @@ def perform(world: World, show: Show) -> list[Played]:
         f"The {DEVELOPER} registers models and deploys them to dev, the {DEPLOYER} alone may promote to prod; both "
         f"have the command `tidegate`. {CHURN} is the model."
     )
-    return play(LifeStage(world, show), show, SCENES, world.check)
+    play(LifeStage(world, show), show, SCENES, world.check)
 
 
 def new_version(stage: LifeStage, version: int, model: str = CHURN) -> None:
@@ -58,15 +58,12 @@ def new_version(stage: LifeStage, version: int, model: str = CHURN) -> None:
     "An entry of a Triton model repository is made of the notebook's files, checked, and registered in MLflow, "
     "with a request whose answer is known.",
 )
-def register(stage: LifeStage) -> Outcome:
+def register(stage: LifeStage) -> str:
     """From a notebook into the registry."""
     new_version(stage, 1)
     again = stage.world.tidegate(DEVELOPER, "register", f"v1/{CHURN}", "--json").json()
     claim(again["number"] == 1, f"the same content, registered again, is version {again['number']}")
-    return Outcome(
-        "It is version 1, with the SHA-256 of every file; registered again it is still version 1",
-        f"version 1, {again['manifestSha256'][:12]}",
-    )
+    return "It is version 1, with the SHA-256 of every file; registered again it is still version 1"
 
 
 @scene(
@@ -74,7 +71,7 @@ def register(stage: LifeStage) -> Outcome:
     "It is fetched from S3, every digest is verified, it is published in one rename, Triton loads it, the known "
     "request is answered.",
 )
-def deploy(stage: LifeStage) -> Outcome:
+def deploy(stage: LifeStage) -> str:
     """Into dev."""
     stage.run(DEVELOPER, "deploy", CHURN)
     said = stage.run(
@@ -84,9 +81,7 @@ def deploy(stage: LifeStage) -> Outcome:
     claim(f"{right:.6g}" in said.out, f"{right} would be right")
     refused = stage.run(DEVELOPER, "promote", CHURN, "--to", PROD, expect=REFUSED)
     claim(DEVELOPER in refused.err, f"that does not say who may not: {refused.err}")
-    return Outcome(
-        "It answers in dev. Into prod the developer may not bring it", "dev has it; not by the developer to prod"
-    )
+    return "It answers in dev. Into prod the developer may not bring it"
 
 
 @scene(
@@ -94,7 +89,7 @@ def deploy(stage: LifeStage) -> Outcome:
     "The definition says who may. The model endpoint finds its proxy in DOMINO_INFERENCE_PROXY, and nothing else "
     "changes.",
 )
-def promote(stage: LifeStage) -> Outcome:
+def promote(stage: LifeStage) -> str:
     """Into prod, by somebody else."""
     stage.run(DEPLOYER, "promote", CHURN, "--to", PROD)
     answers = {}
@@ -111,11 +106,11 @@ def promote(stage: LifeStage) -> Outcome:
         stage.show.output(f"SCORE {answers[name]:.4f}")
     right = notebook.score(notebook.weights(1))
     claim(all(abs(answer - right) < 1e-4 for answer in answers.values()), f"{answers}, and {right} would be right")
-    return Outcome("The same client model answers in dev and in prod", "the same answer in prod")
+    return "The same client model answers in dev and in prod"
 
 
 @scene(SCENES, "Somebody calls prod all the time while version 2 takes the place of version 1.")
-def replace(stage: LifeStage) -> Outcome:
+def replace(stage: LifeStage) -> str:
     """A second version, without a failed call."""
     new_version(stage, 2)
     stage.run(DEVELOPER, "deploy", CHURN)
@@ -123,11 +118,11 @@ def replace(stage: LifeStage) -> Outcome:
         stage.run(DEPLOYER, "promote", CHURN, "--to", PROD)
         until("version 2 answers in prod", lambda: calls.versions["2"])
     claim(not calls.failures, f"{calls.last}: {calls.failures[:1]}")
-    return Outcome(f"Meanwhile: {calls.last}", calls.last)
+    return f"Meanwhile: {calls.last}"
 
 
 @scene(SCENES, "Version 3 comes into prod, and the definition gives it no calls; then a fifth of them.")
-def split(stage: LifeStage) -> Outcome:
+def split(stage: LifeStage) -> str:
     """20 to 80."""
     new_version(stage, 3)
     stage.run(DEVELOPER, "deploy", CHURN)
@@ -141,14 +136,11 @@ def split(stage: LifeStage) -> Outcome:
     share = calls.versions["3"] / CALLS
     claim(not meanwhile.failures + calls.failures, f"{meanwhile.last}: {meanwhile.failures[:1]}")
     claim(abs(share - 0.2) < 0.075, f"version 3 has {share:.1%} of {CALLS} calls")
-    return Outcome(
-        f"Of {CALLS} calls version 3 answered {calls.versions['3']}; none failed, before or after",
-        f"{share:.1%} for version 3",
-    )
+    return f"Of {CALLS} calls version 3 answered {calls.versions['3']}; none failed, before or after"
 
 
 @scene(SCENES, "Version 2 is still there: nothing is fetched, no call fails.")
-def rollback(stage: LifeStage) -> Outcome:
+def rollback(stage: LifeStage) -> str:
     """Back."""
     with stage.calling(stage.world.prod) as calls:
         stage.world.split({})
@@ -159,11 +151,11 @@ def rollback(stage: LifeStage) -> Outcome:
         then = call_times(client, CHURN, 20)
     claim(set(then.versions) == {"2"}, f"after it: {then.last}")
     stage.run(DEPLOYER, "history", CHURN, "--in", PROD)
-    return Outcome(f"Meanwhile: {calls.last}; then version 2 alone", "version 2 again, no call failed")
+    return f"Meanwhile: {calls.last}; then version 2 alone"
 
 
 @scene(SCENES, f"{OCR} goes to the on-demand server of dev, then of prod.")
-def on_demand(stage: LifeStage) -> Outcome:
+def on_demand(stage: LifeStage) -> str:
     """The same for a model that is loaded when it is called."""
     new_version(stage, 1, OCR)
     stage.run(DEVELOPER, "deploy", OCR)
@@ -172,7 +164,7 @@ def on_demand(stage: LifeStage) -> Outcome:
         answer = client.infer(OCR, notebook.request())
     found, right = float(answer.outputs["SCORE"].reshape(-1)[0]), notebook.score(notebook.weights(1))
     claim(abs(found - right) < 1e-4, f"it answers {found}, and {right} would be right")
-    return Outcome(f"{OCR} answers in prod, loaded by the eviction policy", "loaded on its first call")
+    return f"{OCR} answers in prod, loaded by the eviction policy"
 
 
 @scene(
@@ -180,7 +172,7 @@ def on_demand(stage: LifeStage) -> Outcome:
     "The deployer's command is killed twice. The old version serves on. Within a minute the lock of the killed command "
     "is free, and running it again finishes the work.",
 )
-def killed(stage: LifeStage) -> Outcome:
+def killed(stage: LifeStage) -> str:
     """Killed half way."""
     new_version(stage, KILLED_VERSION)
     stage.run(DEVELOPER, "deploy", CHURN)
@@ -195,10 +187,7 @@ def killed(stage: LifeStage) -> Outcome:
         until(f"version {KILLED_VERSION} answers", lambda: calls.versions[str(KILLED_VERSION)])
     claim(not calls.failures, f"{calls.last}: {calls.failures[:1]}")
     stage.verified()
-    return Outcome(
-        f"Killed {len(moments)} times, then finished. Meanwhile: {calls.last}",
-        f"killed {len(moments)} times, no call failed",
-    )
+    return f"Killed {len(moments)} times, then finished. Meanwhile: {calls.last}"
 
 
 def _killed_at(moment: str, stage: LifeStage, *words: str) -> bool:
@@ -224,7 +213,7 @@ def _finished(stage: LifeStage, *words: str) -> bool:
 
 
 @scene(SCENES, "One deployer rolls back while another one promotes.")
-def raced(stage: LifeStage) -> Outcome:
+def raced(stage: LifeStage) -> str:
     """Two at once."""
     commands = [("rollback", CHURN, "--in", PROD), ("promote", f"{CHURN}@{KILLED_VERSION}", "--to", PROD)]
     for words in commands:
@@ -240,11 +229,11 @@ def raced(stage: LifeStage) -> Outcome:
     with stage.client(stage.world.prod) as client:
         answer = client.infer(CHURN, notebook.request())
     loser = "was refused as busy" if refusals else "came after"
-    return Outcome(f"One won, the other {loser}. Version {answer.version} answers", f"one won, the other {loser}")
+    return f"One won, the other {loser}. Version {answer.version} answers"
 
 
 @scene(SCENES, "A file changes in the registry's bucket, and another one in production's volume.")
-def tampered(stage: LifeStage) -> Outcome:
+def tampered(stage: LifeStage) -> str:
     """Content that differs from the registry's."""
     new_version(stage, TAMPERED_VERSION)
     store = stage.world.store.client()
@@ -262,4 +251,4 @@ def tampered(stage: LifeStage) -> Outcome:
     with stage.client(stage.world.dev) as client:
         answer = client.infer(CHURN, notebook.request())
     claim(answer.version == str(KILLED_VERSION), f"in {DEV} version {answer.version} answers")
-    return Outcome("`tidegate` found and named both, and no server served either", "both found")
+    return "`tidegate` found and named both, and no server served either"

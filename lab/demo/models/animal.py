@@ -1,4 +1,7 @@
-"""A model with weights: OUTPUT is INPUT times its own factor, by which callers see which model answered."""
+"""A model with weights: OUTPUT is INPUT times its own factor, by which callers see which model answered.
+
+One published with the parameter `fails` fails to load, with these words.
+"""
 
 import json
 from typing import Any
@@ -13,6 +16,8 @@ class TritonPythonModel:
     def initialize(self, arguments: dict[str, str]) -> None:
         """Load the weights, so large as the configuration says."""
         said = json.loads(arguments["model_config"])["parameters"]
+        if "fails" in said:
+            raise triton.TritonModelException(said["fails"]["string_value"])
         factor, mebibytes = (int(said[name]["string_value"]) for name in ("factor", "mebibytes"))
         self._version = numpy.array([int(arguments["model_version"])], numpy.int32)
         self._weights = numpy.full((mebibytes << 20) // 4, factor, numpy.float32)

@@ -15,11 +15,11 @@ from tidegate_eviction.simulate.trace import write_trace
 from tidegate_eviction.simulate.zoo import Workload, generate
 
 from lab.bench import iac, report
-from lab.bench.eviction.goals import GOALS as EVICTION
+from lab.bench.eviction.__main__ import GOALS as EVICTION
 from lab.bench.proxy.__main__ import GOALS as PROXY
 from lab.bench.proxy.__main__ import ROWS
 from lab.bench.proxy.rows import Result, compared
-from lab.bench.report import Figures, NotHereError, last_line
+from lab.bench.report import Figures, last_line
 from lab.local_cluster.stand_ins import pinned
 from lab.local_plane.process import CannotBeHadError, ProcessError
 from rollout.contexts import refuse_tags
@@ -56,7 +56,6 @@ def test_figures_are_rounded_and_what_was_not_measured_stands_loudly_in_the_tabl
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (NotHereError("it was wrong"), "NOT MEASURED: COLD (it was wrong)"),
         (ProcessError("it ended"), "NOT MEASURED: COLD (it ended)"),
         (CannotBeHadError("no Triton"), "NOT MEASURED: COLD (A PART CANNOT BE HAD HERE: no Triton)"),
     ],

@@ -16,7 +16,7 @@ from .test_demo_real import WALK_SECONDS, all_holds
 @pytest.mark.thorough
 def test_all_that_is_claimed_of_a_models_life_holds(tmp_path: Path) -> None:
     text = all_holds(tmp_path, 2 * WALK_SECONDS, SCENES, "lifecycle")
-    for part in ("0 failed", "for version 3", "killed 2 times, no call failed", "both found"):
+    for part in ("0 failed", "calls version 3 answered", "Killed 2 times, then finished", "found and named both"):
         assert part in text, text
 
 
@@ -29,7 +29,7 @@ def test_parts_that_are_killed_are_started_again_in_their_places(tmp_path: Path)
             made.start_again(part)
             assert made.parts[part].pid != before.pid
         made.registry.wait_until_ready()
-        said = made.tidegate(DEVELOPER, "models")
+        said = made.tidegate(DEVELOPER, "status")
         assert said.status == 0, said.err
         notebook.train(made.work / "mine", 1)
         tensors = ("--input", "FEATURES:FP32:4", "--output", "SCORE:FP32:1")

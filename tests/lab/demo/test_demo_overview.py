@@ -41,9 +41,8 @@ async def page(browser: str, plane: LocalEnvironment, look: tuple[int, int, bool
     async with Tab(browser) as tab:
         await tab.look(f"http://{plane.proxies[0].http}/models", width, height, dark=dark)
         await tab.until("document.readyState === 'complete' && find('said').textContent !== ''")
-        await tab.read("find('key').focus()")
-        await tab.write(plane.keys[CALLER])
-        await tab.press("Enter", "\r")
+        await tab.read(f"find('key').value = '{plane.keys[CALLER]}'")
+        await tab.read("find('who').requestSubmit()")
         await tab.until("document.querySelectorAll('tr.resident').length > 0")
         yield tab
 

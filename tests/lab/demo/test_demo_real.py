@@ -84,7 +84,7 @@ def all_holds(tmp_path: Path, seconds: float, scenes: Sequence[Scene[Any]], *sai
         pytest.skip(f"NOT RUN: {text.strip()}")
     assert status == 0, text
     assert f"All {len(scenes)} hold" in text, text
-    assert all(scene.title in text for scene in scenes)
+    assert all(f"{number}/{len(scenes)}  {scene.title}" in text for number, scene in enumerate(scenes, 1))
     assert not list(tmp_path.glob("tidegate-demo-*"))
     nothing_is_left(tmp_path, running.pid)
     return text
@@ -106,11 +106,7 @@ def up(tmp_path: Path, *said: str, seconds: float = UP_SECONDS) -> Iterator[tupl
 
 @pytest.mark.thorough
 def test_all_that_the_walk_claims_holds(tmp_path: Path) -> None:
-    with demo(tmp_path, "walk") as (running, out):
-        status = running.wait(WALK_SECONDS)
-    text = out.read_text()
-    assert status == 0, text
-    assert all(f"{number}/11  {scene.title}" in text for number, scene in enumerate(SCENES, 1))
+    text = all_holds(tmp_path, WALK_SECONDS, SCENES, "walk")
     said = " ".join(text.split())
     for part in (
         rf"{scenes.CALLERS} callers over both proxies, 1 load, {scenes.CALLERS} right answers",
@@ -122,12 +118,9 @@ def test_all_that_the_walk_claims_holds(tmp_path: Path) -> None:
         rf"tried 2 times, then answered 424 with the reason, {scenes.CALLERS} calls at once",
         r"\b(?:[2-9]\d|[1-9]\d\d+) of them in 4 s without a policy: none failed",
         r"of \d+ calls of sparrow, none failed",
-        r"Room was never overrun .* at most [\d.]+ MB of 402.7 MB",
-        r"All 12 hold",
+        r"Room was never overrun: at most [\d.]+ MB of 402.7 MB",
     ):
         assert re.search(part, said), f"{part}\n{text}"
-    assert not list(tmp_path.glob("tidegate-demo-*"))
-    assert not list(SHARED_MEMORY.glob(f"tidegate_{running.pid}_*"))
 
 
 @dataclass
@@ -158,7 +151,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
 
 
 def test_what_it_says_to_try_works(shown: Shown) -> None:
-    export, fox, canary, unicorn, client, told, models, top, why, *recorded = commands(shown.text)
+    export, fox, canary, unicorn, client, told, status, top, why, *recorded = commands(shown.text)
 
     def paste(command: str) -> str:
         done = subprocess.run(
@@ -176,11 +169,11 @@ def test_what_it_says_to_try_works(shown: Shown) -> None:
         assert "retry-after: 1" in answer.lower()
         assert "horn.npy" in paste(unicorn)
         assert len(re.findall(r"pool_ready\{.*\} 1\.0|state=\"closed\"\} 1\.0", paste(told))) == 4
-        assert re.search(r"canary .*resident", paste(models))
+        assert re.search(r"canary .*resident", paste(status))
         assert re.search(r"canary .*resident", paste(top))
         assert "horn.npy" in paste(why)
     assert "[ 0. 31. 62. 93.]" in paste(client)
-    assert re.search(r"moose .*resident", paste(models))
+    assert re.search(r"moose .*resident", paste(status))
     if shutil.which("curl") and recorded:
         calls, alerts, trace = recorded
         paste(calls)

@@ -10,8 +10,6 @@ from _pytest.outcomes import Skipped
 from lab.local_plane import triton, wheels
 from lab.local_plane.process import CannotBeHadError
 from lab.local_plane.wheels import environment
-from lab.tools import debian
-from tests.proxy.rigs import peers
 from tests.proxy.rigs.pytest_rigs import not_run
 
 
@@ -38,12 +36,6 @@ def test_a_python_that_triton_is_not_made_for_is_named(monkeypatch: pytest.Monke
     monkeypatch.setattr(triton, "TOO_NEW", (3, 0))
     with pytest.raises(CannotBeHadError, match=f"no wheel for Python {triton.PYTHON}"):
         triton.installed.__wrapped__()
-
-
-def test_without_debian_its_programs_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "why_not", lambda: "there is no apt-get on the PATH")
-    with pytest.raises(CannotBeHadError, match="Debian's nginx: there is no apt-get"):
-        peers.debian_package("nginx")
 
 
 def test_a_test_is_left_out_loudly() -> None:

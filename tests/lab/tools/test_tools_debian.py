@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.local_plane.process import CannotBeHadError
 from lab.tools import ToolError, debian
+from tests.proxy.rigs.peers import debian_package
 
 STATUS = Path("/var/lib/dpkg/status")
 PACKAGE, PROGRAM = "hello", "hello"  # A package made to be an example: a few kilobytes, which nothing needs.
@@ -55,6 +57,6 @@ def test_an_unknown_package_is_refused_by_name_with_what_apt_said(own_cache: Pat
 def test_a_machine_without_apt_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
-    assert debian.why_not() == "there is no apt-get and no dpkg-deb on the PATH"
-    with pytest.raises(ToolError, match=r"there is no apt-get .*, to have the Debian packages hello from"):
-        debian.unpacked(PACKAGE)
+    why = "there is no apt-get and no dpkg-deb on the PATH, to have the Debian packages hello from"
+    with pytest.raises(CannotBeHadError, match=f"Debian's hello: {why}"):
+        debian_package(PACKAGE)

@@ -4,7 +4,6 @@ import dataclasses
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from lab.tools import programs as catalogue
 from lab.tools.__main__ import main
 from lab.tools.programs import PROGRAMS
 from rollout.tools import gotoolchain, pins, programs
+from tests.processes import until
 
 Script = Callable[[str, str], Path]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -24,15 +24,6 @@ Run = Callable[..., tuple[int, str, str]]
 
 HELM = PROGRAMS["helm"]
 PINNED = sorted({program.folder for program in PROGRAMS.values()})
-
-
-def wait_for(there: Callable[[], object], process: "subprocess.Popen[str]") -> None:
-    """Wait until something is there, but not for ever and not past the end of the process that brings it."""
-    deadline = time.monotonic() + 60
-    while not there():
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("folder", PINNED, ids=lambda folder: folder.name)
@@ -126,7 +117,7 @@ def test_a_broken_build_names_the_tool_the_log_the_cause_and_the_way_out(scratch
 @pytest.mark.usefixtures("fake_go")
 def test_two_runs_at_once_build_one_binary(scratch: Path, start: Start) -> None:
     first = start("helm", FAKE_UNTIL=str(scratch / "goes on"))
-    wait_for((scratch / "builds").exists, first)
+    until("the first build has begun", (scratch / "builds").exists, 60)
     second = start("helm")
     assert second.stderr
     assert "waiting for another run that makes helm 4.2.4" in second.stderr.readline()

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidegate_contracts import routing
-from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.access.api_keys import new_key
 
 from lab.local_plane.process import HOST
-from lab.local_plane.proxy import ENVIRONMENT, Proxy, proxy, write_tables
+from lab.local_plane.proxy import ENVIRONMENT, Proxy, proxy, write_keys, write_tables
 
 from .issuer import Issuer
 
@@ -50,8 +50,7 @@ def access_table(
 
 def write_key(root: Path, key: str, caller: str = CALLER) -> None:
     """Let a caller have this API key."""
-    (root / "api-keys").mkdir(exist_ok=True)
-    (root / "api-keys" / caller).write_text(hash_line(key) + "\n", "utf-8")
+    write_keys(root, {caller: key})
 
 
 @contextmanager

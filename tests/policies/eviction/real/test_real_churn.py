@@ -22,7 +22,7 @@ from tidegate_contracts.eviction import Tuning
 from tidegate_contracts.triton import RESTRICTED_KEY
 from tidegate_proxy.problems import lost
 
-from lab.local_plane.environment import ON_DEMAND, POOL, LocalEnvironment, Plan, local_environment
+from lab.local_plane.environment import ON_DEMAND, POLICY, POOL, LocalEnvironment, Plan, local_environment
 from lab.local_plane.triton import Triton
 from tests.proxy.rigs.pytest_rigs import not_run
 
@@ -203,11 +203,11 @@ def test_kills_at_any_time_cost_some_calls_and_no_wrong_answer(tmp_path: Path) -
             time.sleep(chance.uniform(3, 6))
             turn += 1
             if turn % 3:
-                made.kill_policy()
+                made.kill(POLICY)
                 time.sleep(chance.uniform(0, 1.5))
                 made.start_policy()
             else:
-                made.kill_on_demand()
+                made.kill(ON_DEMAND)
                 made.start_on_demand()
 
     with plane(tmp_path) as made:

@@ -31,6 +31,8 @@ from .triton.memory import MemoryReader
 
 KEEP_ALIVE_SECONDS = 75  # Seconds that a holder's connection may stand idle: longer than the time between two renewals.
 BACKLOG = 1024
+LAST_SETTINGS = "eviction.json"
+"""The last good settings, below the state folder: a policy that starts with a bad settings file uses these."""
 log = logging.getLogger(__name__)
 
 
@@ -65,7 +67,7 @@ class EvictionPolicy:
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
         self.ports: dict[str, int] = {}
-        self.settings = SettingsFile(options.settings, self._use)
+        self.settings = SettingsFile(options.settings, options.state / LAST_SETTINGS, self._use)
         self._footprints = Footprints(options.state)
         self._service: EvictionService | None = None
         self._tasks: list[asyncio.Task[None]] = []

@@ -102,7 +102,18 @@ def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:
         assert "tidegate_eviction_settings_good 1.0" in metrics()
 
 
-def test_without_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
+def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> None:
+    write_settings(tmp_path, settings(tmp_path, capacity_bytes=777))
+    with running(tmp_path):
+        pass
+    (tmp_path / "eviction.json").write_text('{"version": 1}')
+    with running(tmp_path) as made:
+        assert Holder(made).listing().capacity_bytes == 777
+        metrics = Holder(made).ask("GET", eviction_process.METRICS_PATH, address=made.admin)[1]
+        assert "tidegate_eviction_settings_good 0.0" in metrics
+
+
+def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
     said = refused(*folders(tmp_path))
     assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))

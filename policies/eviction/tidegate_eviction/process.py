@@ -172,14 +172,16 @@ class EvictionPolicy:
         log.info("stopped")
 
     async def _retry(self) -> None:
+        async def retry(model: str) -> bool:
+            return self.service.retry(model)
+
+        def on_the_loop(model: str) -> bool:
+            return asyncio.run_coroutine_threadsafe(retry(model), self._loop).result()
+
         try:
-            models = await asyncio.to_thread(retrying.taken, self.options.state)
-        except OSError as error:
-            log.error("models to retry cannot be read: %s", error)
-            return
-        for model in models:
-            if not self.service.retry(model):
-                log.warning("the pool has no model %s to retry", model)
+            await asyncio.to_thread(retrying.answer, self.options.state, on_the_loop)
+        except Exception:  # a model that stays in quarantine is no reason to end
+            log.exception("models to retry cannot be read")
 
     def _use(self, data: bytes) -> None:
         settings = read(data)

@@ -14,6 +14,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tidegate_proxy import serve
+from tidegate_proxy.grpc.upstreams import LANES
 from tidegate_proxy.http2.frames import INITIAL_WINDOW_SIZE, PREFACE
 from tidegate_proxy.upstream.breaker import FAILURES, SILENT
 from tidegate_proxy.upstream.replica import Replica
@@ -90,7 +91,7 @@ def test_a_replica_that_stops_in_peace_loses_no_call(two: Rig) -> None:
     stopping.start()
     # What is on its way when the replica says farewell, grpcio's server answers with CANCELLED: that is an answer.
     [lines] = [each for place, each in two.proxy.grpc.context.upstreams._replicas.items() if place is replicas(two)[0]]
-    until(lambda: lines.take() is None)
+    two.until(lambda: not any(map(lines.take, range(LANES))))
     calls += [call.future(infer_request(), metadata=two.metadata(), timeout=5) for _ in range(20)]
     assert [each.details() for each in calls if each.code() != grpc.StatusCode.OK] == []
     stopping.join()

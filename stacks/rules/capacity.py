@@ -87,24 +87,17 @@ def preloaded_models_fit_a_replica(stack: Stack) -> Iterator[Problem]:
         if total > memory:
             what = f"the declared footprints on {server.name}/{pool.name} sum to {gb(total)}"
             what = f"{what}, and a replica has {gb(memory)}"
-            yield stack.source.problem((*path, "placement"), what, do=_larger(server, pool, total))
+            yield stack.source.problem((*path, "placement"), what, do=_larger(server, pool))
 
 
-def _larger(server: Server, pool: Pool, needed: int) -> str:
-    """Return how a replica of a pool gets so much memory for its models."""
+def _larger(server: Server, pool: Pool) -> str:
+    """Return how a replica of a pool gets more memory for its models."""
     is_engine = isinstance(server, OpenaiServer)
     elsewhere = "" if is_engine else ", or move models to another pool"
-    memory = devices.memory_bytes(pool)
     if isinstance(pool.placement, CpuPlacement):
         return f"Raise resources.memory of {pool.resources.memory}{elsewhere}."
-    if isinstance(pool.placement, WholeGpuPlacement) and memory:
-        count = -(-needed * pool.placement.count // memory)
-        if not is_engine:
-            return f"Set placement.count to {count}, name a product with more memory{elsewhere}."
-        return f"Set placement.count and openai.tensorParallelSize to {count}, or name a product with more memory."
-    if is_engine:
-        return "Place it on a larger slice, or on whole GPUs with openai.tensorParallelSize."
-    return f"Name a larger profile, or whole GPUs{elsewhere}."
+    size = " (placement.count and openai.tensorParallelSize)" if is_engine else ""
+    return f"Name a larger profile or product, or more whole GPUs{size}{elsewhere}."
 
 
 @stack_rule("Each on-demand model fits into the capacity of its pool")
@@ -130,13 +123,13 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
                 room = f"{server.name}/{pool.name} has {gb(capacity)}: it could never be loaded"
                 what = f'model "{model.name}" takes {model.footprint}, and {room}'
                 place = (*stack.path_of(model), "footprint")
-                do = _larger(server, pool, byte_count(model.footprint)).replace("move models", "move it")
+                do = _larger(server, pool).replace("move models", "move it")
                 yield stack.source.problem(place, what, do=do)
         total = sum(byte_count(model.footprint) for model in models if model.pinned and model.footprint)
         if total > capacity:
             pinned = f"the pinned models of {server.name}/{pool.name}"
             what = f"{pinned} sum to {gb(total)}, and its capacity is {gb(capacity)}"
-            do = f"Pin fewer models. Otherwise: {_larger(server, pool, total)}"
+            do = f"Pin fewer models. Otherwise: {_larger(server, pool)}"
             yield stack.source.problem((*path, "loading"), what, do=do)
 
 

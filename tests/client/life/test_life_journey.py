@@ -69,10 +69,8 @@ def test_a_first_version_that_is_taken_back_while_it_is_loaded_a_second_time_is_
         deploy(context, "wrong", "dev")
     assert "golden request otherwise" in told.value.why
     monkeypatch.undo()
-    end = time.monotonic() + 60
     with pytest.raises(TidegateError):
-        while time.monotonic() < end:
-            client.infer_json("wrong", REQUEST, deadline=5)
+        [client.infer_json("wrong", REQUEST) for _ in range(20_000)]  # until Triton has looked at the repository
     world.register("wrong", 5, tmp_path)
     assert deploy(context, "wrong", "dev").version == 2
     with Caller(client, "wrong") as caller:

@@ -6,6 +6,7 @@ import pytest
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.engine import SimulationSetting, simulate
 from tidegate_eviction.simulate.trace import quantile
+from tidegate_eviction.simulate.zoo import Workload, generate
 
 from .plain import trace_of
 
@@ -36,6 +37,19 @@ def test_who_is_refused_has_lost_the_whole_wait_and_who_is_answered_what_he_has_
     outcome = simulate(trace_of(requests, *models), replace(LRU, **changes))  # type: ignore[arg-type]
     assert outcome.lost_seconds == pytest.approx(lost_seconds)
     assert outcome.refused == refused
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"wait_seconds": 5.0}, {"lease_seconds": 30.0, "holders": 3}, {"replicas": 3, "holders": 2}],
+)
+def test_every_request_is_answered_or_refused_once_whatever_is_simulated(changes: dict[str, float]) -> None:
+    trace = generate(Workload(models=15, requests=1500, load_mb_per_second=20, seed=2))
+    setting = replace(LRU, policy=find("cost-aware"), capacity_bytes=round(0.3 * trace.total_bytes))
+    outcome = simulate(trace, replace(setting, **changes))  # type: ignore[arg-type]
+    assert outcome.answered + outcome.busy + outcome.too_large == outcome.requests == len(trace)
+    assert len(outcome.positions) == len({*outcome.positions})
+    assert all(wait >= 0 for wait in outcome.waits)
 
 
 def test_quantiles_are_by_nearest_rank() -> None:

@@ -31,6 +31,7 @@ _LOGGERS = re.compile(f"{re.escape(_CALL)}|{re.escape(_EVENT)}")
 _BEGIN = re.compile(r'[{\["]')
 _CRI = re.compile(r"^.*?\b(?:stdout|stderr) [PF] ")  # containerd, CRI-O: time, stream, P for a part of a line
 _WRAPPED = "log", "message", "line", "MESSAGE", "textPayload"  # Keys that collectors put a line under.
+_OLDER = "of older proxies, not used"  # They log at most 5 calls a second, and no totals (`calls`).
 _MOST_FAILURES = 64  # Beginnings of JSON tried in one line: a damaged line must not take long.
 _MOST_PARTS = 16  # Parts, of 16 KiB each, into which a container runtime splits a line.
 
@@ -58,15 +59,17 @@ class _Logs:
                 kinds["copies of other lines"] += 1
                 continue
             try:
-                self._call(record) if record["logger"] == _CALL else self._event(record)
+                kind = self._call(record) if record["logger"] == _CALL else self._event(record)
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
                 continue
             self._seen.add(identity)
-            kinds["of calls" if record["logger"] == _CALL else "of eviction policies"] += 1
+            kinds[kind] += 1
         self.lines += kinds
         return kinds.total()
 
-    def _call(self, record: Record) -> None:
+    def _call(self, record: Record) -> str:
+        if not record.get("calls") and "pool" in record:
+            return _OLDER
         at = datetime.fromisoformat(record["time"]).timestamp()
         own = record.get("server"), record.get("model")
         calls = {(server, model): int(n) for server, of in record.get("calls", {}).items() for model, n in of.items()}
@@ -78,12 +81,14 @@ class _Logs:
         for key, number in calls.items():
             mine = key == own
             self.calls[key].extend([began] * mine + [at] * (number - mine))
+        return "of calls"
 
-    def _event(self, record: Record) -> None:
+    def _event(self, record: Record) -> str:
         if record.get("event") == "loaded":
             model, size = record["model"], int(record["footprintBytes"])
             self.loads[model].append(float(record["seconds"]) - float(record.get("copiedSeconds", 0.0)))
             self.sizes[model] = size
+        return "of eviction policies"
 
 
 @dataclass
@@ -237,6 +242,8 @@ def read_logs(words: str) -> Recording:
             f"{count_of(logs.lines['cut or damaged'], 'line')} of calls or loads that cannot be read, the first at "
             f"{logs.unreadable}"
         )
+    if older := logs.lines[_OLDER]:
+        lost.append(f"calls of older proxies, which log no totals (`calls`): {count_of(older, 'line')} not used")
     return Recording(calls, measured, logs.busy, lost, f"Lines in {counted(files, 'file')}: {read}.")
 
 
@@ -252,7 +259,7 @@ def _files(words: str) -> list[Path]:
             inside = sorted(each for each in path.rglob("*.log*") if each.is_file()) if path.is_dir() else [path]
             files |= dict.fromkeys(inside)
     if missing := [str(file) for file in files if not file.exists()]:
-        raise CommandError(f"LOGS: there is no file {escaped(missing[0])}.", WRONG_INPUT)
+        raise CommandError(f"--logs: there is no file {escaped(missing[0])}.", WRONG_INPUT)
     if not files:
         raise CommandError(f"--logs {escaped(shortened(words))}: there is no file *.log there.", WRONG_INPUT)
     return list(files)

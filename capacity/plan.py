@@ -1,9 +1,11 @@
 """`tidegate plan`: which slices, how many, at what price, and what callers notice, for the requests of a trace."""
 
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
 from policies.guardrails.money import money
 from stacks.command import FAILED, WRONG_INPUT, CommandError, chosen_stacks
+from stacks.definition.base import LEAST_BYTES
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.mig_cuts import fewest_gpus
+from stacks.definition.models import MODEL_NAME
 from stacks.definition.placement import GpuNodes
 from stacks.definition.pools import OnDemand
 from stacks.definition.prices import Price
@@ -215,6 +219,8 @@ def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
     yield ""
     yield overlay_text(change)
     yield ""
+    if unfit := _unfit(basis.trace):
+        yield f"Left out are models whose names no definition takes: {listed(unfit, most=5)}. Give them other names."
     yield "Remove the pools that these models leave, once none of their models is called."
     slices = {answer.on.profile: answer.replicas}
     gpus = fewest_gpus(answer.gpu.product, slices) if answer.on.profile else answer.replicas
@@ -226,15 +232,32 @@ def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
 
 def _change(basis: _Basis, answer: Answer) -> dict[str, Any]:
     """Return the pool at the first server that loads on demand, with the models of the trace in it."""
-    servers = [
-        server.name
-        for _, server, pool in (basis.stack.pools() if basis.stack else ())
-        if isinstance(pool.loading, OnDemand)
-    ]
-    server = next(iter(servers), "ondemand")
-    tree = pool_tree(answer.gpu, answer.name, answer.on, answer.replicas, answer.loading)
-    models = [
-        {"name": model.name, "server": server, "pool": answer.name, "footprint": size_text(model.footprint_bytes)}
-        for model in sorted(basis.trace.models, key=lambda model: model.name)
-    ]
+    pools = [(server.name, pool) for _, server, pool in basis.stack.pools()] if basis.stack else []
+    on_demand = [name for name, pool in pools if isinstance(pool.loading, OnDemand)]
+    server = on_demand[0] if on_demand else _unused("ondemand", {name for name, _ in pools})
+    name = _unused(answer.name, {pool.name for at, pool in pools if at == server})
+    tree = pool_tree(answer.gpu, name, answer.on, answer.replicas, answer.loading)
+    before = {model.name: model for model in basis.stack.platform.models} if basis.stack else {}
+    unfit = _unfit(basis.trace)
+    models = []
+    for traced in sorted(basis.trace.models, key=lambda model: model.name):
+        model: dict[str, Any] = {"name": traced.name, "server": server, "pool": name}
+        if traced.footprint_bytes >= LEAST_BYTES:
+            model["footprint"] = size_text(traced.footprint_bytes)
+        # What was simulated has neither.
+        if traced.name in before and before[traced.name].pinned:
+            model["pinned"] = False
+        if traced.name in before and before[traced.name].idle_seconds is not None:
+            model["idleSeconds"] = None
+        models += [model] if traced.name not in unfit else []
     return {"servers": [{"name": server, "pools": [tree]}], "models": models}
+
+
+def _unfit(trace: Trace) -> list[str]:
+    """Return the models whose names no definition takes."""
+    return [model.name for model in trace.models if not re.match(MODEL_NAME, model.name)]
+
+
+def _unused(name: str, taken: Collection[str]) -> str:
+    """Return a name, with a number if it is taken."""
+    return next(each for each in chain([name], (f"{name}-{number}" for number in count(2))) if each not in taken)

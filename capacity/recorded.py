@@ -47,7 +47,9 @@ def read_samples(url: str, match: str, hours: float) -> Recorded:
     window = _Window(Prometheus(url, match), seconds_of(hours), time.time())
     if not window.series(_OF_PROXIES):
         nothing = f"{url} has scraped no proxy of Tidegate's with {match} in these {hours:g} hours"
-        raise CommandError(f"{nothing}: see MATCH, STACK, HOURS, and `monitoring` in the definition.", WRONG_INPUT)
+        raise CommandError(
+            f"{nothing}: see --match, --stack, --hours, and `monitoring` in the definition.", WRONG_INPUT
+        )
     trace, why = None, ""
     try:
         trace, _ = trace_of(record(window.prometheus, hours, window.now))

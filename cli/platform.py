@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -26,19 +26,9 @@ KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Go on whatever th
 DEFAULT_OUT = Path("build/rendered")
 
 
-def _known(engine: str | None) -> str | None:
-    """Refuse the name of an engine that there is not, also where none is needed: it was meant for something."""
-    if engine is not None:
-        from rollout.engines import require_known
-
-        with exit_codes():
-            require_known(engine)
-    return engine
-
-
 EngineName = Annotated[
-    str | None,
-    typer.Option("--engine", metavar="NAME", callback=_known, help="pulumi or helm; the first there is by default."),
+    Literal["pulumi", "helm"] | None,
+    typer.Option("--engine", help="The first that is there by default."),
 ]
 
 
@@ -206,10 +196,10 @@ def init(
 ) -> None:
     """Write a repository for your platform, which pins this version of Tidegate."""
     with exit_codes() as outcome:
-        from rollout.init.repository import InitRequest, write_repository
+        from rollout.init.repository import write_repository
 
         outcome.text = "nothing was written"
-        write_repository(InitRequest(folder, gpu, repository), outcome)
+        write_repository(folder, outcome, gpu, repository)
 
 
 def pin(

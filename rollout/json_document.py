@@ -16,7 +16,7 @@ from stacks.problems import Position
 from .changes.compare import FieldChange, Verb
 from .changes.permissions import Grant
 from .changes.report import values
-from .changes.restarts import Notice
+from .changes.restarts import Notice, Restart
 from .changes.stack_change import Devices, StackChange, State, findings_of
 from .seen import CommandReport
 from .waves.plan import Step
@@ -87,18 +87,6 @@ class ChangedObject(_Json):
     """Fields that make a replacement of it."""
 
 
-class RestartedWorkload(_Json):
-    """A workload whose pods all start anew."""
-
-    kind: str
-    name: str
-    pods: str
-    """How many there are, in words."""
-    because: tuple[str, ...]
-    """Fields that changed."""
-    models: tuple[str, ...]
-
-
 class Month(_Json):
     """What the GPU devices of a stack cost a month of 730 hours, autoscalers at their most."""
 
@@ -135,7 +123,7 @@ class SeenStack(_Place):
     grants: tuple[Grant, ...] = ()
     """Who may newly call what; `wider`: among it are models that were served before."""
     objects: tuple[ChangedObject, ...] = ()
-    restarts: tuple[RestartedWorkload, ...] = ()
+    restarts: tuple[Restart, ...] = ()
     notices: tuple[Notice, ...] = ()
     """What happens without a restart; `grave`: as bad as a deletion."""
     devices: tuple[Devices, ...] = ()

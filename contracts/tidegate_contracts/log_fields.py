@@ -22,7 +22,7 @@ FIELDS: Final = {
     "version": "version of the model",
     "principal": "who calls, as access rules name him",
     # Which call
-    "requestId": "`x-request-id` of the call; of several that wait for one load, that of the first",
+    "requestId": "`x-request-id` of the call",
     "traceId": "trace of the call, where it has one: the second part of `traceparent`",
     "protocol": "`http` or `grpc`",
     "verb": "what was called: `infer`, `ready`, …; over gRPC the method",

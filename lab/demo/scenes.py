@@ -9,11 +9,11 @@ from typing import Any
 import urllib3
 from rich.filesize import decimal
 
-from lab.local_plane.environment import ON_DEMAND, POLICY, PRELOAD
+from lab.local_plane.environment import ON_DEMAND, POLICY, POLL_SECONDS, PRELOAD
 
 from . import zoo
 from .playing import NotSoError, Scene, claim, scene, until
-from .stage import IDLE_SECONDS, LEASE_SECONDS, POLL_SECONDS, TUNING, WAIT_SECONDS, Stage
+from .stage import IDLE_SECONDS, LEASE_SECONDS, TUNING, WAIT_SECONDS, Stage
 
 SCENES: list[Scene[Stage]] = []
 CALLERS = 20

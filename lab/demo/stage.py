@@ -29,7 +29,6 @@ ENVIRONMENT = "demo"
 CALLER = "visitor"
 SAMPLE_SECONDS = 0.2
 PROXIES = 2
-POLL_SECONDS = 1
 IDLE_SECONDS, LEASE_SECONDS, WAIT_SECONDS = 1, 2, 8
 """Idle limits are minutes on a platform (300 s), leases 9 s; here it is seconds, so that nobody has to wait."""
 TUNING = Tuning(
@@ -63,7 +62,6 @@ def plan(policy_folder: Path | None = None) -> Plan:
         models=(*preloaded, *on_demand),
         callers=(CALLER,),
         proxies=PROXIES,
-        poll_seconds=POLL_SECONDS,
         capacity_bytes=zoo.CAPACITY_BYTES,
         idle_seconds=IDLE_SECONDS,
         lease_seconds=LEASE_SECONDS,

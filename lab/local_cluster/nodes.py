@@ -56,11 +56,6 @@ def cpu_node(name: str, *, cpu: int = 64, memory_gi: int = 256, labels: Labels |
     return _node(name, cpu, memory_gi, {}, dict(labels or {}))
 
 
-def whole_gpus(name: str, product: str, gpus: int, *, labels: Labels | None = None) -> KubernetesObject:
-    """Return a node whose GPUs are handed out whole."""
-    return _gpu_node(name, gpus, {GPU: gpus}, {PRODUCT: product, **(labels or {})})
-
-
 def mig_mixed(name: str, product: str, gpus: int, slices: Mapping[str, int]) -> KubernetesObject:
     """Return a node with MIG strategy mixed; `slices` are those of each GPU: profile → how many."""
     return mig_layouts(name, product, gpus, [(gpus, slices)])
@@ -231,7 +226,7 @@ def _complete(name: str, group: GpuNodes, renamed: bool, labels: Labels) -> Iter
     elif (sharing := group.sharing) is not None:
         yield time_sliced(name, product, gpus, sharing.replicas, kind=sharing.kind, renamed=renamed, labels=labels)
     else:
-        yield whole_gpus(name, product, gpus, labels=labels)
+        yield _gpu_node(name, gpus, {GPU: gpus}, {PRODUCT: product, **labels})
         # A real node hands its GPUs out one way or the other; a definition counts them alike, so both ways work here.
         yield resource_slice(name, product, gpus)
 

@@ -20,6 +20,7 @@ from .triton import Triton, installed, triton
 
 PRELOAD, ON_DEMAND, POLICY, POOL = "preload", "on-demand", "policy", "main"
 PLANE, DATASET = "here", "models"
+POLL_SECONDS = 1  # Between two looks of a preload Triton into its repository.
 ALL = ("*",)
 UNLIMITED = routing.RateLimit(requests_per_minute=600_000, burst=600_000)
 
@@ -34,7 +35,6 @@ class Plan:
     rules: tuple[routing.AccessRule, ...] | None = None
     preloads: bool = True  # Whether it has a preload Triton.
     proxies: int = 1
-    poll_seconds: int = 1
     policy: str = "lru-idle"
     policy_packages: tuple[str, ...] = ()  # Folders with policies beside those that are there.
     capacity_bytes: int = 1 << 30
@@ -130,7 +130,7 @@ class LocalEnvironment(Parts):
                         gpu=False,
                         memory_bytes=self.plan.capacity_bytes,
                         capacity_bytes=None if name == PRELOAD else self.plan.capacity_bytes,
-                        poll_seconds=self.plan.poll_seconds if name == PRELOAD else None,
+                        poll_seconds=POLL_SECONDS if name == PRELOAD else None,
                     ),
                 ),
             )
@@ -150,7 +150,7 @@ class LocalEnvironment(Parts):
 
         Started anew, it has its old ports, and so have all other parts.
         """
-        poll = f"--repository-poll-secs={self.plan.poll_seconds}"
+        poll = f"--repository-poll-secs={POLL_SECONDS}"
         options = ["--model-control-mode=poll", poll, "--exit-on-error=false"]
         before = getattr(self, "preload", None)
         ports = None if before is None else before.ports

@@ -35,9 +35,9 @@ class Yielder:
 
 @contextmanager
 def no_full_collections() -> Iterator[None]:
-    """Keep the garbage collector off a table: a full collection of 10,000 models holds the loop for 0.1 s and more.
+    """Put full garbage collections off until a table is taken over: each holds the loop for 0.1 s with 10,000 models.
 
-    What is there at the end is frozen. Reference counts free a table that is no longer in use.
+    Reference counts free the routes of the table before it.
     """
     young, middle, full = gc.get_threshold()
     gc.set_threshold(young, middle, 1_000_000)
@@ -45,4 +45,3 @@ def no_full_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(young, middle, full)
-        gc.freeze()

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError
-from stacks.problems import escaped
+from stacks.command import NO_ENGINE, CommandError
 
 from .bundle import Bundle, Engine
 
-__all__ = ["FINDERS", "Bundle", "Engine", "find_engine", "require_known"]
+__all__ = ["FINDERS", "Bundle", "Engine", "find_engine"]
 
 
 def _pulumi(adopt: bool) -> Engine | None:
@@ -29,20 +28,11 @@ Pulumi is the user's own, where it is on the PATH; Helm the user's own, or the o
 """
 
 
-def require_known(wanted: str) -> None:
-    """Raise CommandError for the name of an engine that there is not."""
-    if wanted not in FINDERS:
-        known = ", ".join(FINDERS)
-        raise CommandError(f"there is no engine {escaped(wanted)}. --engine is one of: {known}.", WRONG_INPUT)
-
-
 def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:
     """Return the engine of that name, or the first one that is there; raise CommandError where there is none.
 
     With `adopt` it takes over a stack that another engine brought up.
     """
-    if wanted:
-        require_known(wanted)
     for name in [wanted] if wanted else FINDERS:
         engine = FINDERS[name](adopt)
         if engine is not None:

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from stacks.images_lock import ImagesLock
 from stacks.stack import Definition, Stack, StackId
 
 from ..render import Rendered
+
+EngineName = Literal["pulumi", "helm"]
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class Engine(Protocol):
     """Brings one stack up in the cluster of its data plane, and down again."""
 
     @property
-    def name(self) -> str:
-        """`pulumi` or `helm`, as --engine names it."""
+    def name(self) -> EngineName:
+        """What --engine names it."""
 
     @property
     def title(self) -> str:

@@ -31,7 +31,7 @@ from ..live import LiveState, as_declared, remaining_objects, require_there, sta
 from ..render import Rendered, rendered
 from ..terminal import note
 from . import lease, ownership
-from .bundle import Bundle
+from .bundle import Bundle, EngineName
 from .ownership import helm_marks, helm_release, records, release_of, releases_of
 from .watched import await_ready, run_watched, timeout_seconds
 
@@ -47,7 +47,7 @@ class Helm:
     path: str
     version: str
     adopt: bool = False
-    name: str = "helm"
+    name: EngineName = "helm"
 
     @property
     def title(self) -> str:

@@ -19,7 +19,7 @@ from ..live import LiveState, as_declared, remaining_objects, require_there, sta
 from ..render import Rendered, render
 from ..terminal import note
 from . import ownership, pulumi_cli, pulumi_state
-from .bundle import Bundle
+from .bundle import Bundle, EngineName
 from .ownership import Owner, helm_release
 from .pulumi_cli import PulumiCli
 from .pulumi_state import Plan, State
@@ -36,7 +36,7 @@ class Pulumi:
 
     cli: PulumiCli
     adopt: bool = False
-    name: str = "pulumi"
+    name: EngineName = "pulumi"
 
     @property
     def title(self) -> str:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from string import Template
@@ -31,35 +30,26 @@ TEXTS = Path(__file__).parent / "text"
 DEFINITION = "stacks/inference.yaml"
 
 
-@dataclass(frozen=True)
-class InitRequest:
-    """What the command line asks for."""
-
-    folder: Path
-    gpu: str | None = None
-    repository: str | None = None
-
-
-def write_repository(request: InitRequest, outcome: ExitStatus) -> None:
+def write_repository(folder: Path, outcome: ExitStatus, gpu: str | None = None, repository: str | None = None) -> None:
     """Write a platform's repository into an empty folder, and say what it is and how to go on.
 
     Raises CommandError or DefinitionError before anything is written.
     """
-    if request.folder == Path():  # an empty text
+    if folder == Path():  # an empty text
         raise CommandError("Name the folder to write, such as ../platform.", WRONG_INPUT)
-    _require_empty(request.folder)
-    text = _filled("inference.yaml", version=version(), **_placed(request.gpu))
+    _require_empty(folder)
+    text = _filled("inference.yaml", version=version(), **_placed(gpu))
     definition = validate(parse(text, DEFINITION), ImagesLock())
-    requirement = _requirement(request.repository)
+    requirement = _requirement(repository)
     files = _files(text, definition, requirement)
-    outcome.text = f"{request.folder} is not complete"
+    outcome.text = f"{folder} is not complete"
     for name, content in files.items():
-        path = request.folder / name
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, "utf-8")
-    if not _git(request.folder, "rev-parse", "--show-toplevel"):
-        _git(request.folder, "init", "--quiet")
-    _tell(request, requirement)
+    if not _git(folder, "rev-parse", "--show-toplevel"):
+        _git(folder, "init", "--quiet")
+    _tell(folder, requirement)
 
 
 def _files(text: str, definition: Definition, requirement: str) -> dict[str, str]:
@@ -87,14 +77,14 @@ def _filled(name: str, **parts: str) -> str:
     return Template((TEXTS / name).read_text("utf-8")).substitute(parts)
 
 
-def _tell(request: InitRequest, requirement: str) -> None:
-    print(f"{escaped(str(request.folder))}: a platform that pins Tidegate {version()} ({escaped(requirement)})")
+def _tell(folder: Path, requirement: str) -> None:
+    print(f"{escaped(str(folder))}: a platform that pins Tidegate {version()} ({escaped(requirement)})")
     print(f"  {DEFINITION:<32} the definition; what you must replace is marked with ←")
     print(f"  {'requirements.txt':<32} the pin")
     print(f"  {'Pulumi.yaml, __main__.py':<32} for plain `pulumi up`; helm and kubectl need none of it")
     print(f"  {'.github/workflows/tidegate.yaml':<32} previews each pull request on GitHub")
     print(f"  {'.gitlab-ci.yml':<32} the same on GitLab; delete the one that you do not need")
-    print(f"Go on there:\n  cd {in_shell(request.folder)}\n  python3 -m venv .venv")
+    print(f"Go on there:\n  cd {in_shell(folder)}\n  python3 -m venv .venv")
     print("  . .venv/bin/activate && pip install -r requirements.txt\n  tidegate check && tidegate render")
     print("  git add --all && git commit --message='Our platform'")
 

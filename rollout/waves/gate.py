@@ -150,7 +150,8 @@ def not_loaded(kubectl: Kubectl, target: Target) -> tuple[list[str], list[str]]:
     proxies = [pod for pod, of in zip(ready, labels, strict=True) if of.get("app.kubernetes.io/name") == PROXY]
     policies = [pod for pod, of in zip(ready, labels, strict=True) if of.get(LOADING) == "on-demand"]
     looked = [(pod, proxy_process.ADMIN_PORT) for pod in proxies[:1]]  # each proxy sees every replica
-    for pod, port in (*looked, *((pod, eviction_process.ADMIN_PORT) for pod in policies)):
+    looked += [(pod, eviction_process.ADMIN_PORT) for pod in policies]
+    for pod, port in looked:
         name = pod["metadata"]["name"]
         for line in _metrics(kubectl, target.namespace, name, port).splitlines():
             if (series := _SERIES.match(line)) is None:
@@ -197,18 +198,13 @@ def send(probe: Probe, kubectl: Kubectl, target: Target) -> None:
         _request(probe.url, probe.body, probe.token_variable)
 
 
-def through_service(kubectl: Kubectl, namespace: str, service: str, port: int, path: str, *, https: bool) -> str:
-    """Return what a Service answers to a GET that goes through the API server's service proxy."""
-    place = f"/api/v1/namespaces/{namespace}/services/{'https:' if https else ''}{service}:{port}/proxy{path}"
-    return kubectl.run("get", "--raw", place, seconds=_SECONDS).stdout
-
-
 def firing(alerts: Alerts, kubectl: Kubectl, namespace: str) -> list[str]:
     """Return the names of the alerts that fire in a namespace; raise CommandError when nobody can say."""
     path = _ALERTS[alerts.kind]
     if alerts.service is not None:
-        at = alerts.service
-        answer: str | bytes = through_service(kubectl, at.namespace, at.name, at.port, path, https=at.https)
+        at, scheme = alerts.service, "https:" if alerts.service.https else ""
+        place = f"/api/v1/namespaces/{at.namespace}/services/{scheme}{at.name}:{at.port}/proxy{path}"
+        answer: str | bytes = kubectl.run("get", "--raw", place, seconds=_SECONDS).stdout
     else:
         answer = _request(f"{(alerts.url or '').rstrip('/')}{path}")
     try:

@@ -30,6 +30,7 @@ from stacks.problems import escaped
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
+from ..engines.bundle import EngineName
 from ..files import sync_folder, write_atomically
 from ..processes import lives
 from .plan import Step
@@ -64,7 +65,7 @@ class RolloutRecord(_Record):
     kind: Literal["forward", "back"]
     environment: str
     definition: str  # The definition's file, as it was given; what is rolled out are the texts kept beside the record.
-    engine: str
+    engine: EngineName
     steps: list[Step]
     good: dict[str, int] = {}  # Each plane's last good rollout. Going back, it is what a plane is brought back to.
     takes_back: int | None = None  # The rollout that is taken back.

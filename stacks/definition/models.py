@@ -8,7 +8,8 @@ from tidegate_contracts.openai import LONGEST_SERVED_NAME, SERVED_NAME_PATTERN
 from .base import MOST_NUMBER, NOT_IN_VALUES, ByteQuantity, Condition, Conditional, DnsLabel, Section, Without, form
 
 _AS_A_FOLDER = "letters, digits, dots, dashes and underscores, as its folder in the repository"
-ModelName = Annotated[str, form(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}$", _AS_A_FOLDER)]
+MODEL_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}$"
+ModelName = Annotated[str, form(MODEL_NAME, _AS_A_FOLDER)]
 _AS_CLIENTS_SAY = (
     "letters, digits, dots, dashes, underscores and colons, at most 255, with single slashes between them, "
     "as in meta/llama-3.1-8b-instruct"

@@ -128,7 +128,10 @@ def test_without_a_trace_advice_says_why_nothing_was_simulated(here: Definition)
 def test_what_prometheus_has_of_another_environment_is_none_of_this_ones(here: Definition, server: Prometheus) -> None:
     sentence = refused(here.document.file, "--prometheus", server.url, "--match", 'cluster="west"')
     assert "has scraped no proxy of Tidegate's with namespace=" in sentence
-    assert 'cluster="west" in these 24 hours: see MATCH, STACK, HOURS, and `monitoring` in the definition.' in sentence
+    assert (
+        'cluster="west" in these 24 hours: see --match, --stack, --hours, and `monitoring` in the definition.'
+        in sentence
+    )
 
 
 def test_what_is_no_time_and_no_share_is_told(here: Definition) -> None:

@@ -91,12 +91,14 @@ def test_loads_are_read_as_the_policy_itself_logs_them(tmp_path: Path, caplog: p
     assert read_logs(str(tmp_path)).measured["fox"].load_seconds == 9.0
 
 
-def test_a_broken_line_is_told(tmp_path: Path) -> None:
-    text = call(1.0, "fox", {"fox": 1}) + LINES[0][:90] + "\n" + loaded("fox", 1.0, 5)
-    (tmp_path / "cut.log").write_text(text, "utf-8")
-    found = read_logs(str(tmp_path / "cut.log"))
+def test_lines_of_older_proxies_and_broken_ones_are_told(tmp_path: Path) -> None:
+    text = call(0.5, "fox") + call(1.0, "fox", {"fox": 1}) + LINES[0][:90] + "\n" + loaded("fox", 1.0, 5)
+    (tmp_path / "old.log").write_text(text, "utf-8")
+    found = read_logs(str(tmp_path / "old.log"))
     assert len(found.calls["main", "fox"]) == 1
-    assert [each.partition(" of calls")[0] for each in found.lost] == ["1 line"]
+    assert [each.partition(" of ")[0] for each in found.lost] == ["1 line", "calls"]
+    assert found.lost[1].endswith(": 1 line not used")
+    assert "1 of older proxies, not used" in found.source
 
 
 def test_a_long_log_is_read_with_its_progress_told_and_found_whole(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 from cli.app import app
 from rollout.definition import check_definition
 from rollout.seen import CommandReport
+from stacks.stack import Definition
 from stacks.validate import read_definition
 
 from .definition import pasted, pool, tree_of, write
@@ -47,6 +48,15 @@ def test_a_plan_is_a_table_a_sentence_and_a_block() -> None:
     assert "profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}\n      replicas: 1" in said.stdout
 
 
+def after(folder: Path, said: Result) -> Definition:
+    """Return the definition with the change pasted, which `tidegate check` has taken."""
+    text = said.stdout.partition("then run `tidegate check`:")[2].partition("\n\n")[2].partition("\n\n")[0]
+    definition = pasted(read_definition(folder / "inference.yaml"), text)
+    file = write(folder, definition.document.tree)
+    check_definition(file, CommandReport("check", str(file)))
+    return definition
+
+
 @pytest.mark.parametrize("strategy", ["mixed", "single", "dra"])
 def test_what_is_to_be_pasted_is_taken_and_is_what_was_simulated(folder: Path, strategy: str) -> None:
     main = pool("1g.10gb")
@@ -56,16 +66,30 @@ def test_what_is_to_be_pasted_is_taken_and_is_what_was_simulated(folder: Path, s
     tree["dataPlanes"][0]["gpus"][0]["mig"]["strategy"] = strategy
     write(folder, tree)
     said = plan("day.csv", "--target", "98%")
-    text = said.stdout.partition("then run `tidegate check`:")[2].partition("\n\n")[2].partition("\n\n")[0]
-    definition = pasted(read_definition(folder / "inference.yaml"), text)
-    file = write(folder, definition.document.tree)
-    check_definition(file, CommandReport("check", str(file)))
-    (stack,) = definition.stacks
+    (stack,) = after(folder, said).stacks
     pools = {each.name: each for _, _, each in stack.pools()}
     assert (getattr(pools["s-1g-10gb"].placement, "profile", None), pools["s-1g-10gb"].replicas) == ("1g.10gb", 1)
     models = {each.name: (each.pool, each.footprint) for each in stack.platform.models}
     assert models == {"one": ("s-1g-10gb", "5000M"), "two": ("s-1g-10gb", "1000M")}
     assert "Its slices need 1 × A100-80GB at least." in said.stdout
+
+
+def test_the_change_is_taken_on_each_data_plane_whatever_the_pool_and_its_models_are_now(folder: Path) -> None:
+    now = {"name": "one", "server": "ondemand", "pool": "s-1g-10gb", "pinned": True, "idleSeconds": 900}
+    tree = tree_of([pool("2g.20gb", "s-1g-10gb")], [now], [{"2g.20gb": 1, "1g.10gb": 2}])
+    tree["dataPlanes"].append(tree["dataPlanes"][0] | {"name": "east"})
+    write(folder, tree)
+    lines = [f"m,{name},{size},2050,50" for name, size in (("one", 5000), ("tiny", 0.5), ("a b", 1))]
+    calls = [f"{at * 60_000},{name}" for at in range(60) for name in ("one", "tiny", "a b")]
+    (folder / "day.csv").write_text("\n".join([*lines, *calls]), "utf-8")
+    said = plan("day.csv")
+    assert "The change below applies to 2 (lab, east), each at that cost." in said.stdout
+    assert "Left out are models whose names no definition takes: a b." in said.stdout
+    for stack in after(folder, said).stacks:
+        pools = {each.name: getattr(each.placement, "profile", None) for _, _, each in stack.pools()}
+        assert pools == {"s-1g-10gb": "2g.20gb", "s-1g-10gb-2": "1g.10gb"}
+        models = {each.name: (each.pool, each.pinned, each.idle_seconds) for each in stack.platform.models}
+        assert models == dict.fromkeys(["one", "tiny"], ("s-1g-10gb-2", False, None))
 
 
 def test_without_a_word_of_it_the_gpu_is_the_inventorys_else_an_a100_of_80_gb(folder: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout.init.repository import InitRequest, write_repository
+from rollout.init.repository import write_repository
 from rollout.render import render
 from stacks.command import ExitStatus
 from stacks.validate import read_definition
@@ -25,7 +25,7 @@ def test_pulumi_renders_every_stack_as_we_do(brought_up: Project, definition: st
 
 
 def test_pulumi_renders_a_platform_of_ones_own_with_the_program_that_it_pins(engine: Engine, tmp_path: Path) -> None:
-    project = Project.create(engine, tmp_path, lambda folder: write_repository(InitRequest(folder), ExitStatus()))
+    project = Project.create(engine, tmp_path, lambda folder: write_repository(folder, ExitStatus()))
     name = project.add_rendering_stack("prod-main", "prod", "main")
     installed = os.pathsep.join(map(str, (ROOT, ROOT / "contracts")))  # in the place of an install
     project.pulumi("up", "--yes", "--skip-preview", "--suppress-progress", "--stack", name, PYTHONPATH=installed)

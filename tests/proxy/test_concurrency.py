@@ -4,7 +4,41 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from tidegate_proxy.concurrency import RoundRobin, room
+import pytest
+from tidegate_proxy import concurrency
+from tidegate_proxy.concurrency import ConcurrencyLimiter, InFlightCount, RoundRobin, room
+
+
+class Waiting:
+    """A call that waits for a slot."""
+
+    def __init__(self) -> None:
+        self.is_admitted = asyncio.Event()
+
+    def admitted(self) -> None:
+        self.is_admitted.set()
+
+
+def test_what_a_replica_may_go_on_with_is_kept_from_its_caller_only_and_not_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(concurrency, "CUT_SECONDS", 0.05)
+
+    async def run() -> None:
+        limiter, model, caller, other = ConcurrencyLimiter(16), InFlightCount(), InFlightCount(), InFlightCount()
+        while limiter.try_acquire(model, caller):
+            limiter.cut(model, caller)
+        assert (limiter.in_flight, model.calls, caller.calls, caller.cut) == (0, 0, 0, 14), "seven eighths"
+        assert [limiter.try_acquire(model, other) for _ in range(13)] == [True] * 12 + [False], "as if there were none"
+        for _ in range(12):
+            limiter.release(model, other)
+        waiting = Waiting()
+        assert limiter.enqueue(waiting, model, caller)
+        async with asyncio.timeout(3):
+            await waiting.is_admitted.wait()
+        assert (limiter.in_flight, limiter.waiting) == (1, 0)
+
+    asyncio.run(run())
 
 
 def test_who_has_much_long_work_does_one_step_while_others_do_theirs() -> None:

@@ -1,15 +1,18 @@
 """Callers' connections with TLS: what they take counts from their first byte, and what TLS keeps counts, too."""
 
 import asyncio
+import gc
 import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from tidegate_proxy import tls
 from tidegate_proxy.guests import CONNECTION_BYTES, TLS_BYTES
+from tidegate_proxy.http.request import HttpRequest
 
 from lab.local_cluster.certificates import Authority
 
@@ -115,6 +118,43 @@ async def test_a_body_that_comes_with_the_end_of_the_hello_is_taken(tmp_path: Pa
         writer.transport.abort()
 
 
+class _Brings:
+    """TLS, of which each thing that comes brings so many bytes of data."""
+
+    def __init__(self) -> None:
+        self.data, self.came_inside, self.came = 0, 0, 0
+        self.turns: list[bool] = []
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return memoryview(bytearray(1 << 18))
+
+    def buffer_updated(self, _size: int) -> None:
+        self.came_inside += self.data
+
+    def hear_fruitless(self, *, too_much: bool) -> None:
+        self.turns.append(too_much)
+
+
+def test_of_who_sends_what_brings_no_data_little_is_read_in_each_turn() -> None:
+    door = _Brings()
+    records = tls._Records(door, door)  # type: ignore[arg-type]
+
+    def room_after(size: int) -> int:
+        records.buffer_updated(size)
+        return len(records.get_buffer(0))
+
+    assert len(records.get_buffer(0)) == 1 << 18
+    for _ in range(tls.MOST_FRUITLESS // tls.FRUITLESS_AT_ONCE):
+        assert room_after(tls.FRUITLESS_AT_ONCE) == tls.FRUITLESS_AT_ONCE
+    assert not any(door.turns)
+    door.data = 16_384
+    room_after(16_406)
+    assert room_after(16_406) == 1 << 18, "two records have made up for it"
+    door.data, number = 1, len(door.turns)
+    while True not in door.turns[number:]:  # a byte of data now and then does not
+        room_after(27 + 23)
+
+
 async def test_what_tls_keeps_of_answers_and_of_what_comes_counts(tmp_path: Path) -> None:
     async with over_tls(tmp_path) as (here, trusted):
         caller = await connected(here, trusted, 4096)
@@ -131,3 +171,58 @@ async def test_what_tls_keeps_of_answers_and_of_what_comes_counts(tmp_path: Path
         await until(lambda: not here.proxy.http.connections)
         memory = here.proxy.shared.memory
         assert memory.callers.held == memory.strangers.held == 0
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Have only those objects go that nothing knows: what a cycle keeps stays, for long where few are made.
+
+    What was there before is set aside: it is not `left`, and looking through all of it takes the loop's time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def left(kind: type) -> int:
+    return sum(isinstance(each, kind) for each in gc.get_objects())
+
+
+async def test_who_resets_at_once_leaves_nothing(tmp_path: Path) -> None:
+    async with over_tls(tmp_path) as (here, trusted):
+        told: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        with without_collector():
+            for number in range(200):
+                sock = socket.create_connection(("127.0.0.1", here.proxy.ports["http"]))
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.sendall(b"\x16\x03\x01"[: number % 4])
+                if number % 3 == 0:
+                    await asyncio.sleep(0.002)
+                sock.close()
+            await until(lambda: not left(tls.TlsHandshake))
+        assert here.proxy.shared.memory.strangers.held == 0
+        assert not told
+        caller = await connected(here, trusted)
+        await caller.send(request())
+        assert (await caller.reply()).status == 200
+        caller.writer.transport.abort()
+
+
+async def test_a_call_that_finds_no_room_is_gone_as_soon_as_its_caller_is(tmp_path: Path) -> None:
+    async with over_tls(tmp_path) as (here, trusted):
+        budget = here.proxy.shared.memory.callers
+        budget.held += budget.limit  # others'
+        with without_collector():
+            callers = [await connected(here, trusted) for _ in range(5)]
+            for caller in callers:
+                await caller.send(request())
+                assert (await caller.reply()).status == 503
+                caller.writer.transport.abort()
+            await until(lambda: not (left(HttpRequest) or left(tls.TlsHandshake)))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout.waves.journal import FILE, Journal, RolloutRecord, now
-from rollout.waves.plan import Step, backwards, plan_of, stacks_of
+from rollout.waves.plan import Step, plan_of, stacks_of
 from rollout.waves.report import Lines
 from rollout.waves.runner import Interrupted, Runner, Show, Stop
 from stacks.command import CommandError
@@ -48,11 +48,6 @@ def test_the_canary_goes_alone_then_wave_after_wave(
     waves: Mapping[str, int], canary: str | None, steps: list[str]
 ) -> None:
     assert [f"{step.title}: {' '.join(step.planes)}" for step in plan(waves, canary)] == steps
-
-
-def test_back_goes_the_other_way_round() -> None:
-    steps = plan({"a": 1, "b": 2, "c": 2, "d": 3})
-    assert [step.planes for step in backwards(steps, ["a", "b", "c"])] == [["b", "c"], ["a"]]
 
 
 # ---- the runner, with doubles for the engine and the gate ----

@@ -7,7 +7,7 @@ Prints a table for people; the last line is JSON.
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -44,7 +44,7 @@ PARTS: Mapping[str, Part] = {
 """What can be measured by itself, in this order; from `warm` on it is live, some two minutes together."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Measure, print the table, and last one line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m lab.bench.eviction", description=__doc__.partition("\n")[0])
     parser.add_argument("--trace", type=Path, help="requests to simulate (default: a synthetic zoo)")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         action="store_true",
         help="of what is live, just enough to see that it runs: worth nothing as figures",
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     try:
         trace = read_trace(options.trace) if options.trace else None
     except SimulationError as error:

@@ -77,9 +77,9 @@ def retry(
     state: Annotated[Path, typer.Option(help="The policy's folder for what is learned.")] = ServeOptions.state,
 ) -> None:
     """Let a model out of quarantine: the next acquire of it loads it."""
-    with _refusing(OSError):
+    with _refusing(OSError, retrying.RetryError):
         retrying.ask(state, model)
-    print(f"{model} is in no quarantine and no back-off in a second: it is loaded when it is called for.")
+    print(f"{model} is in no quarantine and no back-off now: it is loaded when it is called for.")
 
 
 @app.command()

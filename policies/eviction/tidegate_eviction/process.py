@@ -31,6 +31,8 @@ from .triton.memory import MemoryReader
 
 KEEP_ALIVE_SECONDS = 75  # Seconds that a holder's connection may stand idle: longer than the time between two renewals.
 BACKLOG = 1024
+LAST_SETTINGS = "eviction.json"
+"""The last good settings, below the state folder: a policy that starts with a bad settings file uses these."""
 log = logging.getLogger(__name__)
 
 
@@ -65,7 +67,7 @@ class EvictionPolicy:
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
         self.ports: dict[str, int] = {}
-        self.settings = SettingsFile(options.settings, self._use)
+        self.settings = SettingsFile(options.settings, options.state / LAST_SETTINGS, self._use)
         self._footprints = Footprints(options.state)
         self._service: EvictionService | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -170,14 +172,16 @@ class EvictionPolicy:
         log.info("stopped")
 
     async def _retry(self) -> None:
+        async def retry(model: str) -> bool:
+            return self.service.retry(model)
+
+        def on_the_loop(model: str) -> bool:
+            return asyncio.run_coroutine_threadsafe(retry(model), self._loop).result()
+
         try:
-            models = await asyncio.to_thread(retrying.taken, self.options.state)
-        except OSError as error:
-            log.error("models to retry cannot be read: %s", error)
-            return
-        for model in models:
-            if not self.service.retry(model):
-                log.warning("the pool has no model %s to retry", model)
+            await asyncio.to_thread(retrying.answer, self.options.state, on_the_loop)
+        except Exception:  # a model that stays in quarantine is no reason to end
+            log.exception("models to retry cannot be read")
 
     def _use(self, data: bytes) -> None:
         settings = read(data)

@@ -11,7 +11,7 @@ from tidegate_service.tokens import TokenError, read_keys
 from ..problems import Problem, ProblemType
 from ..shared_tasks import SharedTasks
 from .identity import refused, unanswered
-from .web_client import NoAnswer, WebClient
+from .web_client import NoAnswer, Redirected, WebClient
 
 REFRESH_SECONDS = 300.0  # Seconds after which keys are fetched again, while nobody waits for it.
 PAUSE_SECONDS = 10.0  # Seconds between two fetches at least, however many unknown keys tokens name.
@@ -32,6 +32,7 @@ class IssuerKeys:
     _clock: Callable[[], float]
     _wall: Callable[[], float]
     failures: int = 0  # Fetches that failed since the last that did not.
+    _is_redirected: bool = False  # Whether the last that failed met a redirect.
 
     def __post_init__(self) -> None:
         self._keys: list[jwt.PyJWK] = []
@@ -73,6 +74,9 @@ class IssuerKeys:
                 return
         wait = max(1.0, self._pause_until - self._clock())
         if self.failures or self._began is None:
+            if self._is_redirected:
+                why = f"The identity provider {self.issuer} redirects to another address: its own must be changed."
+                raise Problem(ProblemType.BUSY, why, wait, reason="identity-provider")
             raise unanswered(f"The identity provider {self.issuer}", wait)
         if self._began >= (arrived if issued is None else min(issued, arrived)):
             raise refused("No key of its issuer has signed the token. Get a new one.")
@@ -99,6 +103,7 @@ class IssuerKeys:
             keys = read_keys((await self._web.get(url)).json())
         except Exception as error:  # whatever a provider answers, it must not end the fetching
             self.failures += 1
+            self._is_redirected = isinstance(error, Redirected)
             if not isinstance(error, NoAnswer | TokenError):
                 log.exception("keys of %s met a defect", self.issuer)
             elif self.failures == 1:

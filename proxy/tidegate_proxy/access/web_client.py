@@ -32,6 +32,10 @@ class NoAnswer(Exception):
     """Says why there is no usable answer, for the log; it never holds a header that was sent."""
 
 
+class Redirected(NoAnswer):
+    """The address redirects, which is not followed: that lasts until somebody changes the address."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
     """A status and a body of bounded length."""
@@ -94,7 +98,7 @@ class WebClient:
         asked = self._session.get(url, headers=headers, allow_redirects=False, ssl=self._context, proxy=web_proxy(url))
         async with asked as response:
             if response.status in _REDIRECTS:
-                raise NoAnswer(f"it redirects to {response.headers.get('location', '')}"[:300])
+                raise Redirected(f"it redirects to {response.headers.get('location', '')}"[:300])
             body = bytearray()
             async for chunk in response.content.iter_chunked(65_536):
                 body += chunk

@@ -15,7 +15,7 @@ from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.__main__ import app
 from tidegate_eviction.core.messages import Unload
 from tidegate_eviction.process import EvictionPolicy, ServeOptions
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from lab.local_plane.credentials import write_cluster
 from lab.local_plane.policy import Policy, policy, write_settings
@@ -73,17 +73,26 @@ def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
         assert line.startswith("ready ") or {"time", "level", "message"} <= json.loads(line).keys()
 
 
-def test_a_retry_reaches_the_policy_and_of_an_unknown_model_its_log_tells(tmp_path: Path) -> None:
+def test_a_retry_says_what_the_policy_made_of_it(tmp_path: Path) -> None:
     write_settings(tmp_path, settings(tmp_path))
+    (tmp_path / "state").mkdir()
+    left = tmp_path / "state" / "left.retry"
+    left.write_text("a")  # by a command that was killed before the policy ran
     with running(tmp_path) as made:
-        for model in ("a", "b"):
-            done = CliRunner().invoke(app, ["retry", model, "--state", str(made.state)])
-            assert (done.exit_code, model in done.stdout) == (0, True)
-        until(lambda: "the pool has no model b to retry" in (tmp_path / "policy.log").read_text("utf-8"))
-    assert "no model a" not in (tmp_path / "policy.log").read_text("utf-8")
-    done = CliRunner().invoke(app, ["retry", "a", "--state", str(tmp_path / "none")])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert f"{tmp_path}/none/retry" in done.stderr
+        until(lambda: not left.exists())
+
+        def retry(model: str, state: Path = made.state) -> Result:
+            return CliRunner().invoke(app, ["retry", model, "--state", str(state)])
+
+        assert retry("a").stdout.startswith("a is in no quarantine and no back-off now")
+        assert (retry("b").exit_code, retry("b").stderr) == (2, "The pool has no model b.\n")
+        made.process.popen.send_signal(signal.SIGSTOP)
+        hung = retry("a")
+        made.process.popen.send_signal(signal.SIGCONT)
+        assert (hung.exit_code, hung.stdout) == (2, "")
+        assert "The policy did not take it in 3 s, and will not" in hung.stderr
+        assert f"{tmp_path}/none/" in retry("a", tmp_path / "none").stderr
+        assert not [each for each in made.state.iterdir() if "retry" in each.name or "unknown" in each.name]
 
 
 def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:
@@ -102,7 +111,18 @@ def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:
         assert "tidegate_eviction_settings_good 1.0" in metrics()
 
 
-def test_without_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
+def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> None:
+    write_settings(tmp_path, settings(tmp_path, capacity_bytes=777))
+    with running(tmp_path):
+        pass
+    (tmp_path / "eviction.json").write_text('{"version": 1}')
+    with running(tmp_path) as made:
+        assert Holder(made).listing().capacity_bytes == 777
+        metrics = Holder(made).ask("GET", eviction_process.METRICS_PATH, address=made.admin)[1]
+        assert "tidegate_eviction_settings_good 0.0" in metrics
+
+
+def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
     said = refused(*folders(tmp_path))
     assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))

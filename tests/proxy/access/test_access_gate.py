@@ -11,7 +11,7 @@ from tidegate_contracts.routing import AccessRule, AccessTable
 from tidegate_proxy.access import identity as caches
 from tidegate_proxy.access.api_keys import ApiKeys, hash_line, new_key
 from tidegate_proxy.access.authorizer import Authorizer
-from tidegate_proxy.access.identity import Grant, Identity, IdentityCache, Principal
+from tidegate_proxy.access.identity import Grant, Identity, IdentityCache, Principal, RefusalCache
 from tidegate_proxy.access.trust import Trust
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.routes import Routes
@@ -270,6 +270,13 @@ async def test_a_flood_of_one_bad_token_is_checked_once_a_while(provider: Provid
         clock.goes_on(caches.REFUSED_SECONDS)
         assert await kind_of(authorizer, bad) is ProblemType.UNAUTHENTICATED
         assert checked.call_count == 2
+
+
+def test_refusals_are_bounded() -> None:
+    refusals = RefusalCache(most=100)
+    for n in range(500):
+        refusals.add(tail(n), "no", now=0.0)
+    assert len(refusals._until) == 100
 
 
 async def test_a_caller_who_says_nothing_is_remembered_nowhere() -> None:

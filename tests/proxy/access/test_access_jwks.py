@@ -8,6 +8,8 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jwt.algorithms import RSAAlgorithm
 from tidegate_proxy.access import jwks
 from tidegate_proxy.access.authorizer import Authorizer
@@ -53,11 +55,12 @@ async def test_discovery_of_another_issuer_or_scheme_is_not_believed(provider: P
     assert provider.asked == 0
 
 
-async def test_a_redirect_is_not_followed_and_its_target_is_logged(
+async def test_a_redirect_is_not_followed_its_target_is_logged_and_callers_read_that_it_stays(
     provider: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider.mode = "moved"
-    assert await kind_of(gate_for(provider), provider.bearer()) is ProblemType.BUSY
+    problem = await problem_of(gate_for(provider), provider.bearer())
+    assert (problem.type, "its own must be changed" in problem.detail) == (ProblemType.BUSY, True)
     assert f"it redirects to {provider.issuer}/moved" in caplog.text
 
 
@@ -249,6 +252,19 @@ def test_keys_of_no_use_are_left_out() -> None:
         assert [key.key_id for key in read_keys({"keys": [jwk, "no key", None, good]})] == ["good"], jwk
         with pytest.raises(TokenError):
             read_keys({"keys": [jwk]})
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["kty", "crv", "n", "e", "x", "y", "kid", "alg", "use", "key_ops"]),
+        st.none() | st.integers() | st.text(max_size=9) | st.lists(st.text(max_size=3), max_size=2)
+        | st.sampled_from(["RSA", "EC", "OKP", "P-256", "Ed25519", "AQAB", "sig"]),
+    )
+)  # fmt: skip
+def test_whatever_a_provider_publishes_is_read_or_left_out(jwk: dict[str, Any]) -> None:
+    good = public_jwk(rsa_key("second"), kid="good")
+    assert read_keys({"keys": [good, jwk]})[0].key_id == "good"
 
 
 async def test_an_empty_set_does_not_take_the_keys_away(provider: Provider, clock: Clock) -> None:

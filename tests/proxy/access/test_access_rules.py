@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tidegate_contracts.routing import API_KEYS, DOMINO, AccessRule
 from tidegate_proxy.access.identity import Principal
 from tidegate_proxy.access.limits import MOST_OWED_SECONDS, RateLimiter, TokenBucket
-from tidegate_proxy.access.rules import Rules, build_rules
+from tidegate_proxy.access.rules import MOST_RIGHTS, Rules, build_rules
 
 from .tables import rule
 
@@ -56,6 +56,14 @@ def test_rules_grant_what_one_of_them_says_and_nothing_else(
     compiled = Rules(several)
     for _ in range(2):  # found out, and remembered
         assert compiled.of(who).allow(action, server, model) == expected  # type: ignore[arg-type]
+
+
+def test_those_whom_the_same_rules_name_share_their_rights_and_no_more_are_kept_than_bounded() -> None:
+    compiled = Rules([rule(groups=("g*",))])
+    assert compiled.of(principal("alice", "g1")) is compiled.of(principal("bob", "g2"))
+    for n in range(MOST_RIGHTS + 10):
+        compiled.of(principal(f"p{n}"))
+    assert len(compiled._of) <= MOST_RIGHTS
 
 
 @pytest.mark.anyio
@@ -131,6 +139,22 @@ def test_a_full_bucket_is_forgotten_when_nobody_has_it() -> None:
     del held
     limits.forget_idle(10.0, 100)
     assert len(limits._buckets) == 0
+
+
+def test_there_are_never_more_than_bounded() -> None:
+    limits = RateLimiter(*LIMIT, most=100)
+    for n in range(1000):
+        bucket = limits.bucket(key(f"p{n}"), 0.0)
+        assert bucket.take(0.0) == 0
+        assert len(limits._buckets) <= 100
+    # Full ones give way to new ones before those that count something.
+    limits = RateLimiter(*LIMIT, most=100)
+    counting = [limits.bucket(key(f"c{n}"), 0.0) for n in range(10)]
+    for bucket in counting:
+        taken(bucket, 0.0)
+    for n in range(500):
+        limits.bucket(key(f"p{n}"), 0.0)
+    assert [limits.bucket(key(f"c{n}"), 0.0) for n in range(10)] == counting
 
 
 @given(st.floats(0.01, 1e4), st.lists(st.integers(0, 10**12), min_size=1, max_size=5))

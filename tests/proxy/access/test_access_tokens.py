@@ -1,5 +1,6 @@
 """Tokens: whom they name, and which are refused."""
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -11,6 +12,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tidegate_proxy.access import trust
 from tidegate_proxy.access.api_keys import PREFIX
 from tidegate_proxy.access.authorizer import Authorizer
@@ -19,7 +22,7 @@ from tidegate_service.tokens import MOST_TOKEN_BYTES, read_keys
 
 from ..rigs.issuer import PrivateKey
 from .provider import AUDIENCE, Provider, part, public_jwk, rsa_key
-from .tables import Clock, gate_for, issuer_of, kind_of, problem_of
+from .tables import Clock, access, gate, gate_for, issuer_of, kind_of, problem_of, rule
 
 pytestmark = pytest.mark.anyio
 
@@ -205,3 +208,48 @@ async def test_groups_are_found_where_the_claim_says(
 ) -> None:
     identity = await gate_for(provider, groups_claim=claim).identify(provider.bearer(**claims))
     assert identity.principal.groups == groups
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+claims_said = st.dictionaries(
+    st.sampled_from(["iss", "aud", "exp", "sub", "nbf", "iat", "groups", "jti"]), json_values, max_size=5
+)
+headers_said = st.dictionaries(st.sampled_from(["alg", "kid", "crit", "b64"]), json_values)
+
+
+@settings(deadline=None)
+@given(claims_said, headers_said)
+def test_whatever_a_signed_token_says_it_is_believed_or_refused(
+    claims: dict[str, Any], headers: dict[str, Any]
+) -> None:
+    """Even the holder of a good key causes no defect."""
+    told = issuer_of(Provider("http://idp.example"))
+    (key,) = read_keys({"keys": [public_jwk(rsa_key("first"), kid="first")]})
+    good = Provider("http://idp.example").claims()
+    header = part({"alg": "RS256", "kid": "first"} | headers)
+    signing_input = f"{header}.{part(good | claims)}"
+    sign = jwt.algorithms.RSAAlgorithm(jwt.algorithms.RSAAlgorithm.SHA256).sign
+    token = f"{signing_input}.{part(sign(signing_input.encode(), rsa_key('first')))}".encode()
+    trust.peek(token)
+    try:
+        identity = trust.verify(token, key, told, good["iat"])
+    except Problem as refusal:
+        outcome = refusal.type.word
+    else:
+        outcome = identity.principal.name
+    assert outcome in ("unauthenticated", (good | claims)["sub"])
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300) | st.from_regex(rb"[A-Za-z0-9_-]{0,40}\.[A-Za-z0-9_=-]{0,40}\.[A-Za-z0-9_-]{0,40}"))
+def test_whatever_is_no_token_is_refused(text: bytes) -> None:
+    authorizer = gate(access(rule(principals=("*",))))
+
+    async def ask() -> ProblemType:
+        return await kind_of(authorizer, b"Bearer " + text)
+
+    assert asyncio.run(ask()) is ProblemType.UNAUTHENTICATED

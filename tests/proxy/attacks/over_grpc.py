@@ -6,6 +6,7 @@ import struct
 import time
 
 import hpack
+from tritonclient.grpc import service_pb2 as pb
 
 from .attackers import (
     CONTINUATION,
@@ -208,7 +209,10 @@ def _part(said: object) -> str:
 
 @attack("calls that are cancelled at the server, which others use", ONE, cancels=10_000)
 def cancelled_at_the_server(attacker: Attacker) -> None:
-    _cancel(attacker, INFER, message("slow", 10))
+    """A whole request, which a real Triton takes too."""
+    request = pb.ModelInferRequest(model_name="slow", raw_input_contents=[bytes(4)])
+    request.inputs.add(name="INPUT", datatype="FP32", shape=[1])
+    _cancel(attacker, INFER, b"\0" + request.ByteSize().to_bytes(4) + request.SerializeToString())
 
 
 @attack("calls that are cancelled within their message, of a server that others use", ONE, cancels=2_000)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from .attackers import EACH, MEGABYTE, NOBODY, ONE, Attacker, attack
 
 BODY = 48 * MEGABYTE  # Bytes of a body that must be whole.
+NUMBER = b'{"inputs":[{"name":"INPUT","datatype":"FP32","shape":[1],"data":[0]}]}'
 NUMBERS = b"[0,1],[0,1]," * (BODY // 12)
 LEAVE_AT_ONCE, LEFT_AFTER = 50, 0.02  # Callers, seconds.
 COLD, WARM = "cold", "warm"  # Models that are loaded on demand: one whose load does not end, and one in memory.
@@ -16,7 +17,7 @@ COLD, WARM = "cold", "warm"  # Models that are loaded on demand: one whose load 
 @attack("requests whose caller leaves, of a server that others use", ONE, cancels=1000)
 def left_at_once(attacker: Attacker) -> None:
     """As the model takes a while, a call has begun when its caller leaves: some come at once, and leave at once."""
-    leave_at_once(attacker, attacker.head("/v2/models/slow/infer", "Content-Length: 2") + b"{}")
+    leave_at_once(attacker, attacker.head("/v2/models/slow/infer", f"Content-Length: {len(NUMBER)}") + NUMBER)
 
 
 @attack("requests for a model with a lease whose caller leaves", ONE, cancels=500)

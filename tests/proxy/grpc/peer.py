@@ -44,10 +44,8 @@ WIDE += frame(WINDOW, 0, 0, struct.pack(">L", LARGEST_WINDOW - 65_535))
 class Peer:
     """A connection; `frames` reads until it ends or nothing comes."""
 
-    def __init__(self, running: Rig | int, hello: bytes = PREFACE + frame(SETTINGS), *, is_deaf: bool = False) -> None:
+    def __init__(self, running: Rig | int, hello: bytes = PREFACE + frame(SETTINGS)) -> None:
         self.sock = socket.socket()
-        if is_deaf:
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.sock.connect((HOST, running if isinstance(running, int) else running.port))
         self.sock.settimeout(30)
         self.decoder = hpack.Decoder()

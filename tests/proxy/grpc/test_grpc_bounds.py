@@ -1,13 +1,17 @@
 """What callers make the proxy hold over gRPC is bounded, and given back; who would have more is told so."""
 
+import asyncio
 import struct
 import time
 from collections.abc import Callable, Iterator
+from unittest.mock import Mock
 
 import grpc
 import hpack
 import pytest
 from tidegate_proxy.http2 import frames as h2
+from tidegate_proxy.http2.connection import Http2Connection
+from tidegate_proxy.http2.sending import Stream
 
 from .harness import MODELS, Rig, infer_request, method, rig, until
 from .peer import CALM, DATA, HEADERS, RESET, WINDOW, Peer, frame, request
@@ -136,6 +140,31 @@ def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig, monkey
     one.until(lambda: shared.memory.cut["chatter"] == 1 and not one.proxy.grpc.connections)
     assert not shared.open_calls
     assert shared.memory.callers.held == 0
+
+
+class Sending(Http2Connection[None]):
+    """Sends data on every stream."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None, {}, b"")
+
+    def stream_opened(self, number: int, _head: None, _end: bool) -> None:
+        self.add(Stream(), number)
+        self.send_data(self.streams[number], b"data")
+
+
+@pytest.mark.parametrize(("more", "ended"), [(0, False), (1, True)])
+def test_updates_of_windows_are_chatter_beyond_what_was_sent(more: int, ended: bool) -> None:
+    async def run() -> bool:
+        link = Sending()
+        link.connection_made(Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None)))
+        link.data_received(frame(h2.SETTINGS) + b"".join(frame(HEADERS, 4, n, request()) for n in range(1, 41, 2)))
+        number = 20 * h2.UPDATES_OF_DATA + h2.MOST_CONTROL_FRAMES - 1 + more  # the settings are one
+        link.data_received(frame(WINDOW, 0, 0, struct.pack(">L", 1)) * number)
+        await asyncio.sleep(0)
+        return link.is_ending
+
+    assert asyncio.run(run()) is ended
 
 
 def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from unittest.mock import patch
 
@@ -143,6 +144,25 @@ def test_a_replica_that_dies_in_a_stream_ends_it_with_an_error(one: Rig) -> None
     one.stubs[0].stop()
     assert talk.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     talk.end()
+
+
+def test_a_call_that_waited_for_its_slot_and_finds_no_replica_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    with rig(tmp_path, request_timeout_seconds=20, concurrency=1) as one:
+        infer, shared, [replica] = method(one.channel(), "ModelInfer"), one.proxy.shared, replicas(one)
+        before = infer.future(infer_request("hang"), metadata=one.metadata(), timeout=10)
+        until(lambda: bool(one.stubs[0].asked))
+        waiting = infer.future(infer_request(), metadata=one.metadata(), timeout=10)
+        one.until(lambda: shared.limiter.waiting == 1)
+        for _ in range(FAILURES):
+            one.on_loop(lambda: replica.breaker.failed(monotonic()))
+        one.stubs[0].release.set()
+        assert before.result().model_name == "hang"
+        assert waiting.code() == grpc.StatusCode.UNAVAILABLE
+        one.until(lambda: not shared.open_calls)
+        assert (shared.limiter.in_flight, shared.limiter.waiting, replica.in_flight) == (0, 0, 0)
+        assert len(one.stubs[0].asked) == 1
+        one.close()
+        one.until(lambda: shared.memory.callers.held == 0)
 
 
 def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(one: Rig) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import hpack
@@ -287,6 +287,61 @@ class Hoarder(Http2Connection[None]):
 
     def stream_opened(self, number: int, _head: None, _end: bool) -> None:
         self.add(Stream(), number)
+
+
+class Laborious(Hoarder):
+    """Answers every stream at once, and counts the work that updates of windows make."""
+
+    work = 0
+
+    def stream_opened(self, number: int, _head: None, _end: bool) -> None:
+        self.add(Worked(), number)
+        self.send_data(self.streams[number], b"answer", True)
+
+    def _send_some(self, stream: Stream) -> bool:
+        self.work += 1
+        return super()._send_some(stream)
+
+
+class Worked(Stream):
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "send_window" and "connection" in self.__dict__:
+            cast(Laborious, self.connection).work += 1
+        super().__setattr__(name, value)
+
+
+def window(size: int) -> bytes:
+    return struct.pack(">HL", 4, size)
+
+
+@pytest.mark.parametrize(
+    "updates",
+    [
+        frame(WINDOW, 0, 0, WINDOW_1) * 2000,
+        frame(WINDOW, 0, 1, WINDOW_1) + frame(WINDOW, 0, 3, WINDOW_1) * 3,
+        frame(SETTINGS, 0, 0, (window(9) + window(0)) * 1000),
+        frame(SETTINGS, 0, 0, window(0)) * 500,
+    ],
+    ids=["of the connection", "of single streams", "in one frame of settings", "in many frames of settings"],
+)
+def test_small_updates_of_windows_make_little_work(updates: bytes) -> None:
+    """Each costs its sender a few bytes, and whoever answers a look at every stream: it is one look for all of them."""
+
+    async def run() -> tuple[int, bytes]:
+        link = Laborious()
+        link.connection_made(transport())
+        opened = b"".join(frame(HEADERS, 5, number, request()) for number in range(1, 201, 2))
+        link.data_received(frame(SETTINGS, 0, 0, window(0)) + opened)
+        link.work = 0
+        link.data_received(updates)
+        work = link.work
+        link.data_received(frame(SETTINGS, 0, 0, window(6)))
+        await asyncio.sleep(0)
+        return work, written(link)
+
+    work, said = asyncio.run(run())
+    assert work <= 400
+    assert said.count(b"answer") >= 98, "all that was held has gone out"
 
 
 @pytest.mark.parametrize(("pieces", "code"), [([65_535], None), ([65_535, 1], FLOW), ([30_000, 30_000, 5_536], FLOW)])

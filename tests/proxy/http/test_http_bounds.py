@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import routing
+from tidegate_proxy import kinds
 from tidegate_proxy.http import body, connection
 from tidegate_proxy.http.request import HttpRequest
 from tidegate_proxy.problems import Problem, ProblemType
@@ -190,6 +191,30 @@ async def test_a_packed_body_is_unpacked_in_steps_and_no_further_than_needed(tmp
             assert reply.status == status, reply
             assert bool(more) or turns > LIMIT // body.STEP
             await until(lambda: held(here) == 0)
+
+
+async def test_addresses_are_remembered_only_where_they_are_short_and_mean_something(
+    here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kinds, "MOST_KNOWN_TARGETS", 5)
+    for number in range(12):
+        for path in (
+            f"/nothing/{number}",
+            f"{PATH}?{number}{'x' * kinds.LONGEST_KNOWN}",
+            f"/v2/models/m{number}/infer",
+        ):
+            await caller.send(request(path))
+            await caller.reply()
+    targets = here.proxy.http.targets
+    assert targets
+    for number in range(12):
+        async with here.caller() as stranger:
+            await stranger.send(request(f"/v2/models/m{number}x/infer", key="tgk_wrong"))
+            assert (await stranger.reply()).status == 401
+    assert not [url for url in targets if url.endswith(b"x/infer")], "strangers leave nothing"
+    assert 0 < len(targets) <= 5
+    assert b"/v2/models/m11/infer" in targets, "what comes later is remembered too"
+    assert all(len(each) <= kinds.LONGEST_KNOWN and target is not None for each, target in targets.items())
 
 
 async def deaf_caller(here: RunningProxy) -> socket.socket:

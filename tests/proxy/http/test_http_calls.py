@@ -99,6 +99,17 @@ async def test_a_body_is_asked_for_only_when_the_call_is_granted(here: RunningPr
     assert len(here.replica.asked) == 1
 
 
+@pytest.mark.parametrize("path", ["/predict", PATH, "/whoami"])
+async def test_http_1_0_gets_no_interim_answer(here: RunningProxy, path: str) -> None:
+    """RFC 9110, 15.2: HTTP/1.0 does not define them. The body comes without being asked for."""
+    data = request(path, ENVELOPE % BODY if path == "/predict" else BODY, Expect="100-continue")
+    head, body = data.replace(b"HTTP/1.1", b"HTTP/1.0").split(b"\r\n\r\n")
+    async with here.caller() as caller:
+        await caller.send_apart(head + b"\r\n\r\n")
+        await caller.send(body)
+        assert (await caller.head())[0] == (405 if path == "/whoami" else 200)
+
+
 async def test_a_server_names_the_extensions_alone_that_callers_can_use(tmp_path: Path) -> None:
     said = {
         "name": "triton",

@@ -1,10 +1,14 @@
 """What RFC 9110 and 9112 ask of whoever passes messages on: targets, headers of one connection, trailers, chunks."""
 
 import asyncio
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from .running_proxy import BODY, ENVELOPE, KEY, PATH, Caller, RunningProxy, request
+from .running_proxy import BODY, ENVELOPE, KEY, PATH, Caller, RunningProxy, request, served
 from .upstream import answering
 
 pytestmark = pytest.mark.anyio
@@ -97,6 +101,33 @@ async def test_a_chunk_larger_than_a_body_may_be_is_refused_before_it_comes(
             reply = await caller.reply()
         assert (reply.status, reply.problem) == (413, "too-large")
         assert await caller.ended()
+
+
+@given(
+    sizes=st.lists(st.integers(1, 40_000), max_size=6),
+    extension=st.sampled_from([b"", b";x", b";ffffffffff=1"]),
+    cuts=st.lists(st.integers(1, 9_000), max_size=20),
+)
+@settings(max_examples=20)
+def test_chunks_within_the_limit_all_go_on_however_they_come(
+    sizes: list[int], extension: bytes, cuts: list[int]
+) -> None:
+    """Also those whose bytes look like the size of a chunk that is too large."""
+    parts = [(b"\r\nffffffff\r\n" * size)[:size] for size in sizes]
+    chunks = [b"%x%b\r\n%b\r\n" % (len(part), extension, part) for part in parts]
+    data = request(body=b"", Transfer_Encoding="chunked") + b"".join(chunks) + b"0\r\n\r\n"
+
+    async def run(root: Path) -> None:
+        async with served(root) as here, here.caller() as caller:
+            at = 0
+            for cut in [*cuts, len(data)]:
+                await caller.send_apart(data[at : at + cut]) if data[at : at + cut] else None
+                at += cut
+            assert (await caller.reply()).status == 200
+            assert [asked.body for asked in here.replica.asked] == [b"".join(parts)]
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder)))
 
 
 @pytest.mark.parametrize("path", ["/predict", PATH])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
 from .running_proxy import (
@@ -191,3 +192,17 @@ async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
         assert (await first).status == 200
         assert (await second).status == 500
         assert here.proxy.shared.limiter.in_flight == 0
+
+
+async def test_versions_that_callers_make_up_keep_no_others_from_being_remembered(tmp_path: Path) -> None:
+    shares = (routing.VersionShare(version=7, weight=100),)
+    models = [routing.Model(name=MODEL, server="vision", pool="main", versions=shares)]
+    async with served(tmp_path, models=models) as here, here.caller() as caller:
+        for number in range(100, 300):
+            await caller.send(request(f"/v2/models/{MODEL}/versions/{number}/infer"))
+            assert (await caller.reply()).status == 200
+        await caller.send(request())
+        assert (await caller.reply()).headers["tidegate-model-version"] == "7"
+        [route] = here.proxy.config.routes.of_server(None)
+        assert ("infer", "7") in route._heads
+        assert len(route._heads) <= 64

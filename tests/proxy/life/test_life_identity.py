@@ -10,12 +10,15 @@ from time import time
 
 import pytest
 from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.access.jwks import TRUST_SECONDS
 
 from lab.local_cluster.certificates import LASTS, Authority
 
 from ..http.running_proxy import KEY, Caller, RunningProxy, request, served, until
 from ..http.test_http_metrics import scrape, value
 from ..http.upstream import answering
+from ..rigs.issuer import Issuer
+from ..rigs.tables import GROUP
 from ..rigs.tables import access_table as trusting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_secret_in_the_log")]
@@ -27,6 +30,24 @@ async def status(here: RunningProxy | Caller, token: str) -> int:
         return (await here.ask(data, 60)).status
     await here.send(data)
     return (await here.reply()).status
+
+
+async def test_keys_of_a_provider_that_is_down_are_trusted_only_where_they_came_before(
+    tmp_path: Path, identity_provider: Issuer
+) -> None:
+    async def trusted() -> float:
+        return value(await scrape(here), "issuer_keys_trusted_seconds", issuer=identity_provider.url)
+
+    identity_provider.down = True
+    token = identity_provider.token("alice", [GROUP])
+    async with served(tmp_path, access=trusting([identity_provider])) as here:
+        assert (await status(here, token), await trusted()) == (503, 0)
+    identity_provider.down = False
+    async with served(tmp_path, access=trusting([identity_provider])) as here:
+        assert await status(here, token) == 200
+        identity_provider.down = True
+        assert await status(here, identity_provider.token("bob", [GROUP])) == 200, "its key is known"
+        assert TRUST_SECONDS - 60 < await trusted() <= TRUST_SECONDS
 
 
 @pytest.mark.usefixtures("nobody_else_looks")

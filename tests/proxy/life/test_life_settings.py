@@ -294,3 +294,10 @@ def test_the_reading_of_a_table_ends_at_its_next_step_when_the_proxy_does() -> N
     stop.set()
     with pytest.raises(StoppedError):
         pace.step()
+
+
+async def test_closing_stops_the_reading_of_tables(tmp_path: Path) -> None:
+    async with running_proxy(tmp_path) as here:
+        assert not here.proxy.config._stop.is_set()
+        await here.proxy.stop()
+        assert here.proxy.config._stop.is_set()

@@ -31,6 +31,7 @@ from .tables import access, model, openai_server, table
 MODELS = (model("chat", {1: 20, 2: 80}), model("plain"), model("gone"))
 MESSAGES: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "word1 word2"}]
 PAGE = (Path(__file__).resolve().parents[3] / "docs/proxy-api.md").read_text("utf-8")
+TOKENS = 300  # Of a long answer, which takes about two seconds.
 ACCESS = access(
     ("owner", ["*"], ["infer", "inspect"]),
     ("reader", ["chat", "plain"], ["infer", "inspect"]),
@@ -110,6 +111,18 @@ def test_a_chat_a_completion_a_response_and_tools_are_answered(here: Place) -> N
     assert answer.model == "plain"
     with pytest.raises(openai.NotFoundError, match="Model not found"):  # the engine's own: it makes no embeddings
         client.embeddings.create(model="plain", input="word1")
+
+
+def test_events_come_while_the_next_are_made(here: Place) -> None:
+    number, text = 0, ""
+    stream = here.client().chat.completions.create(model="plain", messages=MESSAGES, max_tokens=TOKENS, stream=True)
+    for event in stream:
+        number += 1
+        text += event.choices[0].delta.content or ""
+        if number == 1:
+            assert here.dynamo.in_flight("plain") == 1
+    assert number >= TOKENS
+    assert len(text.split()) == TOKENS
 
 
 def test_errors_are_those_that_the_client_knows(here: Place) -> None:

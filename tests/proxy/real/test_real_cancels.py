@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts import metrics
 from tidegate_proxy.access.api_keys import new_key
 from tidegate_proxy.grpc.response import CANCELLED
+from tidegate_proxy.telemetry.records import CLIENT_LEFT
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
@@ -29,8 +30,11 @@ from ..rigs.tables import access_table, routing_table, write_key
 ATTACKS = (
     "calls that are cancelled within their message, of a server that others use, with a key",
     "streams that are cancelled, of a server that others use, with a key",
+    "calls that are cancelled at the server, which others use, with a key",
+    "requests whose caller leaves, of a server that others use, with a key",
 )
 ATTACKERS = ("attacker-0", "attacker-1", "attacker-2", "attacker-3")
+CANCELS = {str(CANCELLED), str(CLIENT_LEFT)}
 NAME = metrics.PROXY["requests"].name
 BYSTANDERS, SECONDS, SAMPLE, BAR = 4, 3600, 200, 10_000
 
@@ -57,11 +61,11 @@ def attacking(place: Proxy, keys: list[str], attack: str) -> Iterator[None]:
 
 
 def cancelled(place: Proxy) -> float:
-    """Return how many calls the proxy has seen cancelled."""
+    """Return how many calls the proxy has seen cancelled, or left by callers over HTTP."""
     with urllib.request.urlopen(f"http://{place.admin}/metrics") as answer:
         families = [*text_string_to_metric_families(answer.read().decode())]
     samples = [sample for family in families if family.name == NAME for sample in family.samples]
-    return sum(sample.value for sample in samples if sample.labels.get("status") == str(CANCELLED))
+    return sum(sample.value for sample in samples if sample.labels.get("status") in CANCELS)
 
 
 def calls_beside(place: Proxy, key: str, number: int) -> list[str]:

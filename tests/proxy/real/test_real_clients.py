@@ -205,7 +205,7 @@ def test_statistics_count_each_call_once(front: Front, way: str) -> None:
         return direct
 
     before = statistics("add_sub")["model_stats"][0]
-    assert len(statistics("")["model_stats"]) == 8  # seven models, one of which has two versions
+    assert len(statistics("")["model_stats"]) == 9  # eight models, one of which has two versions
     ask(way, front.proxy.http, front.credential, *[COMMON["infer"]] * 5)
     after = statistics("add_sub")["model_stats"][0]
     assert after["inference_count"] == before["inference_count"] + 5
@@ -253,3 +253,39 @@ def test_streams_bring_the_same(front: Front, work: Callable[[Any, Any], int]) -
             each.stop_stream()
         found.append(sorted(str(plain(result) if error is None else error) for result, error in got))
     assert found[0] == found[1]
+
+
+def test_streams_of_the_asyncio_client_bring_the_same(front: Front) -> None:
+    import tritonclient.grpc as kit
+    import tritonclient.grpc.aio
+
+    aio: Any = tritonclient.grpc.aio
+
+    async def run(where: str, headers: dict[str, str]) -> list[Any]:
+        async def requests() -> Any:
+            for _ in range(3):
+                yield {"model_name": "repeat", "inputs": repeat(kit, [1, 2])}
+
+        async with aio.InferenceServerClient(where) as each:
+            return [(plain(answer), error) async for answer, error in each.stream_infer(requests(), headers=headers)]
+
+    direct, through = (asyncio.run(run(*side)) for side in sides(front, "grpc"))
+    assert sorted(map(str, through)) == sorted(map(str, direct))  # of several requests
+
+
+def test_futures_and_deadlines_work(front: Front) -> None:
+    import tritonclient.grpc as client
+    from tritonclient.utils import InferenceServerException
+
+    for where, headers in sides(front, "grpc"):
+        with client.InferenceServerClient(where) as each:
+            answers: queue.Queue[Any] = queue.Queue()
+            for number in range(40):
+                inputs = add_sub(client)
+                each.async_infer("add_sub", inputs, partial(put, answers), request_id=str(number), headers=headers)
+            got = [answers.get(timeout=10) for _ in range(40)]
+            assert all(error is None for _, error in got)
+            assert {result.get_response().id for result, _ in got} == set(map(str, range(40)))
+            large = [tensor(client, "INPUT", numpy.tile(PICTURE, 10), "FP32")]
+            with pytest.raises(InferenceServerException, match=r"(?i)deadline"):
+                each.infer("echo", large, client_timeout=0.001, headers=headers)

@@ -1,11 +1,15 @@
 """What a real Triton cannot load, or answers with an error: known, told in few words, and of no harm to other calls."""
 
+import asyncio
 import json
 import logging
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tidegate.triton.publishing.config import closed_config
 from tidegate_contracts import routing
 from tidegate_contracts.proxy_process import METRICS_PATH, SERVER_READY_PATH
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Place, Whereabouts
@@ -15,7 +19,7 @@ from lab.local_plane.repository import Model
 from lab.local_plane.triton import Triton, triton
 
 from ..docs.test_docs_health import ASKED, CELLS, COULD_NOT_LOAD, Plane
-from ..http.running_proxy import RunningProxy, request, routing_table, running_proxy, until
+from ..http.running_proxy import KEY, RunningProxy, request, routing_table, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import SOURCES, write
 from ..upstream.test_upstream_health_check import admin
@@ -23,17 +27,19 @@ from ..upstream.test_upstream_health_check import admin
 pytestmark = pytest.mark.anyio
 TENSORS = [("INPUT", "TYPE_INT32", "1")], [("OUTPUT", "TYPE_INT32", "1")]
 ECHO = Model("echo", SOURCES / "echo.py", *TENSORS, "version_policy { all { } }\n")
+RAISES = Model("raises", SOURCES / "raises.py", *TENSORS)
+DECOUPLED = Model("decoupled", SOURCES / "raises.py", *TENSORS, "model_transaction_policy { decoupled: true }\n")
 BODY = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()
 POLLING = (
     "--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false",
     "--strict-readiness=false",  # `triton` waits until it is ready, whatever it cannot load
 )  # fmt: skip
-NAMES = ("echo", "no_backend", "no_module")
+NAMES = ("echo", "raises", "decoupled", "no_backend", "no_module")
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write(tmp_path_factory.mktemp("volume") / "models", [ECHO])
+    folder = write(tmp_path_factory.mktemp("volume") / "models", [ECHO, RAISES, DECOUPLED])
     for name, backend in (("no_backend", "onnxruntime"), ("no_module", "python")):
         (folder / name / "1").mkdir(parents=True)
         (folder / name / "1" / "model.py").write_text("import no_such_module\n")
@@ -113,3 +119,89 @@ async def test_what_could_not_be_loaded_is_answered_as_the_table_of_probes_says(
         assert isinstance(here, Plane)
         here.model = "no_module"
         assert {asked: await ask(here) for asked, ask in ASKED.items()} == CELLS[COULD_NOT_LOAD]
+
+
+async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_the_table_wants_a_version_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 2.0)
+    caplog.set_level(logging.INFO, load_watch.__name__)
+    folder = write(tmp_path / "volume" / "models", [ECHO]) / "echo"
+    shares = tuple(routing.VersionShare(version=number, weight=weight) for number, weight in ((1, 90), (2, 10)))
+    table = [routing.Model(name="echo", server="vision", pool="main", versions=shares)]
+    good = (folder / "config.pbtxt").read_text()
+    with not_run("A REAL TRITON"), triton(tmp_path / "triton", folder.parent, options=POLLING) as server:
+        (tmp_path / "broken").write_text("this is none {")
+        (tmp_path / "broken").replace(folder / "config.pbtxt")  # Triton may be reading it: half of one is a good one
+        shutil.copytree(folder / "1", folder / "2")
+        async with running_proxy(tmp_path, server.http_port, models=table) as here:
+            [watch] = here.pool.watches.values()
+            await until(lambda: watch.failed, 30)
+            assert {key: each.why for key, each in watch.failed.items()} == {("echo", "2"): load_watch.UNTOLD}
+            place = await told(here, "echo")
+            assert (place.state, place.versions, [each.version for each in place.failures]) == ("resident", (1,), [2])
+            [line] = [each for each in caplog.records if each.levelno == logging.WARNING]
+            assert vars(line)["said"]["version"] == "2"
+            _, lines = await admin(here, METRICS_PATH)
+            assert any(each.startswith("tidegate_proxy_load_failures{") and each.endswith(" 1.0") for each in lines)
+            assert (await here.ask(request("/v2/models/echo/versions/1/infer", BODY))).status == 200
+            (tmp_path / "good").write_text(good)
+            (tmp_path / "good").replace(folder / "config.pbtxt")
+            await until(lambda: not watch.failed, 30)
+            assert (await told(here, "echo")).versions == (1, 2)
+
+
+async def test_what_was_taken_out_or_is_no_model_of_the_table_is_no_failure_when_triton_starts_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 2.0)
+    models_there = [replace(ECHO, name=name) for name in ("echo", "raises", "no_module", "unnamed")]
+    folder = write(tmp_path / "volume" / "models", models_there)
+    (folder / "lost+found").mkdir()
+    (folder / "unnamed" / "1" / "model.py").write_text("import no_such_module\n")
+    (folder / "no_module" / "config.pbtxt").write_text("this is none {")
+    closed = folder / "raises" / "config.pbtxt"
+    closed.write_text(closed_config(closed.read_text()))
+    with not_run("A REAL TRITON"), triton(tmp_path / "triton", folder, options=POLLING) as server:
+        async with running_proxy(tmp_path, server.http_port, models=models()) as here:
+            [watch] = here.pool.watches.values()
+            await until(lambda: watch.failed, 30)
+            await asyncio.sleep(2 * load_watch.UNTOLD_SECONDS)
+            assert {key: each.why for key, each in watch.failed.items()} == {("no_module", ""): load_watch.UNTOLD}
+            assert ([*watch.loaded], (await told(here, "raises")).state) == (["echo"], "unknown")
+
+
+async def test_what_a_model_raises_comes_as_triton_tells_it_over_http_predict_streams_and_grpc(
+    polling: Triton, tmp_path: Path
+) -> None:
+    import grpc
+    from tritonclient.grpc import service_pb2 as pb
+    from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
+
+    ports = {"http_port": polling.http_port, "grpc_port": polling.grpc_port}
+    pool = routing.Pool.model_validate({"name": "main", "host": "pool.test", "loading": "preload", **ports})
+    server = routing.Server(name="vision", kind="triton", pools=(pool,))
+    table = routing.RoutingTable(environment="test", servers=(server,), models=tuple(models()))
+    message = pb.ModelInferRequest(model_name="raises")
+    message.inputs.add(name="INPUT", datatype="INT32").shape.append(1)
+    message.raw_input_contents.append((7).to_bytes(4, "little"))
+
+    async def failed(port: int) -> tuple[object, str | None]:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await GRPCInferenceServiceStub(channel).ModelInfer(message, metadata=(("x-api-key", KEY),), timeout=20)
+        return error.value.code(), error.value.details()
+
+    async with running_proxy(tmp_path, polling.http_port, table=table) as here:
+        envelope = {"inference_server_name": "vision", "model_name": "raises", "payload": json.loads(BODY)}
+        for data in (request("/v2/models/raises/infer", BODY), request("/predict", json.dumps(envelope).encode())):
+            reply = await here.ask(data)
+            assert reply.status >= 400
+            assert "model.py is wrong" in reply.json()["error"]
+        reply = await here.ask(request("/v2/models/decoupled/generate_stream", b'{"INPUT": 7}'))
+        events = [json.loads(line[5:]) for line in reply.body.decode().splitlines() if line.startswith("data:")]
+        assert events[0]["OUTPUT"] == 7
+        assert "model.py is wrong" in events[1]["error"]
+        code, text = await failed(here.proxy.ports["grpc"])
+        assert (code, text) == await failed(polling.grpc_port)
+        assert "model.py is wrong" in (text or "")

@@ -11,8 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ..rigs.perf_analyzer import perf_analyzer
-from ..rigs.pytest_rigs import Front
+from ..rigs.pytest_rigs import Exposed, Front
 
 Request = tuple[str, str, bytes | list[bytes] | None, dict[str, str]]
 """Method, path, body (in chunks, where it is a list), headers."""
@@ -134,10 +136,14 @@ def test_status_headers_and_body_are_the_same_and_each_answer_tells_the_id_of_it
             assert headers["x-request-id"] == own.get("x-request-id", headers["x-request-id"]) != "", name
 
 
-def test_events_come_one_by_one(front: Front) -> None:
-    asking = http.client.HTTPConnection(front.proxy.http, timeout=30)
+@pytest.mark.parametrize("way", ["front", "exposed"])
+def test_events_come_one_by_one(request: pytest.FixtureRequest, way: str) -> None:
+    """Through a real nginx, by the rules of the Ingress, too."""
+    place: Front | Exposed = request.getfixturevalue(way)
+    address, path = (place.address, place.path) if isinstance(place, Exposed) else (place.proxy.http, "")
+    asking = http.client.HTTPConnection(address, timeout=30)
     body = packed({"IN": [1, 2, 3], "DELAY": [0, 300, 300]})
-    asking.request("POST", "/v2/models/repeat/generate_stream", body, front.credential)
+    asking.request("POST", f"{path}/v2/models/repeat/generate_stream", body, {"x-api-key": place.key})
     answer = asking.getresponse()
     assert answer.getheader("content-type") == "text/event-stream; charset=utf-8"
     came = []
@@ -147,6 +153,13 @@ def test_events_come_one_by_one(front: Front) -> None:
     asking.close()
     assert [out for out, _ in came] == [1, 2, 3]
     assert all(after - before > 0.05 for (_, before), (_, after) in pairwise(came))
+
+
+def test_behind_an_ingress_nothing_is_found_but_below_the_path(exposed: Exposed) -> None:
+    wrong = [INFER, f"{exposed.path}X{INFER}", f"//{exposed.path}{INFER}", f"{exposed.path * 2}{INFER}", exposed.path]
+    wrong += [f"/%69nference{INFER}", f"/x/..{exposed.path}{INFER}", f"{exposed.path}%2f{INFER[1:]}"]
+    for path, status in (*((path, 404) for path in wrong), (f"{exposed.path}{INFER}", 200)):
+        assert ask(exposed.address, post(path, JSON, {"x-api-key": exposed.key}))[0] == status, path
 
 
 def test_its_load_generator_completes(front: Front, tmp_path: Path) -> None:

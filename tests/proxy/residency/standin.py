@@ -31,7 +31,6 @@ class Site:
     wait_seconds: float = 5.0
     retry_after: float = 7.0
     refuses: dict[str, lease.Refusal] = field(default_factory=dict)  # Models that no lease is had on, and why.
-    lost: set[str] = field(default_factory=set)  # Models that the next renewals take for lost.
     said: dict[str, str] = field(default_factory=dict)  # Why each model is as it is.
     starving: dict[str, float] = field(default_factory=dict)  # For how many seconds models have had no room.
     accepts: bool = True
@@ -146,7 +145,7 @@ class Site:
 
     async def _renew(self, writer: asyncio.StreamWriter, message: lease.Renew) -> None:
         self.renewals.append(message)
-        now, lost = monotonic(), set(message.models) - self.resident | self.lost
+        now, lost = monotonic(), set(message.models) - self.resident
         for model in message.models:
             key = message.holder, model
             if message.incarnation != str(self.incarnation) or self.leases.get(key, 0.0) <= now:

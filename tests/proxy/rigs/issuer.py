@@ -65,10 +65,9 @@ class Issuer:
         """What a table of access says of it."""
         return routing.OidcIssuer(issuer=self.url, audiences=(AUDIENCE,), jwks_url=self.jwks_url, groups_claim="groups")
 
-    def new_key(self, algorithm: str = "RS256", publish: bool = True) -> Key:
+    def new_key(self, algorithm: str = "RS256") -> Key:
         key = Key(f"key-{next(_numbers)}", algorithm, _MAKERS[algorithm]())
-        if publish:
-            self.keys.append(key)
+        self.keys.append(key)
         return key
 
     def token(

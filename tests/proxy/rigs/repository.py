@@ -36,6 +36,7 @@ MODELS = (
     _add_sub("add_sub_fp32", "TYPE_FP32"),
     _echo("echo", "TYPE_FP32"),
     _echo("echo_bytes", "TYPE_STRING"),
+    _echo("slow", "TYPE_FP32"),
     Model(
         "repeat",
         SOURCES / "repeat.py",

@@ -5,9 +5,12 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tidegate_proxy.pools import RetryBudget, ask
 from tidegate_proxy.problems import Problem, ProblemType
-from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, SILENT, Breaker
+from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, SILENT, Breaker, Trial
 
 from ..http.running_proxy import RunningProxy, request, served, until
 from ..http.upstream import answering, hang
@@ -82,6 +85,79 @@ def test_health_checks_that_are_answered_excuse_no_call_that_fails() -> None:
     few.unanswered(0.0, "there is no answer")
     few.answered(0.0)
     assert few.failures == 1
+
+
+class Requests(RuleBasedStateMachine):
+    """Requests that begin and end in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.breaker = Breaker()
+        self.now = 0.0
+        self.ended: list[Trial] = []  # Trials of before.
+        self.under_way: list[Trial | None] = []
+
+    @rule(seconds=st.floats(0, 40))
+    def time_goes_on(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule()
+    def one_begins(self) -> None:
+        if self.breaker.allows(self.now):
+            half_open = self.breaker.state(self.now) == "half-open"
+            trial = self.breaker.claim(self.now)
+            assert (trial is not None) == half_open
+            self.under_way.append(trial)
+
+    @rule(which=st.integers(0, 50), how=st.sampled_from(["answered", "failed", "left"]))
+    def one_ends(self, which: int, how: str) -> None:
+        if not self.under_way:
+            return
+        trial = self.under_way.pop(which % len(self.under_way))
+        before = self.breaker.state(self.now)
+        if how == "answered":
+            self.breaker.succeeded(trial)
+        elif how == "failed":
+            self.breaker.failed(self.now, trial)
+        if trial is not None:
+            trial.given_up()  # unless its outcome was noted
+            self.ended.append(trial)
+        elif before != "closed":
+            assert self.breaker.state(self.now) == before, "one that is no trial decides nothing"
+
+    @rule(answered=st.booleans())
+    def a_health_check_ends(self, answered: bool) -> None:
+        if answered:
+            self.breaker.answered(self.now)
+            assert not self.breaker.is_unresponsive()
+        else:
+            self.breaker.unanswered(self.now, "there is no answer")
+
+    @rule()
+    def a_trial_of_before_ends_once_more(self) -> None:
+        before = self.breaker.state(self.now), self.breaker.allows(self.now)
+        if before[0] != "closed":
+            for trial in self.ended:
+                self.breaker.succeeded(trial)
+                self.breaker.failed(self.now, trial)
+                trial.given_up()
+        assert before == (self.breaker.state(self.now), self.breaker.allows(self.now))
+
+    @invariant()
+    def at_most_one_trial_is_under_way(self) -> None:
+        trials = sum(trial is not None for trial in self.under_way)
+        assert trials <= 1
+        assert not (trials and self.breaker.allows(self.now) and self.breaker.state(self.now) != "closed")
+        assert self.breaker.opens_in(self.now) <= LONGEST_PAUSE
+
+    @invariant()
+    def nobody_is_kept_away_for_ever(self) -> None:
+        if all(trial is None for trial in self.under_way) and not self.breaker.is_unresponsive():
+            assert self.breaker.allows(self.now + LONGEST_PAUSE)
+
+
+Requests.TestCase.settings = settings(deadline=None)
+TestRequests = Requests.TestCase
 
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ import yaml
 
 from charts.project import DISTRIBUTION
 from rollout.init import repository
-from rollout.init.repository import DEFINITION, InitRequest, write_repository
+from rollout.init.repository import DEFINITION, write_repository
 from stacks.command import CommandError, ExitStatus
 from stacks.validate import read_definition
 from tests.docs.test_ci import GITHUB, GITLAB, surroundings
@@ -147,7 +147,7 @@ def test_what_is_installed_pins_where_it_came_from(
     if origin:
         (about / "direct_url.json").write_text(json.dumps(origin), "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    write_repository(InitRequest(tmp_path / "platform"), ExitStatus())
+    write_repository(tmp_path / "platform", ExitStatus())
     assert (tmp_path / "platform/requirements.txt").read_text("utf-8").endswith(f"\n{DISTRIBUTION}{pin}\n")
 
 
@@ -196,7 +196,7 @@ def test_a_gpu_that_is_none_is_refused(call: Call, tmp_path: Path) -> None:
 
 
 def test_its_workflow_and_pipeline_are_the_previews_of_the_page_about_ci(tmp_path: Path) -> None:
-    write_repository(InitRequest(tmp_path), ExitStatus())
+    write_repository(tmp_path, ExitStatus())
     found = yaml.load((tmp_path / ".github/workflows/tidegate.yaml").read_text("utf-8"), yaml.BaseLoader)
     assert found["permissions"] == GITHUB["permissions"]
     assert found["jobs"] == {name: GITHUB["jobs"][name] for name in ("preview", "comment")}
@@ -216,9 +216,8 @@ def test_its_workflow_and_pipeline_are_the_previews_of_the_page_about_ci(tmp_pat
     ],
 )
 def test_an_address_is_one_that_pip_reads_and_holds_no_token(tmp_path: Path, address: str, pin: str | None) -> None:
-    request = InitRequest(tmp_path / "it", repository=address)
     with nullcontext() if pin else pytest.raises(CommandError, match="is no address that pip can fetch"):
-        write_repository(request, ExitStatus())
+        write_repository(tmp_path / "it", ExitStatus(), repository=address)
     assert (tmp_path / "it").exists() == bool(pin)
     if pin:
         text = (tmp_path / "it/requirements.txt").read_text("utf-8")
@@ -228,7 +227,7 @@ def test_an_address_is_one_that_pip_reads_and_holds_no_token(tmp_path: Path, add
 
 def test_the_pulumi_program_is_the_installed_one(tmp_path: Path) -> None:
     """Without an engine there is no configuration, for which it asks: so all that it imports was found."""
-    write_repository(InitRequest(tmp_path), ExitStatus())
+    write_repository(tmp_path, ExitStatus())
     found = {**surroundings(), "PYTHONPATH": f"{ROOT}:{ROOT / 'contracts'}"}
     command = [sys.executable, "__main__.py"]
     done = subprocess.run(command, cwd=tmp_path, env=found, capture_output=True, text=True, check=False)

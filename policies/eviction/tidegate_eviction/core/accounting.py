@@ -218,6 +218,19 @@ class MemoryEstimate:
             if not measured:
                 self._fresh[piece] = load
 
+    def waits_on(self, room: CapacityLedger) -> None:
+        """Count what is being freed as taken again: the connection broke, and its memory may come back or not."""
+        for each in room.freeing.values():
+            for piece in each.pieces:
+                share = each.expected_bytes * room.charges[piece] // max(1, each.bytes)
+                self.taken[piece] = PieceMemory(share, each.sure)
+
+    def forget(self, pieces: Collection[str]) -> None:
+        """Drop the measures of every piece that is not among these."""
+        for piece in self.taken.keys() - set(pieces):
+            del self.taken[piece]
+            self._fresh.pop(piece, None)
+
     def unloaded(self, pieces: Collection[str]) -> tuple[int, bool]:
         """Note that pieces are loaded no longer; return what is to come back, and whether that is sure."""
         taken = [self.taken.pop(piece) for piece in pieces if piece in self.taken]

@@ -78,6 +78,7 @@ class ServerInventory:
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of resident ones, as far as they are known: a model with others than the settings say is drained and unloaded."""
     lease_seconds: float = 0.0  # The longest lease granted that may live; the pool's own if that is longer.
+    same: bool = False  # Whether only the connection to the server broke: readings of before and after can be compared.
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,7 @@ class Pool:
         self.footprints = FootprintTable()
         self.ledger = CapacityLedger()
         self.memory = MemoryEstimate()
+        self.before = MemoryEstimate()  # What was known of the memory of the server that was lost.
         self.models: dict[str, Model] = {}
         self.by_state: dict[State, dict[str, Model]] = {state: {} for state in State}
         self.loads: dict[int, Model] = {}

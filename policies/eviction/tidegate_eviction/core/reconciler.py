@@ -66,16 +66,22 @@ def drain(pool: Pool, model: Model, reason: EvictionReason) -> None:
 def recover(pool: Pool, found: ServerInventory) -> None:
     """Begin with what the server has, and count every model that is loaded as leased for a full period."""
     pool.ready, pool.dirty = True, True
+    unloading = list(found.unloading)
+    if found.same:  # what has leaked, or was about to come back, is not free because a connection broke
+        pool.memory = pool.before
+        there = {*found.resident, *found.loading, *found.unloading}
+        unloading += [piece for piece in pool.memory.taken if piece not in there]
     for name in _explicit(pool, found.resident):
         if (model := _cold(pool, name)) is not None:
             _find(pool, model, model.pieces, found)
     for name in _explicit(pool, found.loading):
         if (model := _cold(pool, name)) is not None and transitions.entangled(pool, model) is None:
             transitions.load(pool, model, watch=True)
-    for name in found.unloading:
+    for name in unloading:
         if name not in pool.ledger.charges and (model := _cold(pool, name)) is not None:
             _find(pool, model, (name,), None)
             transitions.unload(pool, model, "evicted", watch=True)
+    pool.memory.forget(pool.ledger.charges)
     for model in list(pool.by_state[State.COLD].values()):
         transitions.settle(pool, model)
 
@@ -83,9 +89,12 @@ def recover(pool: Pool, found: ServerInventory) -> None:
 def lost(pool: Pool) -> None:
     """Forget all that the server had. A model that was being loaded may have brought it down."""
     loading = [model for model in pool.loads.values() if not model.operation.watched]
-    pool.ready, pool.recycling = False, ""
+    was_ready, pool.ready, pool.recycling = pool.ready, False, ""
     pool.loads.clear()
     pool.unloads.clear()
+    if was_ready:
+        pool.memory.waits_on(pool.ledger)
+        pool.before = pool.memory
     pool.ledger = CapacityLedger()
     pool.memory = MemoryEstimate()
     for model in [model for model in pool.models.values() if model.state in HOLDS_ROOM]:
@@ -136,7 +145,8 @@ def _find(pool: Pool, model: Model, pieces: tuple[str, ...], found: ServerInvent
     """Take over what the server has loaded; its lease, and its idle time, begin now."""
     new = pool.ledger.take(model.name, pieces, pool.footprints.of)
     model.held = pieces
-    sizes = {piece: pool.ledger.charges[piece] for piece in new}
+    # What a broken connection left behind is known better than what is charged for it.
+    sizes = {piece: pool.ledger.charges[piece] for piece in new if piece not in pool.memory.taken}
     pool.memory.loaded(0, sizes, measured=False)
     model.identity = model.wanted_identity
     model.versions = model.identity[1]

@@ -71,6 +71,8 @@ class EvictionService:
         self._told: EvictionSettings | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._futures: dict[int, asyncio.Future[lease.Granted | lease.Refusal]] = {}
+        self._lost: tuple[str, str] | None = None
+        """Where readings of the server that was lost came from, and which start of it that was."""
         self._lease_seconds = settings.lease_seconds  # What the core grants: the settings' own once it was told them.
         self.residency = Residency(self._pool_settings(settings), incarnation, monotonic())
         self._remember_leases()
@@ -241,6 +243,7 @@ class EvictionService:
         """The server has ended."""
         log.warning("the server is lost (%s): its models are cold, and leases void", why)
         self.counts.totals["triton_losses"].inc()
+        self._lost = (self.reading.source, self.reading.server)
         self._stop_staging()
         self._do(self.residency.server_lost(monotonic()))
 
@@ -248,7 +251,8 @@ class EvictionService:
         """The server is there; with the first time the core begins."""
         log.info("the server is there", extra={"said": {"found": asdict(found)}})
         self._remember_leases()
-        known = replace(found, lease_seconds=self.footprints.lease_seconds or 0.0)
+        same = bool(self.reading.server) and (self.reading.source, self.reading.server) == self._lost
+        known = replace(found, lease_seconds=self.footprints.lease_seconds or 0.0, same=same)
         self._do(self.residency.recover(known, monotonic()))
 
     def resident(self) -> frozenset[str]:

@@ -11,6 +11,7 @@ from tidegate_contracts.message import first_error
 from tidegate_contracts.triton import MEMORY_MODEL
 
 from ..policies import registry
+from .files import KeptFile
 
 log = logging.getLogger(__name__)
 
@@ -41,36 +42,47 @@ def read(data: bytes) -> EvictionSettings:
 
 
 class SettingsFile:
-    """The settings file, which may be replaced at any time. `use` takes settings over, or raises SettingsError."""
+    """The settings file, which may be replaced at any time, and a copy of the last good one, for a start with a bad
+    one. `use` takes settings over, or raises SettingsError."""
 
-    def __init__(self, path: Path, use: Callable[[bytes], None]) -> None:
+    def __init__(self, path: Path, copy: Path, use: Callable[[bytes], None]) -> None:
         self.path = path
+        self._copy = KeptFile(copy, "over a bad settings file a restart fails")
+        self._uncopied: bytes | None = None  # Settings that are in use, and not in the copy yet.
         self.last_error = ""
         self._use = use
         self._seen: bytes | str | None = None  # What lay there at the last look, or why it could not be read.
 
     def start(self) -> None:
-        """Use the file; raises SettingsError when it is bad."""
+        """Use the file, or the copy when it is bad; raises SettingsError when the copy is bad, too."""
         self.look()
         if self.last_error:
-            raise SettingsError(f"{self.path}: {self.last_error}")
+            try:
+                self._use(self._copy.path.read_bytes())
+            except (OSError, SettingsError):
+                raise SettingsError(f"{self.path}: {self.last_error}") from None
 
     def look(self) -> None:
-        """Use the file if it has changed; a bad one is logged, and what was in use stays in use."""
+        """Use the file if it has changed, and keep a copy; a bad one is logged, and what was in use stays in use."""
         before = self._seen
         try:
             self._seen = self.path.read_bytes()
         except OSError as error:
             self._seen = error.strerror or str(error)
-        if self._seen == before:
-            return
+        if self._seen != before:
+            self._take(self._seen)
+        if self._uncopied is not None and self._copy.write(self._uncopied):
+            self._uncopied = None
+
+    def _take(self, found: bytes | str) -> None:
         try:
-            if isinstance(self._seen, str):
-                raise SettingsError(f"it cannot be read: {self._seen}")
-            self._use(self._seen)
+            if isinstance(found, str):
+                raise SettingsError(f"it cannot be read: {found}")
+            self._use(found)
         except SettingsError as error:
             self.last_error = str(error)
             log.error("%s was refused: %s; the last good one stays", self.path, error)
         else:
+            self._uncopied = found
             self.last_error = ""
             log.info("%s was read", self.path)

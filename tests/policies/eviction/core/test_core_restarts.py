@@ -1,5 +1,7 @@
 """Restarts: of the policy, of Triton, of both; and SIGTERM."""
 
+from dataclasses import replace
+
 import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.messages import Load, LoadFailed, ModelSpec, ServerInventory, Ticket
@@ -179,3 +181,31 @@ def test_a_model_that_vanished_is_loaded_anew_and_nothing_is_thought_to_have_lea
     ticket = world.ask("p1", "a", None)
     assert isinstance(world.answer(ticket), lease.Granted)
     assert world.residency.listing(world.now).leaked_bytes == 0
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_what_is_being_freed_when_a_connection_breaks_is_waited_for(*, comes_back: bool) -> None:
+    world = running({"a": 60})
+    world.read()
+    world.change("b", footprint_bytes=60)
+    world.end_of_requests()
+    world.advance(RULES.idle_seconds)
+    world.ask("p1", "b", None)
+    world.end_unload(world.working, lingers=True)
+    assert world.states["a"] == "freeing"
+    world.take(world.residency.server_lost(world.now))
+    world.take(world.residency.recover(replace(world.index(), same=True), world.now))
+    world.read()
+    assert world.states["a"] == "unloading"
+    assert world.charged() == 60
+    world.end_unload(world.working)
+    world.read()
+    assert (world.states["a"], world.charged()) == ("freeing", 60)
+    if comes_back:
+        world.lingering = 0
+        world.read()
+        assert world.residency.listing(world.now).leaked_bytes == 0
+    else:
+        world.advance(RULES.freeing_seconds)
+        world.read()
+        assert world.residency.listing(world.now).leaked_bytes == 60

@@ -61,7 +61,7 @@ def test_the_page_says_the_defaults() -> None:
         f"than {rules.alone_seconds:.0f} s (`alone_seconds`)",
         f"after {rules.freeing_seconds:.0f} s (`freeing_seconds`)",
         f"(*k* = {rules.residency_factor:.0f}, `residency_factor`; {rules.residency_most_seconds:.0f} s at",
-        f"more than {rules.overdue_seconds:.0f} s (`overdue_seconds`)",
+        f"more than {rules.overdue_seconds:.0f} s,",
         f"never more than {rules.retry_most_seconds:.0f} s (`retry_most_seconds`)",
         f"for {rules.failure_backoff_seconds:.0f} s, then {2 * rules.failure_backoff_seconds:.0f}",
         f"within {rules.failure_memory_seconds / 60:.0f} minutes",

@@ -31,10 +31,12 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     stuck: set[str] = field(default_factory=set)  # Models that are still ready after an unload.
     folderless: set[str] = field(default_factory=set)
     """Models whose folder was removed: the index does not name them, loaded or not."""
+    leaks: set[str] = field(default_factory=set)  # Models whose memory does not come back.
     hangs: bool = False
     server: str = "1:1"
     calls: list[tuple[str, str]] = field(default_factory=list)
     states: dict[str, tuple[str, str]] = field(default_factory=dict)
+    leaked_bytes: int = 0
     port: int = 0
     has_reader: bool = False
     looks: int = 0
@@ -105,7 +107,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
         await self._answers()
         if request.model_name != MEMORY_MODEL or not self.has_reader:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"Request for unknown model: '{request.model_name}'")
-        used = 1000 + self.loaded_bytes
+        used = 1000 + self.leaked_bytes + self.loaded_bytes
         reading = {"program": PROGRAM_ID, "server": self.server, "process": used, "gpu": None}
         text = json.dumps(reading).encode()
         return messages.ModelInferResponse(raw_output_contents=[struct.pack("<I", len(text)) + text])
@@ -117,6 +119,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
 
     async def _unload(self, name: str) -> None:
         await asyncio.sleep(self.unload_seconds)
+        self.leaked_bytes += self.bytes[name] if name in self.leaks else 0
         self.states[name] = ("UNAVAILABLE", "unloaded")
 
     async def _allowed(self, context: Any) -> None:

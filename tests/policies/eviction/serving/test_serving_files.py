@@ -60,8 +60,9 @@ def settings_file(tmp_path: Path) -> Path:
 
 def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) -> None:
     used: list[EvictionSettings] = []
-    followed = SettingsFile(settings_file, lambda data: used.append(read(data)))
+    followed = SettingsFile(settings_file, settings_file.with_name("copy"), lambda data: used.append(read(data)))
     followed.look()
+    assert settings_file.with_name("copy").read_bytes() == said()
     for bad in (b"{", said(capacityBytes=-5)):
         settings_file.write_bytes(bad)
         followed.look()
@@ -80,7 +81,7 @@ def test_a_swapped_config_map_is_seen_and_a_good_one_that_could_not_be_read_for_
     tmp_path: Path,
 ) -> None:
     used: list[bytes] = []
-    followed = SettingsFile(tmp_path / "data" / "eviction.json", used.append)
+    followed = SettingsFile(tmp_path / "data" / "eviction.json", tmp_path / "copy", used.append)
     for number in ("1", "2"):
         (tmp_path / number).mkdir()
         (tmp_path / number / "eviction.json").write_text(number)
@@ -94,6 +95,17 @@ def test_a_swapped_config_map_is_seen_and_a_good_one_that_could_not_be_read_for_
     (tmp_path / "away").rename(tmp_path / "2")
     followed.look()
     assert (used, followed.last_error) == ([b"1", b"2", b"2"], "")
+
+
+def test_settings_that_a_full_disk_did_not_keep_are_kept_once_there_is_room(settings_file: Path) -> None:
+    copy, new = settings_file.with_name("copy"), settings_file.with_name(".copy.new")
+    new.symlink_to("/dev/full")
+    followed = SettingsFile(settings_file, copy, read)
+    followed.look()
+    assert not copy.exists()
+    new.unlink()
+    followed.look()
+    assert copy.read_bytes() == said()
 
 
 def again(before: Footprints, folder: Path) -> Footprints:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tidegate_contracts import lease
 from tidegate_contracts.triton import MEMORY_MODEL
 from tidegate_eviction.core.messages import ServerInventory, Step
 
-from ..rigs.running_policy import MIB, live, running_policy, settings_for, write_models
+from ..rigs.running_policy import MIB, TUNING, live, running_policy, settings_for, write_models
 from ..rigs.stand_in import StandIn, serving
 
 pytestmark = pytest.mark.anyio
@@ -218,3 +219,22 @@ async def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
             assert loop.time() - begun < 20
         finally:
             answers.set()
+
+
+async def test_a_connection_that_breaks_makes_no_room_of_what_has_leaked(tmp_path: Path) -> None:
+    async with live(
+        tmp_path,
+        StandIn(dict.fromkeys("ab", 60 * MIB), leaks={"a"}),
+        tuning=TUNING.model_copy(update={"leak_budget_bytes": 80 * MIB}),
+    ) as policy:
+        await policy.acquire("a")
+        policy.release("a")
+        assert (await policy.acquire("b")).outcome != "granted"
+        leaked = policy.service.listing().leaked_bytes
+        assert leaked == pytest.approx(60 * MIB, abs=MIB)
+        for same in (True, False):
+            policy.service.server_lost("a test")
+            if not same:
+                policy.service.reading = replace(policy.service.reading, server="2:2")
+            policy.service.server_back(ServerInventory())
+            assert policy.service.listing().leaked_bytes == (leaked if same else 0)

@@ -1,0 +1,110 @@
+"""One version takes over from another at real Dynamos, each of which serves one of them: no call fails meanwhile."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import openai
+import pytest
+from tidegate_contracts import routing
+from tidegate_proxy.access.api_keys import new_key
+
+from lab.local_plane.dynamo import dynamo
+from lab.local_plane.process import HOST
+from lab.local_plane.proxy import proxy, write_tables
+
+from ..rigs.pytest_rigs import not_run
+from ..rigs.tables import write_key
+from .tables import SERVER, access, model, table
+
+pytestmark = pytest.mark.thorough
+BEGIN = [model("chat", {3: 100})]
+READY = [model("chat", {3: 100}), model("chat", {4: 0}, pool="green")]
+SHARED = [model("chat", {3: 80}), model("chat", {4: 20}, pool="green")]
+OVER = [model("chat", {3: 0}), model("chat", {4: 100}, pool="green")]
+END = [model("chat", {4: 100}, pool="green")]
+
+
+@contextmanager
+def calling(client: openai.OpenAI) -> Iterator[Counter[str]]:
+    """Whole answers and streams for as long as the block lasts; which model each was of, and how many failed."""
+    ended, answered = threading.Event(), Counter[str]()
+
+    def call(*, stream: bool) -> None:
+        while not ended.is_set():
+            try:
+                asked = client.chat.completions.with_raw_response.create(
+                    model="chat", messages=[{"role": "user", "content": "word1"}], max_tokens=5, stream=stream
+                )
+                if stream:
+                    assert list(asked.parse())
+                answered[asked.headers["tidegate-model-version"]] += 1
+            except openai.OpenAIError as error:
+                answered[f"failed: {error}"] += 1
+
+    callers = [threading.Thread(target=call, kwargs={"stream": stream}) for stream in (False, True)]
+    for each in callers:
+        each.start()
+    try:
+        yield answered
+    finally:
+        ended.set()
+        for each in callers:
+            each.join()
+
+
+def until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_no_call_fails_while_a_version_takes_over(tmp_path: Path) -> None:
+    with (
+        not_run("A REAL DYNAMO"),
+        dynamo(tmp_path / "blue", ["chat-v3"]) as blue,
+        dynamo(tmp_path / "green", ["chat-v4"]) as green,
+    ):
+        pools = tuple(
+            routing.Pool(name=name, host=HOST, http_port=at.http_port, loading="preload")
+            for name, at in (("main", blue), ("green", green))
+        )
+        server, root, key = routing.Server(name=SERVER, kind="openai", pools=pools), tmp_path / "proxy", new_key()
+        root.mkdir()
+        allowed = access(("me", ["chat"], ["infer"]))
+        write_tables(root, table(BEGIN, server), allowed)
+        write_key(root, key, "me")
+        with proxy(root, settings={"api_keys": "true"}) as running:
+            client = openai.OpenAI(base_url=f"http://{running.http}/v1", api_key=key, max_retries=0, timeout=30)
+            with calling(client) as answered:
+                until(lambda: answered["3"] > 10)
+                write_tables(root, table(READY, server), allowed)
+                tried = client.chat.completions
+                until(lambda: _answers(tried, "chat-v4"))  # which has no traffic yet
+                assert answered["4"] == 0
+                write_tables(root, table(SHARED, server), allowed)
+                until(lambda: answered["4"] > 10)
+                assert answered["3"] > answered["4"]
+                write_tables(root, table(OVER, server), allowed)
+                write_tables(root, table(END, server), allowed)
+                until(lambda: _only(answered, "4"))
+    assert answered.keys() == {"3", "4"}, answered
+
+
+def _answers(chats: openai.resources.chat.Completions, name: str) -> bool:
+    try:
+        said = chats.create(model=name, messages=[{"role": "user", "content": "word1"}], max_tokens=1)
+    except openai.NotFoundError:
+        return False
+    return said.model == name
+
+
+def _only(answered: Counter[str], version: str) -> bool:
+    """Tell whether so many calls are answered by this version that no share of another is left."""
+    before = Counter(answered)
+    until(lambda: answered.total() > before.total() + 20)
+    return (answered - before).keys() == {version}

@@ -1,0 +1,72 @@
+"""The gate of a rollout notices models that a real Triton no longer loads, although Triton says that it is ready."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tidegate_contracts import routing
+from tidegate_contracts.proxy_process import METRICS_PATH
+from tidegate_proxy.upstream import load_watch
+
+from lab.local_plane.triton import triton
+from rollout.health import Target
+from rollout.kubectl import Kubectl
+from rollout.waves.gate import HealthCheck, not_loaded
+from stacks.definition.rollout import Gate
+
+from ..http.running_proxy import RunningProxy, request, running_proxy, until
+from ..rigs.pytest_rigs import not_run
+from ..rigs.repository import write
+from ..upstream.test_upstream_health_check import admin
+from .test_real_errors import BODY, ECHO, POLLING
+
+pytestmark = pytest.mark.anyio
+TARGET = Target("prod", (), 80, False)
+
+
+class Pods(Kubectl):
+    """Stands for a cluster with one ready proxy, whose metrics are those of a real one."""
+
+    def find(self, *_: object) -> list[dict[str, Any]]:
+        labels = {"app.kubernetes.io/name": "inference-proxy"}
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        return [{"kind": "Pod", "metadata": {"name": "inference-proxy-1", "labels": labels}, "status": ready}]
+
+    def run(self, *_: str, **__: Any) -> Any:
+        return SimpleNamespace(stdout=self.__dict__["metrics"])
+
+
+async def cluster(here: RunningProxy) -> Pods:
+    pods = Pods("there")
+    _, lines = await admin(here, METRICS_PATH)
+    pods.__dict__["metrics"] = "\n".join(lines)
+    return pods
+
+
+async def test_a_ready_triton_that_no_longer_loads_a_model_does_not_pass_the_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.3)
+    repository = write(tmp_path / "models", (ECHO,))
+    models = [routing.Model(name="echo", server="vision", pool="main")]
+    with not_run("A REAL TRITON"), triton(tmp_path / "before", repository, options=POLLING) as server:
+        async with running_proxy(tmp_path / "one", server.http_port, models=models) as here:
+            [watch] = here.pool.watches.values()
+            await until(lambda: watch.seen)
+            assert (await here.ask(request("/v2/models/echo/infer", BODY))).status == 200
+            assert not_loaded(await cluster(here), TARGET) == ([], [])
+    # The new image cannot load what the old one loaded, as with plans of another release of TensorRT.
+    (repository / "echo" / "1" / "model.py").write_text("import what_only_the_old_image_has\n")
+    with not_run("A REAL TRITON"), triton(tmp_path / "after", repository, options=POLLING) as server:
+        async with running_proxy(tmp_path / "two", server.http_port, models=models) as here:
+            [watch] = here.pool.watches.values()
+            await until(lambda: watch.failed)
+            assert (await here.ask(request("/v2/health/ready", method="GET"))).status == 200
+            assert (await here.ask(request("/v2/models/echo/infer", BODY))).status >= 400
+            monkeypatch.setattr("rollout.health.lacking", lambda *_: [])
+            pods = await cluster(here)
+            failed = "model echo version 1 of vision/main"
+            check = HealthCheck(Gate(), pods, TARGET)
+            assert check.lacking() == [f"{failed} cannot be loaded"]
+            assert HealthCheck(Gate(), pods, TARGET, frozenset([failed])).lacking() == []

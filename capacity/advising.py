@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tidegate_eviction.simulate.trace import shown
+
 from stacks import devices
 from stacks.command import WRONG_INPUT, CommandError, chosen_stacks
 from stacks.definition.pools import OnDemand
@@ -47,7 +49,8 @@ def lines_of(definition: Definition, stack: Stack, recorded: Recorded, target: f
     samples = recorded.samples
     length = f"{samples.seconds / 3600:.3g} h" if samples.seconds >= 3600 else f"{samples.seconds:.0f} s"
     yield f"{stack.name}: what its pools met in {length}, and what is advised"
-    for subject in subjects(stack, recorded):
+    pools = list(subjects(stack, recorded))
+    for subject in shown(pools, "simulating changes of each pool", len(pools)):
         advice = advise(subject, recorded.trace, target)
         yield ""
         yield from _of_pool(definition, subject, advice, target)

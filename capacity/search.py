@@ -9,7 +9,7 @@ from tidegate_eviction.simulate.trace import Trace
 from stacks.definition.pools import OnDemand
 
 from .answers import LOADING, Answer, Row, dedicated
-from .simulations import run
+from .simulations import Run, simulations
 from .slices import Gpu, GpuSlice
 
 MOST_GPUS = 8  # That are tried for one answer.
@@ -29,13 +29,14 @@ class Search:
         """Return every answer that was simulated: of each size up to the fewest slices that meet the target, unless
         slices of another size meet it for less."""
         found: list[Row] = []
-        while counts := {one: count for one in self._gpu.slices if (count := self._next(one))}:
-            found += (rows := self._simulated(counts))
-            for (one, count), row in zip(counts.items(), rows, strict=True):
-                if row.meets(self._target):
-                    self._enough[one] = count
-                else:
-                    self._too_few[one] = count
+        with simulations(self._trace) as run:
+            while counts := {one: count for one in self._gpu.slices if (count := self._next(one))}:
+                found += (rows := self._simulated(run, counts))
+                for (one, count), row in zip(counts.items(), rows, strict=True):
+                    if row.meets(self._target):
+                        self._enough[one] = count
+                    else:
+                        self._too_few[one] = count
         return found
 
     def _next(self, one: GpuSlice) -> int:
@@ -49,7 +50,7 @@ class Search:
             most = min(most, ceil(best / one.share) - 1)
         return 0 if low >= most else min(max(1, 2 * low), most)
 
-    def _simulated(self, counts: dict[GpuSlice, int]) -> Sequence[Row]:
+    def _simulated(self, run: Run, counts: dict[GpuSlice, int]) -> Sequence[Row]:
         answers = [Answer(self._gpu, one, count, self._loading) for one, count in counts.items()]
-        figures = run(self._trace, [answer.setting for answer in answers], "slices of each size")
+        figures = run([answer.setting for answer in answers], "slices of each size")
         return [Row(answer, each) for answer, each in zip(answers, figures, strict=True)]

@@ -5,9 +5,10 @@ import os
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tidegate_eviction.policies.registry import find
@@ -94,11 +95,17 @@ class Figures:
         return quantile(self.waits, percent)
 
 
-def run(trace: Trace, settings: Sequence[SimulationSetting], what: str) -> list[Figures]:
-    """Return what comes of a trace with each setting. `what` is said beside the progress."""
+Run = Callable[[Sequence[SimulationSetting], str], list[Figures]]
+"""Returns what comes of a trace with each setting; the text is said beside the progress."""
+
+
+@contextmanager
+def simulations(trace: Trace) -> Iterator[Run]:
+    """Run simulations of a trace, in as many processes as this one may use cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     try:
-        with ProcessPoolExecutor(initializer=_begin, initargs=(trace,)) as workers:
-            return list(shown(workers.map(_simulated, settings), what, len(settings)))
+        with ProcessPoolExecutor(cores, initializer=_begin, initargs=(trace,)) as workers:
+            yield lambda settings, what: list(shown(workers.map(_simulated, settings), what, len(settings)))
     except BrokenProcessPool:
         raise CommandError("A process of the simulation was ended: is there enough memory?") from None
 

@@ -26,33 +26,27 @@ _HEAD = re.compile(
 _NAME = re.compile(r"^  name: (\S+)$", re.MULTILINE)
 
 
-def used(objects: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    """Return the (group, kind) of those objects whose kinds an operator brings."""
-    kinds = {(item["apiVersion"].partition("/")[0], item["kind"]) for item in objects}
-    return {(group, kind) for group, kind in kinds if group in MODULES}
-
-
-def install(cluster: LocalCluster, objects: Iterable[Mapping[str, Any]]) -> list[str]:
+def install(cluster: LocalCluster, objects: Iterable[Mapping[str, Any]]) -> None:
     """Install the definitions of the kinds that these objects have, and wait until they are served.
 
-    Returns their names; raises ClusterError.
+    Kinds of Kubernetes' own need none. Raises ClusterError.
     """
-    wanted = used(objects)
+    kinds = {(item["apiVersion"].partition("/")[0], item["kind"]) for item in objects}
+    wanted = {(group, kind) for group, kind in kinds if group in MODULES}
     found = {key: text for key, text in _definitions(wanted) if key in wanted}
     if absent := wanted - found.keys():
-        kinds = ", ".join(f"{kind} ({group})" for group, kind in sorted(absent))
-        raise ClusterError(f"No pinned module brings a definition of {kinds}; lab/tools/files.py says what is pinned.")
-    names = sorted(match[1] for text in found.values() if (match := _NAME.search(text)))
-    if names:
-        # Server-side: these are too long for the annotation that the other way would leave on them.
-        text = "\n---\n".join(found.values())
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
-        deadline = time.monotonic() + ESTABLISHED_SECONDS
-        while waiting := _not_established(cluster, names):
-            if time.monotonic() > deadline:
-                raise ClusterError(f"After {ESTABLISHED_SECONDS} s the API server does not serve {', '.join(waiting)}.")
-            time.sleep(0.1)
-    return names
+        which = ", ".join(f"{kind} ({group})" for group, kind in sorted(absent))
+        raise ClusterError(f"No pinned module brings a definition of {which}; lab/tools/files.py says what is pinned.")
+    if not found:
+        return
+    # Server-side: these are too long for the annotation that the other way would leave on them.
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input="\n---\n".join(found.values()))
+    names = {match[1] for text in found.values() if (match := _NAME.search(text))}
+    deadline = time.monotonic() + ESTABLISHED_SECONDS
+    while waiting := _not_established(cluster, names):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"After {ESTABLISHED_SECONDS} s the API server does not serve {', '.join(waiting)}.")
+        time.sleep(0.1)
 
 
 def _not_established(cluster: LocalCluster, names: Iterable[str]) -> set[str]:

@@ -6,7 +6,7 @@ from tidegate_eviction.simulate.trace import Trace
 
 from capacity.answers import LOADING, Answer, best, capacity_bytes, dedicated, loading_for, target_of
 from capacity.search import Search
-from capacity.simulations import Figures, figures, first_loads, only, run
+from capacity.simulations import Figures, figures, first_loads, only, simulations
 from capacity.slices import find_gpu
 from stacks.command import CommandError
 
@@ -20,8 +20,8 @@ ON_SMALL = Answer(GPU, GPU.slices[0], 1)
 
 def on_one_small(trace: Trace) -> Figures:
     """Return what callers meet on the smallest slice."""
-    [found] = run(trace, [ON_SMALL.setting], "one pool")
-    return found
+    with simulations(trace) as run:
+        return run([ON_SMALL.setting], "one pool")[0]
 
 
 def test_the_cheapest_is_found_with_as_few_slices_of_its_size_as_meet_the_target() -> None:
@@ -32,7 +32,9 @@ def test_the_cheapest_is_found_with_as_few_slices_of_its_size_as_meet_the_target
     cheaper = [
         Answer(GPU, one, count) for one in GPU.slices for count in range(1, 8) if one.share * count < found.answer.share
     ]
-    for figures_of in run(LARGE_AND_SMALL, [answer.setting for answer in cheaper], "cheaper ones"):
+    with simulations(LARGE_AND_SMALL) as run:
+        simulated = run([answer.setting for answer in cheaper], "cheaper ones")
+    for figures_of in simulated:
         assert not (figures_of.share_warm >= 0.99 and figures_of.serves_every_model)
 
 

@@ -28,6 +28,7 @@ from tests.proxy.rigs.pytest_rigs import not_run
 from ..rigs import nosy as nosy_model
 from ..rigs import zoo
 from ..rigs.caller import Holder, infer, until
+from ..rigs.nvml import library
 from ..rigs.running_policy import pool
 
 MIB = 1 << 20
@@ -254,6 +255,20 @@ def test_it_leaves_last_and_renews_until_then(tmp_path: Path) -> None:
         assert made.policy.process.popen.poll() is None
         holder.release("a")
         assert made.policy.process.popen.wait(10) == 0
+
+
+@pytest.mark.thorough
+def test_in_a_slice_the_driver_is_asked_in_tritons_own_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(tmp_path, "a")
+    with not_run("THE STAND-IN FOR NVML"):
+        made = library(tmp_path)
+    for name, value in {"NVML_GPUS": "1", "NVML_USED": str(3 << 30), "LD_PRELOAD": str(made)}.items():
+        monkeypatch.setenv(name, value)
+    with plane(tmp_path) as running:
+        assert running.holder.acquire("a")["outcome"] == "granted"
+        text = running.holder.ask("GET", eviction_process.METRICS_PATH, address=running.policy.admin)[1]
+        assert 'tidegate_eviction_memory_source{source="nvml"} 1.0' in text
+        assert float(re.findall(r"^tidegate_eviction_memory_used_bytes (.*)$", text, re.MULTILINE)[0]) == 3 << 30
 
 
 def test_with_tls_triton_is_known_by_its_name_and_no_other_is_spoken_to(tmp_path: Path) -> None:

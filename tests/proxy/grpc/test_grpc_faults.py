@@ -153,7 +153,8 @@ def test_a_call_that_waited_for_its_slot_and_finds_no_replica_is_refused_and_lea
         until(lambda: bool(one.stubs[0].asked))
         waiting = infer.future(infer_request(), metadata=one.metadata(), timeout=10)
         one.until(lambda: shared.limiter.waiting == 1)
-        one.on_loop(lambda: [replica.breaker.failed(monotonic()) for _ in range(FAILURES)])
+        for _ in range(FAILURES):
+            one.on_loop(lambda: replica.breaker.failed(monotonic()))
         one.stubs[0].release.set()
         assert before.result().model_name == "hang"
         assert waiting.code() == grpc.StatusCode.UNAVAILABLE

@@ -168,7 +168,13 @@ def test_anchors_aliases_and_merge_keys_work() -> None:
 def test_aliases_stand_where_they_are_written() -> None:
     text = "x: &a {b: &c 1}\nz:\n  - *a\n  - *a\nk: {l: *c, m: [*c, *a]}\n"
     document = parse(text, "f.yaml")
-    where = {("z", 0): (3, 5), ("z", 1): (4, 5), ("k", "l"): (5, 8), ("k", "m", 0): (5, 16), ("k", "m", 1): (5, 20)}
+    where: dict[tuple[str | int, ...], tuple[int, int]] = {
+        ("z", 0): (3, 5),
+        ("z", 1): (4, 5),
+        ("k", "l"): (5, 8),
+        ("k", "m", 0): (5, 16),
+        ("k", "m", 1): (5, 20),
+    }
     found = {path: document.value_position(path) for path in where}
     assert {path: (at.line, at.column) for path, at in found.items()} == where
 

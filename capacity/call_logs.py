@@ -32,6 +32,8 @@ _BEGIN = re.compile(r'[{\["]')
 _CRI = re.compile(r"^.*?\b(?:stdout|stderr) [PF] ")  # containerd, CRI-O: time, stream, P for a part of a line
 _WRAPPED = "log", "message", "line", "MESSAGE", "textPayload"  # Keys that collectors put a line under.
 _OLDER = "of older proxies, not used"  # They log at most 5 calls a second, and no totals (`calls`).
+_NO_CALLS = {"ready", "metadata", "config", "stats", "ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics"}
+"""What is asked of a model that is no work of it, and in no total."""
 _MOST_FAILURES = 64  # Beginnings of JSON tried in one line: a damaged line must not take long.
 _MOST_PARTS = 16  # Parts, of 16 KiB each, into which a container runtime splits a line.
 
@@ -68,7 +70,7 @@ class _Logs:
         return kinds.total()
 
     def _call(self, record: Record) -> str:
-        if not record.get("calls") and "pool" in record:
+        if not record.get("calls") and "pool" in record and record.get("verb") not in _NO_CALLS:
             return _OLDER
         at = datetime.fromisoformat(record["time"]).timestamp()
         own = record.get("server"), record.get("model")

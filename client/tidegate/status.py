@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 from pydantic import AwareDatetime, Field
 from tidegate_contracts.environments import ModelFacts, Plane
 from tidegate_contracts.message import Message
-from tidegate_contracts.whereabouts import Place, PlaceState, SliceRoom, VisibleModel
+from tidegate_contracts.whereabouts import Place, PlaceState, SliceRoom, VisibleModel, Whereabouts
 
 from .calling.credentials import Credential, find_credential
 from .calling.inputs import signature_of
@@ -148,7 +148,7 @@ class VersionStatus(Message):
 
 
 class ModelStatus(Message):
-    """One model on one data plane; what it takes and gives is told of one that is in memory."""
+    """One model on one data plane; what it takes and gives stands of one that you name, and that is in memory."""
 
     environment: str
     plane: str
@@ -221,8 +221,7 @@ def _ask_each(
                 for fields in question(proxy, client):
                     about |= fields
         except TidegateError as error:
-            if model is None or not isinstance(error, NotFoundError):
-                about |= {"error": str(error), "exit_code": error.exit_code}
+            about |= {"error": str(error), "exit_code": error.exit_code}
         return kind(**about)
 
     found = in_parallel(one, asked)
@@ -233,6 +232,16 @@ def _ask_each(
     return having
 
 
+def _whereabouts(client: ProxyClient, model: str | None) -> Whereabouts:
+    """Ask where models are; where the one that is named is not there, there are none."""
+    try:
+        return client.whereabouts(model)
+    except NotFoundError:
+        if model is None:
+            raise
+        return Whereabouts(environment="", models=())
+
+
 def overview(
     asked: Sequence[KnownProxy], seconds: float = ANSWER_SECONDS, model: str | None = None
 ) -> list[PlaneOverview]:
@@ -240,7 +249,7 @@ def overview(
     many seconds, or cannot be asked, says why. Raises NotFoundError where no proxy has the model."""
 
     def question(proxy: KnownProxy, client: ProxyClient) -> Iterator[dict[str, Any]]:
-        found = client.whereabouts(model)
+        found = _whereabouts(client, model)
         environment = proxy.environment or found.environment
         yield {"environment": environment, "models": found.models, "slices": found.slices}
 
@@ -270,7 +279,7 @@ def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> Iterat
     caller = client.whoami()
     environment = proxy.environment or caller.environment
     yield {"environment": environment, "caller": caller.principal}
-    collector = _Collector(client, proxy, client.whereabouts(model).models)
+    collector = _Collector(client, proxy, _whereabouts(client, model).models, is_named=model is not None)
     counts = collector.count()
 
     def of(at: VisibleModel) -> ModelStatus:
@@ -292,6 +301,7 @@ class _Collector:
     client: ProxyClient
     proxy: KnownProxy
     models: tuple[VisibleModel, ...]
+    is_named: bool  # whether the caller named one model
     unavailable: set[str] = field(default_factory=set)  # pools that gave no statistics, as `server/pool`
 
     def count(self) -> dict[Key, Statistics]:
@@ -307,11 +317,12 @@ class _Collector:
 
     def model(self, at: VisibleModel, counts: Statistics) -> dict[str, Any]:
         """Return the state of a model as the proxy gives it, with what its server has counted of its versions."""
-        config: Mapping[str, Any] = {}
-        if at.state == "resident":
+        facts, config = self.proxy.models.get((at.server, at.model)), dict[str, Any]()
+        # The question counts as use, and loads a model that went meanwhile: it is put where its answer is shown.
+        if at.state == "resident" and (self.is_named or (facts is not None and facts.alias is not None)):
             with suppress(TidegateError):
                 config = self.client.config(at.model, server=at.server)
-        facts, signature = self.proxy.models.get((at.server, at.model)), signature_of(config)
+        signature = signature_of(config)
         named = () if facts is None else tuple(str(share.version) for share in facts.versions)
         there = frozenset(str(version) for place in at.places for version in place.versions)
         # A model that loads on demand is loaded when it is called: until then no version is ready or not.

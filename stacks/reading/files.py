@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from typing import Final, NoReturn
 
 from ..problems import DefinitionError, Position, Problem, escaped, nearest
@@ -50,7 +51,9 @@ def _read_bytes(file: str) -> bytes:
             data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
         folder, name = os.path.split(file)
-        there = sorted(os.listdir(folder or ".")) if os.path.isdir(folder or ".") else []
+        there: list[str] = []
+        with suppress(OSError):  # there is no folder, or nobody may list it
+            there = sorted({*os.listdir(folder or ".")} - {name})
         near = nearest(name, there)
         do = f"Did you mean {escaped(os.path.join(folder, near))}?" if near else ""
         refuse(file, "there is no such file", do=do)

@@ -4,8 +4,10 @@ Values follow the core schema of YAML 1.2. PyYAML's own constructors follow YAML
 of two equal keys, and unfold aliases without a bound: a small file could then fill the memory.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -71,6 +73,9 @@ class Reader:
         self._values = 0
         self._later: list[tuple[Position, str, tuple[str | int, ...], str, str]] = []
         self._path: list[str | int] = []
+        self._aliases: list[Any] = []  # Marks of those that are not reached yet, the last one first.
+        self._seen: set[int] = set()  # Nodes by their ids; PyYAML has one for all aliases of an anchor.
+        self._unfolding = 0  # How many aliases this is in.
 
     def read(self, text: str, loader: Any) -> None:
         """Read a text; raises StopReading and the parser's own errors."""
@@ -79,6 +84,8 @@ class Reader:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             documents += isinstance(event, yaml.DocumentStartEvent)
             count += isinstance(event, yaml.NodeEvent)
+            if isinstance(event, yaml.AliasEvent):
+                self._aliases.append(event.start_mark)
             if depth > MAX_DEPTH:
                 why = "No definition needs that."
                 self._stop(event.start_mark, f"values are nested more than {MAX_DEPTH} deep", why)
@@ -87,6 +94,7 @@ class Reader:
             if documents > 1:
                 do = "Remove the line `---`, or move what follows to a file of its own."
                 self._stop(event.start_mark, "a second YAML document begins here", "A definition is one document.", do)
+        self._aliases.reverse()
         if (tree := yaml.compose(text, Loader=loader)) is not None:
             self.root = self._node(tree)
 
@@ -109,7 +117,9 @@ class Reader:
     def _node(self, source: Any, key: Position | None = None) -> Node:
         """Return a value with all that is in it, a new one each time: nothing that happens to one alias happens to
         another."""
-        at = self._at(source.start_mark)
+        is_alias = id(source) in self._seen
+        self._seen.add(id(source))
+        at = self._at(self._aliases.pop() if is_alias and not self._unfolding else source.start_mark)
         self._values += 1
         if self._values > MAX_VALUES:
             why = "Aliases count with all that they stand for: this is how a small file is made to fill the memory."
@@ -122,15 +132,17 @@ class Reader:
         if len(self._open) >= MAX_DEPTH:
             self._stop(source.start_mark, f"with aliases, values are nested more than {MAX_DEPTH} deep")
         is_map = isinstance(source, yaml.MappingNode)
-        if source.tag not in (f"{_CORE}map" if is_map else f"{_CORE}seq", "!"):
+        if source.tag != (f"{_CORE}map" if is_map else f"{_CORE}seq"):
             self._refuse_tag(source, at)
         node = Node({} if is_map else [], key or at, at)
         self._open.append(source)
+        self._unfolding += is_alias
         if is_map:
             self._fill_mapping(node, source)
         else:
             for index, item in enumerate(source.value):
                 self._put(node, index, item)
+        self._unfolding -= is_alias
         self._open.pop()
         return node
 
@@ -145,11 +157,17 @@ class Reader:
 
     def _fill_mapping(self, node: Node, source: Any) -> None:
         merged: list[Node] = []
+        merge_at = None
         for key, value in source.value:
             at = self._at(key.start_mark)
             if key.tag == _MERGE:
+                if merge_at is not None:
+                    self._say(at, 'the key "<<" stands here twice', f"It is first at {merge_at}.")
+                merge_at = at
                 merged += self._merged(at, self._node(value))
-            elif (name := self._key(node, key, at)) is not None:
+            elif (name := self._key(node, key, at)) is None:
+                self._node(value)
+            else:
                 self._put(node, name, value, at)
         for each in merged:
             for step, part in each.parts.items():
@@ -193,16 +211,19 @@ class Reader:
             why = "It can be part of no program's argument, container's variable or object's name."
             self._say(at, f"the character U+{ord(bad.group()):04X} cannot stand in a text", why, "Remove its escape.")
             return text
-        if source.tag in ("!", _MERGE):
+        if source.tag == _MERGE:
             return text
         if name not in _MADE:
             self._refuse_tag(source, at)
             return None
-        try:
-            return _MADE[name](text)
-        except (ValueError, OverflowError):
-            self._say(at, f"{shown(text)} is no {name} that can be used", do="Quote it if it is meant as text.")
-            return None
+        forms = {"int", "float"} if name == "float" else {name}
+        if any(re.fullmatch(_RESOLVED[form][0] if form in _RESOLVED else ".*", text, re.DOTALL) for form in forms):
+            with suppress(ValueError, OverflowError):
+                value = _MADE[name](text)
+                if not (isinstance(value, float) and math.isinf(value)) or "inf" in text.lower():
+                    return value
+        self._say(at, f"{shown(text)} is no {name} that can be used", do="Quote it if it is meant as text.")
+        return None
 
     def _refuse_tag(self, source: Any, at: Position) -> None:
         name = f"!!{source.tag.removeprefix(_CORE)}" if source.tag.startswith(_CORE) else source.tag

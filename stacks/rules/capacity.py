@@ -223,7 +223,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
             elif (found := mig_layouts.layout(plane.gpus, each)) and _on_one_device(pools):
                 group, layouts = found
                 nodes = f"{len(layouts)} of the {group.nodes} nodes with {group.product}"
-                do += f"\nOr cut {nodes} again, and state it there:"
+                do += f"\nOr have {nodes} cut like this in all, and state it there:"
                 nodes_by_cut = Counter(words(cut) or "whole" for cut in layouts)
                 do += "".join(f"\n{count} of them: {cut}" for cut, count in nodes_by_cut.items())
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)

@@ -92,7 +92,8 @@ def test_loads_are_read_as_the_policy_itself_logs_them(tmp_path: Path, caplog: p
 
 
 def test_lines_of_older_proxies_and_broken_ones_are_told(tmp_path: Path) -> None:
-    text = call(0.5, "fox") + call(1.0, "fox", {"fox": 1}) + LINES[0][:90] + "\n" + loaded("fox", 1.0, 5)
+    older = call(0.5, "fox", verb="infer") + call(0.7, "fox", verb="metadata")
+    text = older + call(1.0, "fox", {"fox": 1}) + LINES[0][:90] + "\n" + loaded("fox", 1.0, 5)
     (tmp_path / "old.log").write_text(text, "utf-8")
     found = read_logs(str(tmp_path / "old.log"))
     assert len(found.calls["main", "fox"]) == 1

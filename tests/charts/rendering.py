@@ -18,7 +18,6 @@ from lab import tools
 
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definitions").glob("*.yaml"))]
-KEEP = "helm.sh/resource-policy"
 
 Objects = list[KubernetesObject]
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

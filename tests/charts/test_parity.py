@@ -164,3 +164,12 @@ def test_empty_lists_and_missing_parts_are_left_out_alike(
     everything: EnvironmentArgs, smaller: Callable[[EnvironmentArgs], EnvironmentArgs]
 ) -> None:
     assert_alike(smaller(everything), "--skip-schema-validation")
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, 0.5])
+def test_numbers_that_readers_of_json_would_not_read_alike_are_refused(
+    everything: EnvironmentArgs, number: Any
+) -> None:
+    limit = changed(everything.proxy.rate_limit, burst=number)
+    with pytest.raises(ValueError, match="it must be whole, up to 2\\^53"):
+        declared(changed(everything, proxy=changed(everything.proxy, rate_limit=limit)))

@@ -148,6 +148,21 @@ def claims_and_volumes_belong_to_each_other(objects: Objects) -> None:
     assert not volumes
 
 
+def service_accounts_exist(objects: Objects) -> None:
+    accounts = {item["metadata"]["name"] for item in of_kind(objects, "ServiceAccount")}
+    for workload in of_kind(objects, *WORKLOADS):
+        assert template(workload)["spec"]["serviceAccountName"] in accounts
+
+
+def limits_are_at_least_requests(objects: Objects) -> None:
+    for workload in of_kind(objects, *WORKLOADS):
+        for one in containers(workload):
+            resources = one["resources"]
+            for key, request in resources["requests"].items():
+                if key in resources["limits"]:
+                    assert quantity_value(resources["limits"][key]) >= quantity_value(request), name_of(workload)
+
+
 def on_demand_tritons_have_their_policy_and_its_secret_beside_them(objects: Objects) -> None:
     for workload in of_kind(objects, "StatefulSet"):
         spec = template(workload)["spec"]

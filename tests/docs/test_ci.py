@@ -194,3 +194,11 @@ def test_a_verdict_that_nothing_would_change_passes_the_look_for_drift_and_any_o
     ):
         page.write_text(f"{verdict}\n\nthe rest ✅\n", "utf-8")
         assert [one.returncode for command in look for one in runner.run([command])] == [code, code]
+
+
+def test_jobs_install_what_the_repository_pins_and_the_comment_installs_nothing() -> None:
+    for name, job in GITHUB["jobs"].items():
+        installs = [step for step in job["steps"] if "pip install --quiet -r requirements.txt" in step.get("run", "")]
+        assert len(installs) == (name != "comment")
+    assert GITLAB["default"]["before_script"] == ["pip install --quiet -r requirements.txt"]
+    assert GITLAB["comment"]["before_script"] == []

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from cli.app import app
+from components.dashboards import DASHBOARDS
 from stacks.definition.environment import RUNBOOKS
 from tests.components.alerts import rules
+from tests.components.dashboards import QUESTIONS
 from tests.components.expected import CASES, objects
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +25,13 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 def alerts() -> dict[str, dict[str, str]]:
     return {rule["alert"]: rule["annotations"] for rule in rules() if "alert" in rule}
+
+
+def test_each_question_of_who_is_on_call_leads_to_its_panel() -> None:
+    page = (ROOT / "docs/metrics.md").read_text("utf-8")
+    titles = {each.name: each.title for each in DASHBOARDS}
+    for question, (dashboard, panel) in QUESTIONS.items():
+        assert f"| {question}? | {titles[dashboard]} | {panel} |" in page
 
 
 def test_each_alert_leads_to_a_section_and_each_section_is_of_an_alert() -> None:
@@ -48,6 +58,8 @@ BLOCKS = [
 ]
 LINES = [(page, line) for page, block in BLOCKS for line in block.splitlines()]
 KUBECTL = [(page, line) for page, line in LINES if "kubectl" in line]
+SAID = dict(re.findall(r"^(?:export )?(\w+)=(\S+)", BLOCKS[0][1], re.MULTILINE))
+"""What the page's first block sets for all others."""
 
 
 def named(line: str, what: str) -> list[str]:
@@ -83,6 +95,33 @@ def test_kubectl_finds_pods_by_these_labels_and_each_has_the_container(page: str
         assert all(container in each for each in where), line
     for kind, name in re.findall(r"\b(deployment|configmap)[ /]([a-z-]+)", line):
         assert (kind, name) in {(each["kind"].lower(), each["metadata"]["name"]) for each in rendered()}, line
+
+
+@pytest.mark.parametrize(("page", "line"), LINES)
+def test_the_variables_of_a_command_are_set_by_the_first_block(page: str, line: str) -> None:
+    del page
+    assert {*re.findall(r"\$\{?(\w+)", line)} <= {*SAID}, line
+
+
+def test_what_the_first_block_says_is_so_in_the_definition_and_commands_go_by_it() -> None:
+    said = yaml.safe_load((ROOT / "stacks/inference.yaml").read_text("utf-8"))
+    environment, _, plane = SAID["STACK"].partition("-")
+    assert SAID["CLUSTER"] in {each["context"] for each in said["dataPlanes"] if each["name"] == plane}
+    assert SAID["NS"] in {each["namespace"] for each in said["environments"] if each["name"] == environment}
+    [server] = [each for each in said["servers"] if each["name"] == SAID["SERVER"]]
+    assert SAID["POOL"] in {each["name"] for each in server["pools"]}
+    assert SAID["POD"] == f"{SAID['SERVER']}-{SAID['POOL']}-0"
+    assert SAID["MODEL"] in {each["name"] for each in said["models"]}
+    made = [line for page, line in LINES if line.startswith("tidegate advise ") and "runbooks" in page]
+    assert made
+    for line in made:
+        assert '--stack "$STACK"' in line, "a definition has several stacks"
+
+
+def test_no_command_scrolls_sideways() -> None:
+    for page in ("docs/runbooks.md", "docs/metrics.md"):
+        for block in re.findall(r"^```sh\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE):
+            assert all(len(line) <= 100 for line in block.splitlines()), block
 
 
 @pytest.mark.parametrize("name", SECTIONS)

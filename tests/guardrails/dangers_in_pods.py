@@ -83,10 +83,13 @@ IN_PODS: Mapping[str, Sequence[Danger]] = {
         ("started bare", tritons, put("command", ["tritonserver"])),
         ("a secret that everybody can read", tritons, replaced("=$secret", "=letmein")),
         ("SageMaker's front end", tritons, more("args", "--allow-sagemaker=true")),
+        ("Vertex AI's front end", tritons, more("args", "--allow-vertex-ai=1")),
         ("models are handed tokens over HTTP", tritons, more("args", "--http-header-forward-pattern=.*")),
         ("models are handed tokens over gRPC", tritons, more("args", "--grpc-header-forward-pattern=(?i)authoriz.*")),
         ("backends out of the repository", tritons, more("args", "--backend-directory=/models/backends")),
         ("backends that can be written to", tritons, more("args", "--backend-directory", "/tmp/backends")),
+        ("agents that can be written to", tritons, more("args", "--repoagent-directory=/tmp")),
+        ("caches out of shared memory", tritons, more("args", "--cache-directory=/dev/shm/caches")),
     ],
     "datasets-are-mounted-read-only": [("a server that can write to models", models, made_writable)],
     "gpu-pods-have-limit-selector-and-toleration-that-agree": [
@@ -98,9 +101,11 @@ IN_PODS: Mapping[str, Sequence[Danger]] = {
         ("no limit of memory", containers, put("resources/limits/memory", GONE)),
         ("a limit of nothing is none", containers, put("resources/limits/memory", "0")),
         ("a disk without a limit", scratch, put("emptyDir", {})),
+        ("memory without a limit, as a disk", scratch, put("emptyDir", {"medium": "Memory"})),
     ],
     "pods-go-only-where-they-are-meant-to": [
         ("it tolerates everything", specs, more("tolerations", {"operator": "Exists"})),
+        ("it stays on nodes that fail", specs, more("tolerations", {"operator": "Exists", "effect": "NoExecute"})),
         (
             "it goes to the control plane",
             specs,

@@ -28,6 +28,7 @@ def test_a_mistake_is_refused_a_guardrail_or_an_advisory(case: dict[str, Any], c
     checked = check()
     assert checked.code == ENDS[kind]
     assert case["says"] in checked.text
+    assert kind != "refused" or "definition.yaml:" in checked.text
     if kind != "guardrail":
         return
     rendered = call("render", tmp_path / "definition.yaml", "--out", tmp_path / "out", code=1)
@@ -36,3 +37,11 @@ def test_a_mistake_is_refused_a_guardrail_or_an_advisory(case: dict[str, Any], c
     waiver = {"owner": "me", "reason": "so", "until": "2999-01-01"}
     waivers = [{"name": rule, "rule": rule, **waiver} for rule in (case["guardrail"], *case.get("also", ()))]
     assert check(**{"environments/prod/guardrails": {"waivers": waivers}}).code == 0
+
+
+def test_nothing_is_reported_of_a_sound_definition(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "definition.yaml").write_text(edited_at(SOUND), "utf-8")
+    (tmp_path / "images.lock").write_text(dumped(lock_tree()))
+    checked = call("check", tmp_path / "definition.yaml")
+    assert checked.code == 0
+    assert "advisory" not in checked.text

@@ -175,3 +175,16 @@ def test_clients_read_back_what_they_are_told_and_of_models_it_is_what_the_proxy
             assert told.pool in {part.pool for part in parts}
             assert sorted(told.versions, key=str) == sorted((v for part in parts for v in part.versions), key=str)
             assert {(part.alias, part.footprint_bytes) for part in parts} == {(told.alias, told.footprint_bytes)}
+
+
+def test_buckets_behind_one_driver_are_told_apart_though_their_handles_are_not() -> None:
+    def of(bucket: str, *options: str) -> str:
+        attributes = {"bucketName": bucket, "region": "eu"}
+        dataset = {"kind": "csi", "driver": "s3.csi.aws.com", "volumeHandle": "any", "volumeAttributes": attributes}
+        dataset["mountOptions"] = [*options]
+        return location({**ALONE, "datasets/models": dataset}).volume
+
+    assert of("one") == of("one")
+    assert of("one") != of("two")
+    assert of("one", "prefix dev/") != of("one", "prefix prod/") == of("one", "allow-other", "prefix prod/")
+    assert of("one").startswith("csi:s3.csi.aws.com:any")

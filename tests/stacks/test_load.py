@@ -159,9 +159,24 @@ def test_anchors_aliases_and_merge_keys_work() -> None:
     assert document.tree["three"] == document.tree["x"]
     assert document.position(("two", "d")).line == 2
     assert document.position(("one", "a")).line == 5
-    assert document.position(("three",)) == Position("f.yaml", 7, 1)
+    assert document.value_position(("three",)) == Position("f.yaml", 7, 8)
     document.tree["three"]["b"]["c"] = 7  # each alias is a copy of its own
     assert document.tree["x"]["b"] == document.tree["one"]["b"] == {"c": 2}
+
+
+@pytest.mark.usefixtures("parser")
+def test_aliases_stand_where_they_are_written() -> None:
+    text = "x: &a {b: &c 1}\nz:\n  - *a\n  - *a\nk: {l: *c, m: [*c, *a]}\n"
+    document = parse(text, "f.yaml")
+    where: dict[tuple[str | int, ...], tuple[int, int]] = {
+        ("z", 0): (3, 5),
+        ("z", 1): (4, 5),
+        ("k", "l"): (5, 8),
+        ("k", "m", 0): (5, 16),
+        ("k", "m", 1): (5, 20),
+    }
+    found = {path: document.value_position(path) for path in where}
+    assert {path: (at.line, at.column) for path, at in found.items()} == where
 
 
 @pytest.mark.usefixtures("parser")
@@ -243,6 +258,10 @@ when: !!timestamp 2020-01-01
         ("a: &x 1\nb: &x 2\n", 2, "duplicate anchor"),
         ("a: {{ .Values.x }}\n", 1, "If this is a template's placeholder"),
         ("a: !!int x\n", 1, '"x" is no int'),
+        ("a: !!bool yes\n", 1, '"yes" is no bool'),
+        ("a: !!int 1_000\n", 1, '"1_000" is no int'),
+        (f"a: !!float {'9' * 400}\n", 1, "is no float"),
+        ("a:\n  <<: {b: 1}\n  <<: {c: 1}\n", 3, 'the key "<<" stands here twice'),
         ("a: !!binary aGk=\n", 1, "the tag !!binary means nothing here"),
         ('a: "b\\0c"\n', 1, "a: the character U+0000 cannot stand in a text"),
         ('a: {"\\e[31m": 1}\n', 1, "the character U+001B cannot stand in a text"),

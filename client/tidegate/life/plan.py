@@ -58,21 +58,27 @@ class Plan:
         pairs = zip([None, *way], way, strict=False)
         return max(self.repository.configs.loaded_at_once(one, other) for one, other in pairs)
 
-    @property
-    def starts_empty(self) -> bool:
-        """Whether nothing is served before it, and servers look at the repository to see so."""
-        serves = self.before is not None and self.repository.configs.read_published(self.before).served
-        return self.target.kind.follows_repository and not serves
+    def put_back(self) -> str:
+        """Have the servers serve what they served before, and nothing else; the version stays, for the next run.
 
-    def put_back(self) -> None:
-        """Have the servers serve what they served before, and nothing else; the version stays, for the next run."""
-        repository, model = self.repository, self.target.model
-        if repository.config(model) == self.before:
-            return  # nothing was written
-        if self.before is not None and repository.configs.read_published(self.before).served:
+        Return what is so then.
+        """
+        repository, model, configs = self.repository, self.target.model, self.repository.configs
+        text, follows = repository.config(model), self.target.kind.follows_repository
+        if text == self.before:
+            return "what served before serves on"  # nothing was written
+        if self.before is not None and configs.read_published(self.before).served:
             repository.write_config(model, self.before)
         else:
             repository.withdraw(model)  # Triton would try to load it again and again
+            if follows:
+                return (
+                    "where nothing served before, it may answer until its servers have looked at the repository again"
+                )
+        is_newest = self.target.newest and self.number == max(configs.read_published(self.first).served)
+        if follows and (text == self.last or (text == self.first and is_newest)):
+            return f"where calls may have been answered by version {self.number}, what served before serves again"
+        return "what served before serves on"
 
 
 def make_plan(

@@ -83,13 +83,10 @@ def publish_version(
         locks.enter_context(attempted(context, what, version, of, who) if to_do else nullcontext())
         for plan in plans:
             run.check(plan, entry_config, replace=replace)
-        after = "what served before serves on"
-        if any(each.starts_empty for each in plans):
-            after = "where nothing served before, it may answer until its servers have looked at the repository again"
         what_failed = f"version {number} of {model} did not come into {of.name}"
         if not to_do:
             what_failed = f"{of.name} has version {number} of {model} already, and it was not seen to be called"
-        with put_back_on_failure(context, what_failed, plans, run.notes, after):
+        with put_back_on_failure(context, what_failed, plans, run.notes):
             if changed:
                 for plan in plans:
                     run.publish(plan)
@@ -253,28 +250,26 @@ class Change(Protocol):
     def repository(self) -> Repository:
         """The repository."""
 
-    def put_back(self) -> None:
-        """Have its servers serve what they served before."""
+    def put_back(self) -> str:
+        """Have its servers serve what they served before; return what is so then, if anything was to be done."""
 
 
 @contextmanager
-def put_back_on_failure(
-    context: Context, what: str, changes: Sequence[Change], notes: Sequence[str], after: str
-) -> Iterator[None]:
-    """Put every configuration back if the block fails; say `what` did not happen, and what is so `after` that."""
+def put_back_on_failure(context: Context, what: str, changes: Sequence[Change], notes: Sequence[str]) -> Iterator[None]:
+    """Put every configuration back if the block fails; say `what` did not happen, and what is so after that."""
     try:
         yield
     except BaseException as error:
-        left, more = [], [f"note: {note}" for note in notes]
+        after, left, more = [], [], [f"note: {note}" for note in notes]
         for change in reversed(changes):
             try:
-                change.put_back()
+                after.append(change.put_back())
             except (TidegateError, OSError) as worse:
                 left.append(f"{change.repository.where}: {worse}")
         if left:
             more.append("and its configuration could not be put back: " + "; ".join(left))
-        else:
-            what = f"{what}: {after}"
+        elif any(after):
+            what = f"{what}: {'; '.join(filter(None, dict.fromkeys(after)))}"
         if not isinstance(error, TidegateError | OSError):
             context.tell("\n    ".join([what, *more]))
             raise

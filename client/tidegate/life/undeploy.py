@@ -34,9 +34,11 @@ class _Leaving:
         if self.now is not None:
             self.repository.withdraw(self.target.model)
 
-    def put_back(self) -> None:
-        if self.now is not None and self.repository.config(self.target.model) != self.now:
-            self.repository.write_config(self.target.model, self.now)
+    def put_back(self) -> str:
+        if self.now is None or self.repository.config(self.target.model) == self.now:
+            return ""
+        self.repository.write_config(self.target.model, self.now)
+        return "its configuration is back, and servers that had let go load it again"
 
 
 def undeploy(context: Context, model: str, environment: str) -> Outcome:
@@ -77,8 +79,7 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
         what = f"{model} was not taken out of {of.name}"
         if not any(each.served for each in leaving):  # a run that was killed had taken it out of the repositories
             what = f"{model} is not out of {of.name} yet"
-        after = "its configuration is back, and servers that had let go load it again"
-        with attempted(context, "undeploy", version, of, who), put_back_on_failure(context, what, leaving, (), after):
+        with attempted(context, "undeploy", version, of, who), put_back_on_failure(context, what, leaving, ()):
             for each in leaving:
                 context.tell(f"taking {model} out of {each.repository.where}")
                 each.write()

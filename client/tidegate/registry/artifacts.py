@@ -71,6 +71,7 @@ class Artifacts:
                 self._repository._download_file(path, str(to))  # what every kind of repository has to have
         except IsADirectoryError as error:  # of artifacts that lie in a folder
             raise NotFoundError(what, where=self.where, why=str(error)) from None
+        to.chmod(0o644)  # Of artifacts that lie in a folder, MLflow copies the mode, too.
         return hashed(to)
 
     def upload(self, local: Path, path: str) -> None:

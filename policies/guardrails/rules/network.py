@@ -1,7 +1,8 @@
 """Network: nothing talks to anything that is not named."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 from typing import Any
 
 from tidegate_contracts import proxy_process
@@ -124,15 +125,27 @@ def _names_somebody(selector: Any) -> bool:
     )
 
 
+def _collapsed(cidrs: Iterable[str]) -> list[str]:
+    """Return ranges with neighbours as one: the internet in pieces is the internet."""
+    by_version: dict[int, list[Any]] = {4: [], 6: []}
+    for cidr in cidrs:
+        with suppress(ValueError):
+            network = ip_network(cidr, strict=False)
+            by_version[network.version].append(network)
+    return [str(each) for networks in by_version.values() for each in collapse_addresses(networks)]
+
+
 def _all_of(peers: Sequence[Mapping[str, Any]], *, elsewhere: bool = False) -> Iterator[str]:
     """Yield who is meant where that is nobody in particular; `elsewhere`, named pods may be in any namespace."""
     if not peers:
         yield _ALL
+    for cidr in _collapsed(text(at(peer, "ipBlock", "cidr")) for peer in peers if "ipBlock" in peer):
+        if is_wide(cidr):
+            yield f"{_INTERNET} ({cidr})"
     for peer in peers:
         if "ipBlock" in peer:
-            if is_wide(cidr := text(at(peer, "ipBlock", "cidr"))):
-                yield f"{_INTERNET} ({cidr})"
-        elif "namespaceSelector" in peer and not _names_somebody(peer["namespaceSelector"]):
+            continue
+        if "namespaceSelector" in peer and not _names_somebody(peer["namespaceSelector"]):
             if not (elsewhere and _names_somebody(peer.get("podSelector"))):
                 yield "the pods of all namespaces"
         elif not {"namespaceSelector", "podSelector"} & peer.keys():

@@ -51,6 +51,14 @@ infer: Call = lambda client: client.infer("m", ONE)  # noqa: E731
 metadata: Call = lambda client: client.metadata("m")  # noqa: E731
 
 
+def test_connections_are_kept(behind: rig.Upstream) -> None:
+    with client(behind) as calls:
+        for _ in range(5):
+            infer(calls)
+            metadata(calls)
+    assert (len(behind.requests), behind.connections) == (10, 1)
+
+
 def test_a_request_says_who_calls_and_how_long_it_waits(behind: rig.Upstream) -> None:
     client(behind).infer("m", ONE, server="gpu", version=3, sticky="ada", deadline=8)
     [request] = behind.requests
@@ -109,6 +117,22 @@ def test_only_what_harms_nobody_is_tried_again(
     if call is metadata:
         behind.behave = rig.by_turns(rig.reset, problem(ProblemType.UPSTREAM), well)
         assert metadata(client(behind)) == ANSWER
+
+
+def test_a_kept_connection_that_the_proxy_closed_is_not_used(behind: rig.Upstream) -> None:
+    said, closed = json.dumps(ANSWER).encode(), threading.Semaphore(0)
+
+    def behave(caller: rig.Caller) -> None:
+        caller.answer(said)
+        caller.close()
+        closed.release()
+
+    behind.behave = behave
+    with client(behind) as calls:
+        for _ in range(5):
+            infer(calls)
+            assert closed.acquire(timeout=10)
+    assert behind.connections == 5
 
 
 def test_nobody_there_is_tried_a_few_times_and_told() -> None:

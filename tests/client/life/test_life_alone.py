@@ -1,10 +1,13 @@
 """What a life's steps leave to the next run, and what verifying finds where others have been at the repository."""
 
+import errno
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tidegate import errors
@@ -12,6 +15,7 @@ from tidegate.life import ready
 from tidegate.life.audit import unserved
 from tidegate.life.deploy import deploy, promote, rollback
 from tidegate.life.plan import Plan
+from tidegate.publishing import Repository
 from tidegate.registry import Record
 from tidegate.triton.publishing import config
 from tidegate_contracts.environments import Environment, Environments, Promotion
@@ -58,11 +62,25 @@ def test_who_fails_after_a_run_killed_behind_its_cut_over_goes_back_by_the_recor
         life.bring(2)
     assert life.served() == (2,)
     life.papers.stopped, life.papers.request = None, golden(7)  # which nothing here answers
-    life.fails(2, "golden request")
+    after = "where nothing served" if earlier is None else "answered by version 2, what served before serves again"
+    assert after in life.fails(2, "golden request").what
     assert life.served() == (() if earlier is None else (1,))
     life.papers.request = None
     assert life.bring(2).previous == earlier
     assert life.served() == (2,)
+
+
+def test_it_is_said_when_calls_may_have_gone_to_a_version_that_did_not_come(life: Life) -> None:
+    life.bring(1)
+    life.papers.request = golden(7)
+    assert "calls may have been answered by version 2, what served before serves again" in life.fails(2).what
+
+
+def test_where_nothing_could_be_written_it_is_not_said_that_the_version_may_answer(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Repository, "publish", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    assert life.fails(1).what == f"version 1 of {MODEL} did not come into prod: what served before serves on"
 
 
 def test_a_version_that_is_there_already_does_not_fail_to_come(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,10 +147,13 @@ def test_after_a_cut_over_one_goes_back_by_the_records(repository: Repository, a
     assert again.last == again.now
     assert again.before == clean
     first = make_plan(where, repository, 2, CONFIG, had())
-    assert (first.before, first.starts_empty) == (None, True)
     named = History(1, frozenset({1}), named=2)  # the registry's alias was moved last, when all had been seen
     seen = make_plan(where, repository, 2, CONFIG, named)
-    assert (seen.before, seen.starts_empty) == (seen.now, False)
+    assert (first.before, seen.before) == (None, seen.now)
+    assert seen.put_back() == "what served before serves on"
+    assert again.put_back() == "where calls may have been answered by version 2, what served before serves again"
+    assert repository.config(MODEL) == clean
+    assert first.put_back().startswith("where nothing served before, it may answer until")
 
 
 def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: Repository) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tidegate import Tidegate
 from tidegate.calling.credentials import Credential
 from tidegate.calling.proxy import ProxyClient
@@ -210,6 +212,33 @@ def test_what_works_but_not_as_is_meant_is_a_warning(tmp_path: Path) -> None:
     change(entry / "tokenizer_config.json", chat_template=None)
     [found] = KIND.check(entry)
     assert (found.severity, found.where) == (Severity.WARNING, "tokenizer_config.json")
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+KEYS = ("architectures", "auto_map", "chat_template", "model", "weight_map")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_entry(tmp_path_factory.mktemp("whole") / "chat", "one", sharded=True)
+
+
+@given(
+    st.sampled_from(["config.json", "tokenizer.json", "tokenizer_config.json", INDEX]),
+    st.dictionaries(st.sampled_from(KEYS), ANY) | st.builds(lambda vocab: {"model": {"vocab": vocab}}, ANY),
+)
+def test_whatever_stands_in_its_files_is_no_defect_of_ours(whole: Path, name: str, said: dict[str, Any]) -> None:
+    before = (whole / name).read_bytes()
+    try:
+        change(whole / name, **said)
+        for each in KIND.check(whole):
+            assert each.where
+    finally:
+        (whole / name).write_bytes(before)
 
 
 def test_its_folder_is_the_version_s_in_its_manifest(tmp_path: Path) -> None:

@@ -144,6 +144,15 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path, monkey
         assert [each.state for each in found.models] == ["unknown"]
 
 
+def test_the_configuration_of_a_model_is_asked_for_where_it_is_shown_and_not_in_every_look() -> None:
+    with upstream(proxy) as here:
+        for words, asked in (((), []), (("there",), ["/servers/gpu/v2/models/there/config"])):
+            here.requests.clear()
+            said = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
+            assert said.exit_code == 0, said.output
+            assert [each.path for each in here.requests if each.path.endswith("/config")] == asked
+
+
 def without_gpu(caller: Caller) -> None:
     """Answer as a proxy that has lost one of two Tritons, and knows of nothing better than to come again."""
     path = caller.request.path
@@ -164,6 +173,13 @@ def silent_after_whoami(caller: Caller) -> None:
         proxy(caller)
     else:
         caller.answer(b"", 500)
+
+
+@pytest.mark.parametrize("words", [(), ("there",)])
+def test_what_is_no_proxy_is_told_as_such_and_not_as_one_without_the_model(words: tuple[str, ...]) -> None:
+    with upstream(lambda caller: caller.answer(b"", 404)) as here:
+        said = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
+    assert (said.exit_code != 0, "/whoami" in said.output, "no model" in said.output) == (True, True, False)
 
 
 def test_a_proxy_that_fails_half_way_keeps_the_environment_that_it_named() -> None:

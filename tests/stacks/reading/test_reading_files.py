@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -24,10 +25,20 @@ def test_a_missing_file_suggests_a_near_name_and_what_is_no_file_is_one_problem(
     problem = refusal(tmp_path / "inferense.yaml")
     assert "no such file" in problem.what
     assert problem.do == f"Did you mean {tmp_path}/inference.yaml?"
+    (tmp_path / "link.yaml").symlink_to("gone.yaml")
+    assert "link.yaml" not in refusal(tmp_path / "link.yaml").do
     assert "no such file" in refusal(tmp_path / "nowhere" / "f.yaml").what
     assert "folder" in refusal(tmp_path).what
     assert "name of a file" in refusal("a\0b").what
     assert "cannot be read" in refusal("x" * 5_000).what
+
+
+def test_what_the_system_refuses_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = Mock(side_effect=PermissionError(13, "Permission denied"))
+    monkeypatch.setattr("os.listdir", refused)
+    assert "no such file" in refusal(tmp_path / "f.yaml").what
+    monkeypatch.setattr("builtins.open", refused)
+    assert "cannot be read" in refusal("f.yaml").what
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,12 @@ class TritonRepository:
     def override(self, model: str, versions: tuple[int, ...]) -> str | None:
         """Return the configuration (JSON) with which a load loads these versions: None where it does so anyway. Blocks
         while it reads; raises RepositoryError and OSError."""
-        found = self.look(model, versions)
+        try:
+            found = self.look(model, versions)
+        except OSError:
+            if versions or self._objects is None:
+                raise
+            return None  # the server may reach the bucket all the same
         if found is not None and found.problem:
             raise RepositoryError(found.problem)
         return None if found is None else found.override

@@ -4,17 +4,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tidegate.findings import Severity, errors
 from tidegate.triton.entries.checks import check_entry
 from tidegate.triton.entries.entry import read_entry
 
-from .corpus_entries import CONFIG, MODEL, TENSORS, Files, entry
+from tests.counts import examples
+
+from .corpus_entries import CONFIG, CORPUS, MODEL, TENSORS, Files, entry
 
 FIL = (
     'backend: "fil" max_batch_size: 8 parameters { key: "is_classifier" value { string_value: "false" } } '
     'parameters { key: "model_type" value { string_value: "%s" } }'
 )
 ROWS = TENSORS.replace("IN", "input__0").replace("OUT", "output__0")
+EVERYTHING = (CORPUS / "elsewhere" / "everything.pbtxt").read_text("utf-8")
 
 
 def said(folder: Path, config: str, files: Files | None = None) -> list[str]:
@@ -152,3 +157,26 @@ def test_findings_are_in_the_order_of_their_lines_errors_first(tmp_path: Path) -
     found = check_entry(entry(tmp_path, config))
     assert [finding.where for finding in found] == ["config.pbtxt:6", "config.pbtxt:10", "config.pbtxt:4"]
     assert [finding.severity for finding in found] == [Severity.ERROR, Severity.ERROR, Severity.WARNING]
+
+
+@settings(parent=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_configuration_breaks_a_check(tmp_path: Path, data: st.DataObject) -> None:
+    """Any lines of all configurations of the corpus, with any numbers in them."""
+    lines = data.draw(st.lists(st.sampled_from(LINES), max_size=4)) + EVERYTHING.splitlines()
+    kept = data.draw(st.lists(st.booleans(), min_size=len(lines), max_size=len(lines)))
+    text = "\n".join(line for line, keep in zip(lines, kept, strict=True) if keep)
+    if data.draw(st.booleans()):
+        text = text.replace(*data.draw(st.sampled_from(NO_VALUES)))
+    text = text.replace("8", str(data.draw(st.sampled_from([-9, -1, 0, 1, 8, 2**31 - 1]))))
+    for finding in check_entry(entry(tmp_path, text, {"1/model.onnx": ""})):
+        assert finding.what
+        assert finding.where
+
+
+NO_VALUES = [
+    (each, "99")
+    for each in ("TYPE_FP32", "TYPE_INT64", "KIND_CPU", "CONTROL_SEQUENCE_START", "FORMAT_NCHW", "DELAY",
+                 "BATCH_ACCUMULATED_ELEMENT_COUNT")
+]  # fmt: skip
+LINES = sorted({line for file in CORPUS.glob("*/*.pbtxt") for line in file.read_text("utf-8").splitlines() if line})

@@ -6,12 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import UsageError
-from tidegate.triton.entries.text import parse_config, read_config
+from tidegate.triton.entries.text import config_text, parse_config, read_config
+from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tests.counts import examples
 
 from .corpus_entries import CORPUS
 
+WORD = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=8)
+TENSOR = st.fixed_dictionaries(
+    {"name": WORD, "data_type": st.sampled_from([1, 11, 13]), "dims": st.lists(st.integers(-1, 2**40), max_size=3)}
+)
+CONFIG = st.builds(
+    ModelConfig,
+    name=WORD,
+    backend=st.sampled_from(["", "python"]),
+    max_batch_size=st.integers(-1, 2**31 - 1),
+    input=st.lists(TENSOR, max_size=3),
+    output=st.lists(TENSOR, max_size=3),
+    parameters=st.dictionaries(WORD, st.builds(lambda text: {"string_value": text}, WORD), max_size=3),
+    metric_tags=st.dictionaries(WORD, WORD, max_size=3),
+    dynamic_batching=st.none() | st.fixed_dictionaries({"preferred_batch_size": st.lists(st.integers(1, 9))}),
+    instance_group=st.lists(
+        st.fixed_dictionaries({"count": st.integers(-3, 9), "kind": st.integers(0, 3)}), max_size=2
+    ),
+)
 BROKEN = [file.read_text("utf-8") for file in sorted((CORPUS / "bad").glob("*.pbtxt"))]
 FIELDS = """\
 # A comment.
@@ -35,6 +54,14 @@ dynamic_batching <
   preferred_batch_size: 8
 >
 """
+
+
+@given(CONFIG)
+def test_what_is_written_is_read_the_same(config: ModelConfig) -> None:
+    read = read_config(config_text(config))
+    assert read.problems == ()
+    assert read.config == config
+    assert config_text(read.config) == config_text(config)
 
 
 @pytest.mark.parametrize(

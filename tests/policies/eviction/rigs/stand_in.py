@@ -35,6 +35,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     hangs: bool = False
     server: str = "1:1"
     calls: list[tuple[str, str]] = field(default_factory=list)
+    configs: dict[str, str] = field(default_factory=dict)  # The configuration that the last load of each model brought.
     states: dict[str, tuple[str, str]] = field(default_factory=dict)
     leaked_bytes: int = 0
     port: int = 0
@@ -73,6 +74,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
         if name == MEMORY_MODEL and MEMORY_MODEL not in self.failing:
             self.has_reader = True
             return messages.RepositoryModelLoadResponse()
+        self.configs[name] = request.parameters["config"].string_param
         if name not in self.bytes:
             await context.abort(
                 grpc.StatusCode.INTERNAL, f"failed to load '{name}', failed to poll from model repository"

@@ -100,7 +100,8 @@ def test_a_swapped_config_map_is_seen_and_a_good_one_that_could_not_be_read_for_
 def test_settings_that_a_full_disk_did_not_keep_are_kept_once_there_is_room(settings_file: Path) -> None:
     copy, new = settings_file.with_name("copy"), settings_file.with_name(".copy.new")
     new.symlink_to("/dev/full")
-    followed = SettingsFile(settings_file, copy, read)
+    used: list[bytes] = []
+    followed = SettingsFile(settings_file, copy, used.append)
     followed.look()
     assert not copy.exists()
     new.unlink()

@@ -1,16 +1,20 @@
-"""Models of a real S3 (MinIO), staged: what a load reads comes from there, and scratch is as small as the tier."""
+"""Models of a real S3 (MinIO): what a load reads is known before it, and staged from there."""
 
+import json
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
+from tidegate_contracts.eviction import ManagedModel
 from tidegate_eviction.staging.copying import StagingError
 from tidegate_eviction.triton.repository import RepositoryError, TritonRepository
 
 from lab.local_plane.object_store import ObjectStore, object_store
 from tests.proxy.rigs.pytest_rigs import not_run
 
+from ..rigs.running_policy import MIB, live
+from ..rigs.stand_in import StandIn
 from .rig import KIB, Rig, files_below, write_model
 
 pytestmark = pytest.mark.anyio
@@ -107,3 +111,20 @@ async def test_what_cannot_be_staged_says_why(bucket: Bucket, minio: ObjectStore
         missing.check()
     with pytest.raises((OSError, RepositoryError)):
         missing.look("a")
+
+
+async def test_of_a_bucket_that_is_not_staged_versions_are_chosen_and_while_it_cannot_be_read_models_are_loaded(
+    bucket: Bucket, minio: ObjectStore
+) -> None:
+    stand_in = StandIn({"a": MIB, "b": MIB})
+    models = ManagedModel(name="a", versions=(1,), footprint_bytes=MIB), ManagedModel(name="b", footprint_bytes=MIB)
+    async with live(bucket.root, stand_in, repository=f"s3://{minio.url}/late/models", models=models) as policy:
+        assert (await policy.acquire("b")).outcome == "granted", "the server may reach it"
+        assert (await policy.acquire("a", seconds=1)).outcome != "granted", "which versions it has is not known"
+        minio.make_bucket("late")
+        for name, version in (("a", 1), ("a", 3), ("b", 1)):
+            bucket.client.put_object(Bucket="late", Key=f"models/{name}/{version}/model.bin", Body=b"x")
+        await policy.service.look()
+        assert (await policy.acquire("a")).outcome == "granted"
+        assert json.loads(stand_in.configs["a"])["version_policy"] == {"specific": {"versions": ["1"]}}
+        assert policy.footprints.models["a"].stamp != ""

@@ -15,7 +15,7 @@ def write(out: Path, rendering: Sequence[Rendered], stacks: Collection[str] | No
     """Write a rendering, and remove what earlier ones left in the folders of these stacks, or of all; say if anything
     changed.
 
-    Raises CommandError if somebody else's file is in a file's place, or if a file cannot be written.
+    Raises CommandError if a foreign file is in a file's place, or if a file cannot be written.
     """
     wanted = {out / item.stack / name: text.encode() for item in rendering for name, text in item.files.items()}
     try:

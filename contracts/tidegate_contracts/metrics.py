@@ -115,7 +115,7 @@ PROXY: Final = _families(
     ("config_generation", "gauge", "file", "Times a file was taken over."),
     ("config_failures", "counter", "file", "Times a file was refused."),
     ("config_good", "gauge", "file", "1 while the file as it lies there is in use."),
-    ("config_edited", "gauge", "file", "1 while a table is another one than was rolled out: somebody has edited it."),
+    ("config_edited", "gauge", "file", "1 while a table is not the one that was rolled out: it was edited."),
     ("certificate_expires_timestamp_seconds", "gauge", "", "Unix time at which the certificate ends."),
     ("issuer_keys_trusted_seconds", "gauge", "issuer", "Seconds that an issuer's keys are trusted yet."),
 )  # fmt: skip

@@ -134,7 +134,7 @@ def evict(stage: Stage) -> str:
     gone = [(event["model"], event["reason"], event["wantedBy"]) for event in stage.events("evicted", mark)]
     expected = (order[0], "room", "emu")
     claim(gone == [expected], f"{order[0]} was used least lately; evicted were {gone}")
-    return f"called in this order: {', '.join(order)}. For emu, {order[0]} had to go, and nobody else"
+    return f"called in this order: {', '.join(order)}. For emu, {order[0]} had to go, and no other model"
 
 
 @scene(

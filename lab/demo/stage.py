@@ -43,7 +43,7 @@ TUNING = Tuning(
 def plan(policy_folder: Path | None = None) -> Plan:
     """Return what it has: every model is known, and the visitor may do all.
 
-    `policy_folder` has an eviction policy of somebody's own, which then chooses. Raises ValueError where it has none.
+    `policy_folder` has a custom eviction policy, which then chooses. Raises ValueError if it has none.
     """
     preloaded = [routing.Model(name=name, server=PRELOAD, pool=POOL) for name in zoo.PRELOADED]
     on_demand = [

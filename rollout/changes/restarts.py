@@ -25,7 +25,7 @@ _RECUT = "NODES ARE RE-CUT FIRST, which ends every pod on their GPUs; pods wait 
 
 @dataclass(frozen=True)
 class Restart:
-    """A workload whose pods are all started anew."""
+    """A workload whose pods all restart."""
 
     kind: str
     name: str
@@ -186,7 +186,7 @@ def _names(objects: Sequence[Tree]) -> dict[tuple[str, str], list[str]]:
 
 
 def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
-    """Yield which GPUs are to be cut anew, as the inventory of the data plane states."""
+    """Yield which GPUs have to be cut again, by the inventory of the data plane."""
     was, now = ([*items(definition_in(objects), "dataPlane", "gpus")] for objects in (before, after))
     for product in dict.fromkeys(text(group, "product") for group in now):
         left = [_layout(group) for group in was if text(group, "product") == product]

@@ -108,8 +108,8 @@ class Journal:
         """Return the error for a record that cannot be read, or does not fit what it belongs to."""
         what = f"{escaped(str(self.folder / FILE))}: this record cannot be understood"
         return CommandError(
-            f"{what}, so nobody knows where the planes stand.\nNothing was changed."
-            f" Move {escaped(str(self.folder))} away and roll out anew: what is up already stays as it is."
+            f"{what}, so the state of its data planes is unknown.\nNothing was changed."
+            f" Move {escaped(str(self.folder))} away, and start a new rollout: what is up already stays as it is."
         )
 
     @property

@@ -51,7 +51,7 @@ class VolumeBase(DatasetBase):
     """What datasets have that become a volume and its claim."""
 
     capacity: ByteQuantity = "100Gi"
-    """Size that is told to Kubernetes; shared file systems do not enforce it."""
+    """Size that the volume and its claim state; shared file systems do not enforce it."""
     mount_options: tuple[Text, ...] = ()
     """Options of the mount, such as tls or nconnect=8."""
     access_mode: Literal["ReadOnlyMany", "ReadWriteMany"] = "ReadOnlyMany"

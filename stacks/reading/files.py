@@ -52,7 +52,7 @@ def _read_bytes(file: str) -> bytes:
     except FileNotFoundError:
         folder, name = os.path.split(file)
         there: list[str] = []
-        with suppress(OSError):  # there is no folder, or nobody may list it
+        with suppress(OSError):  # there is no folder, or it may not be listed
             there = sorted({*os.listdir(folder or ".")} - {name})
         near = nearest(name, there)
         do = f"Did you mean {escaped(os.path.join(folder, near))}?" if near else ""

@@ -17,7 +17,7 @@ from stacks.command import CommandError
 from .conftest import ENVIRONMENT, Patch
 
 STEPS = (Step("canary", ["east"]), Step("wave 2", ["west", "north"]))
-NOT_UNDERSTOOD = r"0001/rollout\.json: this record cannot be understood, so nobody knows where the planes stand"
+NOT_UNDERSTOOD = r"0001/rollout\.json: this record cannot be understood, so the state of its data planes is unknown"
 
 
 def begin(kind: Literal["forward", "back"] = "forward", planes: str = "east west north", **how: Any) -> RolloutRecord:

@@ -33,7 +33,7 @@ class NoAnswer(Exception):
 
 
 class Redirected(NoAnswer):
-    """The address redirects, which is not followed: that lasts until somebody changes the address."""
+    """The address redirects, which the proxy does not follow. It lasts until the address is changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class HttpRequest(HeadedRequest):
         self.connection: Connection | None = None  # To the replica, until the answer is whole.
         self.began = False  # Whether the answer has begun.
         self.size = 0  # Bytes of the answer's body so far.
-        self.usage: Usage | None = None  # What the answer says that was used, where that is told.
+        self.usage: Usage | None = None  # What the answer reports as used, if it does.
         self._is_held = False  # Whether the caller takes the answer slower than it comes.
         self._is_bulk = False  # Whether much of it came at once, and others have their turn before more is read.
         self._problem: Problem | None = None  # What ended it, if it is one.

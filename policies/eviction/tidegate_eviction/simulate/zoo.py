@@ -39,7 +39,7 @@ class Workload:
 
 
 def generate(zoo: Workload) -> Trace:
-    """Return the trace; the same zoo is the same trace. SimulationError for a zoo that nobody calls."""
+    """Return the trace; the same zoo is the same trace. Raises SimulationError for a zoo without calls."""
     chance = random.Random(zoo.seed)
     models = tuple(_model(zoo, number, chance) for number in range(zoo.models))
     shares = [1 / rank**zoo.zipf for rank in range(1, zoo.models + 1)]

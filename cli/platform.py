@@ -5,12 +5,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from rollout.seen import CommandReport
-from stacks.command import WRONG_INPUT, CommandError, ExitStatus, exit_codes
+from stacks.command import WRONG_INPUT, CommandError, EngineName, ExitStatus, exit_codes
 from stacks.problems import DefinitionError
 
 from . import options
@@ -26,10 +26,7 @@ KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Go on whatever th
 DEFAULT_OUT = Path("build/rendered")
 
 
-EngineName = Annotated[
-    Literal["pulumi", "helm"] | None,
-    typer.Option("--engine", help="The first that is there by default."),
-]
+EngineOption = Annotated[EngineName | None, typer.Option("--engine", help="The first that is there by default.")]
 
 
 @contextmanager
@@ -77,7 +74,7 @@ def up(
     definition: Definition = DEFINITION,
     cluster: Cluster = "",
     stack: Stack = None,
-    engine: EngineName = None,
+    engine: EngineOption = None,
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Take over a stack that another engine brought up, or a namespace.")
     ] = False,
@@ -94,7 +91,7 @@ def down(
     definition: Definition = DEFINITION,
     cluster: Cluster = "",
     stack: Stack = None,
-    engine: EngineName = None,
+    engine: EngineOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Take stacks of production down too.")] = False,
 ) -> None:
     """Take the stacks of a kubeconfig context down; their datasets stay."""
@@ -221,7 +218,7 @@ def rollout(
         str, typer.Option(metavar="NAME", help="The environment to bring up.", autocompletion=options.environments)
     ],
     definition: Definition = DEFINITION,
-    engine: EngineName = None,
+    engine: EngineOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and what would change.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the rollout that was not finished.")] = False,
     back: Annotated[bool, typer.Option("--back", help="Take the last rollout back.")] = False,

@@ -62,8 +62,8 @@ def lacking(kubectl: Kubectl, target: Target) -> list[str]:
     return lines
 
 
-def warnings(kubectl: Kubectl, target: Target) -> list[str]:
-    """Return the latest Warning event of each workload; of a Deployment, those of its ReplicaSets.
+def warnings(kubectl: Kubectl, target: Target) -> dict[str, str]:
+    """Return the latest Warning event of each workload and its time; of a Deployment, those of its ReplicaSets.
 
     A pod that cannot be created (quota, admission) is reported only there.
     """
@@ -74,14 +74,15 @@ def warnings(kubectl: Kubectl, target: Target) -> list[str]:
         return next((time for time in times if time), "")
 
     events = kubectl.find(["events"], "--namespace", target.namespace, "--field-selector", "type=Warning")
-    latest: dict[tuple[str, str], str] = {}
+    latest: dict[tuple[str, str], tuple[str, str]] = {}
     for event in sorted(events, key=when):
         about = event.get("involvedObject", {})
         kind, name = about.get("kind", ""), about.get("name", "")
         owner = ("Deployment", name.rpartition("-")[0]) if kind == "ReplicaSet" else (kind, name)
         if owner in target.workloads:
-            latest[owner] = f"{kind} {name}: {event.get('reason')}: {_short(event.get('message', ''))}"
-    return list(latest.values())
+            line = f"{kind} {name}: {event.get('reason')}: {_short(event.get('message', ''))}"
+            latest[owner] = line, when(event)
+    return dict(latest.values())
 
 
 def _behind(workload: Object) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import typer
 from tidegate_contracts.credentials import masked
@@ -21,6 +21,8 @@ FAILED = 1
 WRONG_INPUT = 2
 NO_ENGINE = 6
 STOPPED = 130
+
+EngineName = Literal["pulumi", "helm"]
 
 
 class CommandError(Exception):

@@ -9,17 +9,6 @@ from typing import Final
 
 RUNNING: Final = ("vllm:num_requests_running", "sglang:num_running_reqs")
 WAITING: Final = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
-CACHE: Final = ("vllm:kv_cache_usage_perc", "sglang:token_usage")
-"""Shares, from 0 to 1, whatever their names say."""
-READ: Final = ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total", "dynamo_frontend_input_sequence_tokens_sum")
-WRITTEN: Final = (
-    "vllm:generation_tokens_total", "sglang:generation_tokens_total", "dynamo_frontend_output_tokens_total"
-)  # fmt: skip
-FIRST_TOKEN: Final = (
-    "vllm:time_to_first_token_seconds", "sglang:time_to_first_token_seconds",
-    "dynamo_frontend_time_to_first_token_seconds",
-)  # fmt: skip
-"""Histograms."""
 
 
 def most_of_a_pod(names: tuple[str, ...], where: str, time: str) -> str:

@@ -215,7 +215,10 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
             pool,
             server_pool.repository_mounts(server, triton.REPOSITORY_ROOT),
             when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
-            env=_bucket_variables(server),
+            # Those of Triton, as the policy reads a bucket too.
+            env=of_kind(
+                server.repository, ObjectStoreRepositoryArgs, lambda _: server_pool.said_variables(server.triton)
+            ),
         ),
         containers=[_triton(pool, server, placement)],
     )
@@ -223,7 +226,7 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
 
 def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
     args = pool.args
-    # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its naming.
+    # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its place.
     start = if_true(equals(args.loading.mode, "on-demand"), lambda: _WHEN_TOLD, lambda: _BY_ITSELF)
     return pods.container(
         "triton",
@@ -258,11 +261,6 @@ def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement
             of_kind(args.loading, OnDemand, lambda _: [pods.mount("control", eviction_process.CONTROL_ROOT)]),
         ),
     )
-
-
-def _bucket_variables(server: TritonServerArgs) -> list[k8s.core.v1.EnvVarArgs] | None:
-    """Return what Triton's environment says of object storage, for a policy that reads it in Triton's naming."""
-    return of_kind(server.repository, ObjectStoreRepositoryArgs, lambda _: server_pool.said_variables(server.triton))
 
 
 def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:

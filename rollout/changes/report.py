@@ -57,9 +57,10 @@ def _objects(changes: Sequence[ObjectChange], most_fields: int | None) -> Text:
         out.append(f"{change.kind} {escaped(change.name)}\n")
         if what := meaning(change):
             out.append(f"      {what}\n", "bold red")
-        for field in change.fields[:most_fields]:
+        first = change.fields[:most_fields]
+        for field in first:
             out.append(f"      {escaped(field.place)} {values(field)}\n")
-        if more := len(change.fields[most_fields:]) if most_fields is not None else 0:
+        if more := len(change.fields) - len(first):
             out.append(f"      … and {more} more fields\n")
     return out
 

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
+from stacks.command import EngineName
 from stacks.images_lock import ImagesLock
 from stacks.stack import Definition, Stack, StackId
 
 from ..render import Rendered
-
-EngineName = Literal["pulumi", "helm"]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from charts import CHART, values_of
-from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError
+from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError, EngineName
 from stacks.images_lock import ImagesLock
 from stacks.problems import escaped
 from stacks.resolve import resolve
@@ -31,7 +31,7 @@ from ..live import LiveState, as_declared, remaining_objects, require_there, sta
 from ..render import Rendered, rendered
 from ..terminal import note
 from . import lease, ownership
-from .bundle import Bundle, EngineName
+from .bundle import Bundle
 from .ownership import helm_marks, helm_release, records, release_of, releases_of
 from .watched import await_ready, run_watched, timeout_seconds
 

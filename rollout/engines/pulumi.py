@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stacks.command import CommandError
+from stacks.command import CommandError, EngineName
 from stacks.problems import escaped
 from stacks.stack import Definition, Stack, StackId
 
@@ -19,7 +19,7 @@ from ..live import LiveState, as_declared, remaining_objects, require_there, sta
 from ..render import Rendered, render
 from ..terminal import note
 from . import ownership, pulumi_cli, pulumi_state
-from .bundle import Bundle, EngineName
+from .bundle import Bundle
 from .ownership import Owner, helm_release
 from .pulumi_cli import PulumiCli
 from .pulumi_state import Plan, State

@@ -102,41 +102,43 @@ class _ReadinessWatch:
         self._target = target_of(objects)
         self._said: list[str] = []
         self._failures: list[str] = []
-        self._old: set[str] = set()
-        self._old = {*self._warnings()}  # Of runs before.
+        self._old: dict[str, str] = {}
+        self._old = self._warnings()  # Of earlier runs.
 
     def poll(self) -> bool:
         """Say what is not ready; return whether everything is."""
         lines = self._lines()
         if lines is None:
             return False  # a look that fails is no reason to give up
-        seen = [*lines, *(self._warnings() if lines else ())]
-        for line in seen[:_MOST_LINES]:
+        for line in lines[:_MOST_LINES]:
             if line not in self._said and not line.endswith("is not there"):
                 note(f"waiting: {line}")
-        self._said = seen
+        self._said = lines
         return not lines
 
     def late(self) -> str:
         """Return what is still not ready when the time is up, or why that cannot be seen."""
         lines = self._lines()
-        late = "\n    ".join(self._failures[-1:] if lines is None else [*lines, *(self._warnings() if lines else ())])
+        late = "\n    ".join(self._failures[-1:] if lines is None else lines)
         return f"not everything became ready in time:\n    {late}" if late else ""
 
     def _lines(self) -> list[str] | None:
+        """Return what is not ready, behind what the cluster warns of; None where that cannot be seen."""
         try:
-            return lacking(self._kube, self._target)
+            lines = lacking(self._kube, self._target)
         except CommandError as error:
             self._failed(error)
             return None
+        return [*(self._warnings() if lines else ()), *lines]
 
-    def _warnings(self) -> list[str]:
+    def _warnings(self) -> dict[str, str]:
         """Return what the cluster has warned of since this watch began, such as pods that a quota refuses."""
         try:
-            return [line for line in warnings(self._kube, self._target) if line not in self._old]
+            found = warnings(self._kube, self._target)
         except CommandError as error:
             self._failed(error)
-            return []
+            return {}
+        return {line: time for line, time in found.items() if self._old.get(line) != time}
 
     def _failed(self, error: CommandError) -> None:
         """Show why a look failed, once: it may be a right that is missing."""

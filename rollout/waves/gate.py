@@ -92,7 +92,7 @@ class HealthCheck:
     def further(self) -> list[str]:
         """Return what else is known about why it is not well."""
         try:
-            return health.warnings(self.kubectl, self.target)
+            return [*health.warnings(self.kubectl, self.target)]
         except CommandError as error:
             return [f"its events cannot be read: {shortened(' '.join(str(error).split()), _LONGEST)}"]
 

@@ -24,13 +24,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from stacks.command import CommandError
+from stacks.command import CommandError, EngineName
 from stacks.images_lock import FILE_NAME as LOCK_FILE
 from stacks.problems import escaped
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
-from ..engines.bundle import EngineName
 from ..files import sync_folder, write_atomically
 from ..processes import lives
 from .plan import Step

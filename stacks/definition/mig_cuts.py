@@ -8,7 +8,7 @@ So what fits is counted, and not searched for.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from .gpu_products import MEDIA, GpuProduct
@@ -21,12 +21,7 @@ _KINDS: Final = ((7, 8), (4, 4), (3, 4), (2, 2), (1, 2), (1, 1))
 
 def fewest_gpus(product: GpuProduct, slices: Mapping[str, int]) -> int:
     """Return on how many GPUs these slices stand, where each GPU is cut as serves best."""
-    return fewest(sum(slices.values()), lambda gpus: stand_on(product, slices, gpus))
-
-
-def fewest(most: int, do: Callable[[int], bool]) -> int:
-    """Return the least number that does, where all larger ones do too; `most` is taken to do."""
-    return bisect_left(range(most), True, key=do)
+    return bisect_left(range(sum(slices.values())), True, key=lambda gpus: stand_on(product, slices, gpus))
 
 
 def stand_on(product: GpuProduct, slices: Mapping[str, int], gpus: int) -> bool:

@@ -32,6 +32,7 @@ def test_the_cheapest_is_found_with_as_few_slices_of_its_size_as_meet_the_target
     cheaper = [
         Answer(GPU, one, count) for one in GPU.slices for count in range(1, 8) if one.share * count < found.answer.share
     ]
+    assert cheaper
     with simulations(LARGE_AND_SMALL) as run:
         simulated = run([answer.setting for answer in cheaper], "cheaper ones")
     for figures_of in simulated:

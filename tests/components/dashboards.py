@@ -28,13 +28,13 @@ PLACE = Naming("prod", "inference")
 PRICE = PoolPrice(server="main", pool="small", perMonth="912.5", currency="EUR")
 RULES = [*alert_rules(PLACE, Objectives()), price_rule(PLACE, PRICE)]
 RECORDED = {each["record"] for each in RULES if "record" in each}
-ENGINES = {f"{name}{end}" for name in series.FIRST_TOKEN for end in ("_bucket", "_sum", "_count")} | {
-    *series.RUNNING,
-    *series.WAITING,
-    *series.CACHE,
-    *series.READ,
-    *series.WRITTEN,
-}
+ENGINES = {
+    *series.RUNNING, *series.WAITING, "vllm:kv_cache_usage_perc", "sglang:token_usage",
+    "vllm:prompt_tokens_total", "sglang:prompt_tokens_total", "dynamo_frontend_input_sequence_tokens_sum",
+    "vllm:generation_tokens_total", "sglang:generation_tokens_total", "dynamo_frontend_output_tokens_total",
+    *(f"{engine}time_to_first_token_seconds{end}" for engine in ("vllm:", "sglang:", "dynamo_frontend_")
+      for end in ("_bucket", "_sum", "_count")),
+}  # fmt: skip
 OTHERS = TRITON | ENGINES | RECORDED | {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ALERTS"}
 
 

@@ -27,7 +27,7 @@ OF_ITS_OWN = {test_guardrails_data.SHARED}  # Looks at several environments; its
 
 def edited(case: dict[str, Any]) -> Objects:
     """A sound environment with the edits of a case: what is set, added and removed, and what the Namespace says."""
-    objects = {"everything": everything, "dynamo": shared_frontends}.get(case.get("base", ""), prod)()
+    objects = {"": prod, "everything": everything, "dynamo": shared_frontends}[case.get("base", "")]()
     settings(objects, **case.get("settings", {}))
     changes = dict(case.get("set", {}))
     if "access" in case:

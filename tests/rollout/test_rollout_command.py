@@ -119,7 +119,7 @@ def test_an_engine_that_takes_too_long_is_a_failure_with_what_the_plane_lacks(
 
     monkeypatch.setattr("rollout.waves.command.worker.bring_up", hang)
     monkeypatch.setattr("rollout.health.lacking", lambda *_: ["StatefulSet small-main: 0 of 1 pods"])
-    monkeypatch.setattr("rollout.health.warnings", lambda *_: ["StatefulSet small-main: exceeded quota"])
+    monkeypatch.setattr("rollout.health.warnings", lambda *_: {"StatefulSet small-main: exceeded quota": "now"})
     ended = roll(code=1)
     assert doubles.order == []
     for part in ("not done within 3600 s", "small-main: 0 of 1 pods", "small-main: exceeded quota"):

@@ -127,15 +127,15 @@ def test_a_watch_shows_once_why_it_sees_nothing(ask: str, monkeypatch: Patch, ca
 
 
 def test_warnings_of_runs_before_are_not_those_of_this_one(monkeypatch: Patch) -> None:
-    seen = ["StatefulSet a: FailedCreate: an hour ago"]
+    seen = {"StatefulSet a: FailedCreate: an hour ago": "12:00", "StatefulSet a: FailedCreate: exceeded quota": "12:00"}
     monkeypatch.setattr(watched, "target_of", lambda _: Target("ns", (), 80, False))
-    monkeypatch.setattr(watched, "warnings", lambda *_: [*seen])
+    monkeypatch.setattr(watched, "warnings", lambda *_: {**seen})
     monkeypatch.setattr(watched, "lacking", lambda *_: [])
     kube: Any = None
     watch = watched._ReadinessWatch(kube, [])
     assert not watch.late(), "everything is ready: what the engine printed is the reason"
     monkeypatch.setattr(watched, "lacking", lambda *_: ["StatefulSet a: 0 of 1 pods are available"])
-    seen.append("StatefulSet a: FailedCreate: exceeded quota")
+    seen["StatefulSet a: FailedCreate: exceeded quota"] = "13:00"  # Kubernetes repeats it in the same words.
     assert "exceeded quota" in watch.late()
     assert "an hour ago" not in watch.late()
 

@@ -1,7 +1,6 @@
 """Network: nothing talks to anything that is not named."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 from typing import Any
 
@@ -127,12 +126,9 @@ def _names_somebody(selector: Any) -> bool:
 
 def _collapsed(cidrs: Iterable[str]) -> list[str]:
     """Return ranges with neighbours as one: the internet in pieces is the internet."""
-    by_version: dict[int, list[Any]] = {4: [], 6: []}
-    for cidr in cidrs:
-        with suppress(ValueError):
-            network = ip_network(cidr, strict=False)
-            by_version[network.version].append(network)
-    return [str(each) for networks in by_version.values() for each in collapse_addresses(networks)]
+    blocks: list[Any] = [block for cidr in cidrs if (block := _block(cidr))]
+    same = ([block for block in blocks if block.version == version] for version in WIDEST)
+    return [str(each) for networks in same for each in collapse_addresses(networks)]
 
 
 def _all_of(peers: Sequence[Mapping[str, Any]], *, elsewhere: bool = False) -> Iterator[str]:

@@ -238,18 +238,19 @@ def _change(basis: _Basis, answer: Answer) -> dict[str, Any]:
     name = _unused(answer.name, {pool.name for at, pool in pools if at == server})
     tree = pool_tree(answer.gpu, name, answer.on, answer.replicas, answer.loading)
     before = {model.name: model for model in basis.stack.platform.models} if basis.stack else {}
-    unfit = _unfit(basis.trace)
+    unfit = {*_unfit(basis.trace)}
     models = []
-    for traced in sorted(basis.trace.models, key=lambda model: model.name):
+    for traced in sorted((each for each in basis.trace.models if each.name not in unfit), key=lambda each: each.name):
+        old = before.get(traced.name)
         model: dict[str, Any] = {"name": traced.name, "server": server, "pool": name}
         if traced.footprint_bytes >= LEAST_BYTES:
             model["footprint"] = size_text(traced.footprint_bytes)
         # What was simulated has neither.
-        if traced.name in before and before[traced.name].pinned:
+        if old and old.pinned:
             model["pinned"] = False
-        if traced.name in before and before[traced.name].idle_seconds is not None:
+        if old and old.idle_seconds is not None:
             model["idleSeconds"] = None
-        models += [model] if traced.name not in unfit else []
+        models.append(model)
     return {"servers": [{"name": server, "pools": [tree]}], "models": models}
 
 

@@ -40,7 +40,7 @@ class KnownProxy:
         """What the definition says of its models, by server and name."""
         return {} if self.facts is None else {(each.server, each.name): each for each in self.facts.models}
 
-    def traffic(self, server: str | None, model: str, config: Mapping[str, Any]) -> str:
+    def traffic(self, server: str, model: str, config: Mapping[str, Any]) -> str:
         """Return what decides which version of a model answers, in words; nothing where that is not known.
 
         `config` is the model's configuration, where it is at hand: it has what an alias stands for.
@@ -131,7 +131,7 @@ def proxy_of(
 
 ANSWER_SECONDS: Final = 15.0
 Statistics = dict[str, dict[str, float]]  # What was counted of one model, by version: `ServerKind.counts`
-Key = tuple[str | None, str]  # server, where it is known, and model
+Key = tuple[str, str]  # server and model
 
 
 class VersionStatus(Message):
@@ -308,7 +308,7 @@ class _Collector:
         """Return the statistics of each model that there is, by version; empty for what is not in memory."""
         found: dict[Key, Statistics] = {(each.server, each.model): {} for each in self.models}
         preloaded = {(each.server, each.model) for each in self.models if each.loading == "preload"}
-        for server in sorted({str(server) for server, _ in preloaded}):
+        for server in sorted({server for server, _ in preloaded}):
             found |= {key: counts for key, counts in self._ask(server, None).items() if key in preloaded}
         # Of an on-demand pool, only the question for one model finds the replica that has it in memory.
         for key in found.keys() - preloaded:
@@ -339,7 +339,7 @@ class _Collector:
             "max_batch": signature.max_batch if config else None,
         }
 
-    def _ask(self, server: str | None, model: str | None) -> dict[Key, Statistics]:
+    def _ask(self, server: str, model: str | None) -> dict[Key, Statistics]:
         """Return the statistics of a model, or of all models of a server."""
         try:
             statistics = self.client.statistics(model, server=server)

@@ -22,6 +22,11 @@ class RetryError(Exception):
 
 def ask(state: Path, model: str) -> None:
     """Have the policy with this state folder let a model out; raises OSError, and RetryError if it does not."""
+    if not state.is_dir():
+        raise RetryError(
+            f"There is no folder {state}, where the policy keeps its state. Run this in the policy's container: "
+            f"kubectl exec <pod> -c eviction-policy -- python -m tidegate_eviction retry {model}"
+        )
     file = state / f"{secrets.token_hex(8)}{ASKED}"
     write_whole(file, model.encode("utf-8", "replace"))
     end = time.monotonic() + WAIT_SECONDS

@@ -75,7 +75,8 @@ class IssuerKeys:
         wait = max(1.0, self._pause_until - self._clock())
         if self.failures or self._began is None:
             if self._is_redirected:
-                why = f"The identity provider {self.issuer} redirects to another address: its own must be changed."
+                what = f"The identity provider {self.issuer} redirects, and the proxy follows no redirect."
+                why = f"{what} Ask the platform's admin to correct the issuer's address."
                 raise Problem(ProblemType.BUSY, why, wait, reason="identity-provider")
             raise unanswered(f"The identity provider {self.issuer}", wait)
         if self._began >= (arrived if issued is None else min(issued, arrived)):

@@ -91,7 +91,7 @@ def test_a_retry_says_what_the_policy_made_of_it(tmp_path: Path) -> None:
         made.process.popen.send_signal(signal.SIGCONT)
         assert (hung.exit_code, hung.stdout) == (2, "")
         assert "The policy did not take it in 3 s, and will not" in hung.stderr
-        assert f"{tmp_path}/none/" in retry("a", tmp_path / "none").stderr
+        assert f"There is no folder {tmp_path}/none" in retry("a", tmp_path / "none").stderr
         assert not [each for each in made.state.iterdir() if "retry" in each.name or "unknown" in each.name]
 
 

@@ -21,7 +21,6 @@ class Catalog:
 
     def __init__(self, settings: EvictionSettings) -> None:
         self.repository = TritonRepository(settings.repository)
-        self._is_bucket = "://" in settings.repository
         self._managed = {model.name: model for model in settings.models}
 
     def look(self, before: Mapping[str, ModelFiles]) -> dict[str, ModelFiles]:
@@ -31,7 +30,7 @@ class Catalog:
         except OSError as error:
             log.error("the repository %s cannot be read: %s", self.repository.root, error.strerror)
             # A bucket may be out of this process's reach at its start, and within the server's.
-            return dict(before) or ({name: ModelFiles() for name in self._managed} if self._is_bucket else {})
+            return dict(before) or ({name: ModelFiles() for name in self._managed} if self.repository.is_bucket else {})
         found: dict[str, ModelFiles] = {}
         left = list(self._managed)
         while left:

@@ -46,8 +46,9 @@ class TritonRepository:
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self.is_bucket = "://" in root
         self._objects: ObjectStore | None = None
-        if "://" in root:
+        if self.is_bucket:
             from ..staging import objects  # takes a while to import, and is of no use for a folder
 
             self._objects = objects.ObjectStore(root)
@@ -62,12 +63,9 @@ class TritonRepository:
     def override(self, model: str, versions: tuple[int, ...]) -> str | None:
         """Return the configuration (JSON) with which a load loads these versions: None where it does so anyway. Blocks
         while it reads; raises RepositoryError and OSError."""
-        try:
-            found = self.look(model, versions)
-        except OSError:
-            if versions or self._objects is None:
-                raise
-            return None  # the server may reach the bucket all the same
+        if not versions:
+            return None  # Nothing is to be chosen. A configuration that is wrong is what the catalog finds.
+        found = self.look(model, versions)
         if found is not None and found.problem:
             raise RepositoryError(found.problem)
         return None if found is None else found.override

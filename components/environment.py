@@ -29,7 +29,7 @@ class Environment(pulumi.ComponentResource):
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the environment."""
         super().__init__("tidegate:components:Environment", name, None, opts)
-        naming = args.naming
+        naming = Naming(args.name, args.namespace.name, args.called)  # the chart knows fields, not properties
         # It holds the claims of the datasets, and is kept with them.
         namespace = self._namespace(name, args, naming)
         inside = pulumi.ResourceOptions(parent=self, depends_on=[namespace])

@@ -32,11 +32,6 @@ class Policy:
         """Host and port of its leases."""
         return f"{self.host}:{self.lease_port}"
 
-    @property
-    def state(self) -> Path:
-        """The folder with what it learned, in which `retry` names models."""
-        return self.root / "state"
-
     def listing(self) -> lease.Listing:
         """Return every model and the room that they take together; raises OSError."""
         request = urllib.request.Request(f"http://{self.leases}{lease.MODELS_PATH}")

@@ -1,4 +1,4 @@
-"""`python -m tidegate_eviction`: serve, retry, simulate and generate."""
+"""`python -m tidegate_eviction`: serve, simulate and generate."""
 
 import asyncio
 import json
@@ -16,7 +16,6 @@ import typer
 from rich.console import Console
 from tidegate_service import json_lines
 
-from . import retrying
 from .policies.registry import BUILT_IN, find
 from .process import EvictionPolicy, ServeOptions
 from .serving.settings import SettingsError
@@ -69,17 +68,6 @@ def serve(
         is_well = asyncio.run(_serve(EvictionPolicy(options)))
     if not is_well:
         raise SystemExit(DEFECT)
-
-
-@app.command()
-def retry(
-    model: Annotated[str, typer.Argument(help="Its name.")],
-    state: Annotated[Path, typer.Option(help="The policy's folder for what is learned.")] = ServeOptions.state,
-) -> None:
-    """Let a model out of quarantine: the next acquire of it loads it."""
-    with _refusing(OSError, retrying.RetryError):
-        retrying.ask(state, model)
-    print(f"{model} is in no quarantine and no back-off now: it is loaded when it is called for.")
 
 
 @app.command()

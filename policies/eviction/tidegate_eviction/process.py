@@ -16,7 +16,6 @@ import uvicorn
 from tidegate_contracts import eviction_process, triton
 from tidegate_service.listening import AdminThread, listen
 
-from . import retrying
 from .serving.admin import Heartbeat, make_admin
 from .serving.callers import Callers
 from .serving.files import kept_secret
@@ -115,7 +114,7 @@ class EvictionPolicy:
         ]
         # Looked at on a thread: to import a policy of somebody else's takes its time.
         look = partial(asyncio.to_thread, self.settings.look)
-        for work in (heartbeat.beat, look, service.keep, self._retry):
+        for work in (heartbeat.beat, look, self._footprints.keep):
             self._tasks.append(self._loop.create_task(every_second(work)))
         log.info("serving", extra={"said": {"ports": self.ports}})
 
@@ -170,18 +169,6 @@ class EvictionPolicy:
         await self._footprints.keep()
         self._admin.stop()
         log.info("stopped")
-
-    async def _retry(self) -> None:
-        async def retry(model: str) -> bool:
-            return self.service.retry(model)
-
-        def on_the_loop(model: str) -> bool:
-            return asyncio.run_coroutine_threadsafe(retry(model), self._loop).result()
-
-        try:
-            await asyncio.to_thread(retrying.answer, self.options.state, on_the_loop)
-        except Exception:  # a model that stays in quarantine is no reason to end
-            log.exception("models to retry cannot be read")
 
     def _use(self, data: bytes) -> None:
         settings = read(data)

@@ -15,7 +15,7 @@ from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.__main__ import app
 from tidegate_eviction.core.messages import Unload
 from tidegate_eviction.process import EvictionPolicy, ServeOptions
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from lab.local_plane.credentials import write_cluster
 from lab.local_plane.policy import Policy, policy, write_settings
@@ -71,28 +71,6 @@ def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
         assert made.process.popen.wait(20) == 0
     for line in (tmp_path / "policy.log").read_text("utf-8").splitlines():
         assert line.startswith("ready ") or {"time", "level", "message"} <= json.loads(line).keys()
-
-
-def test_a_retry_says_what_the_policy_made_of_it(tmp_path: Path) -> None:
-    write_settings(tmp_path, settings(tmp_path))
-    (tmp_path / "state").mkdir()
-    left = tmp_path / "state" / "left.retry"
-    left.write_text("a")  # by a command that was killed before the policy ran
-    with running(tmp_path) as made:
-        until(lambda: not left.exists())
-
-        def retry(model: str, state: Path = made.state) -> Result:
-            return CliRunner().invoke(app, ["retry", model, "--state", str(state)])
-
-        assert retry("a").stdout.startswith("a is in no quarantine and no back-off now")
-        assert (retry("b").exit_code, retry("b").stderr) == (2, "The pool has no model b.\n")
-        made.process.popen.send_signal(signal.SIGSTOP)
-        hung = retry("a")
-        made.process.popen.send_signal(signal.SIGCONT)
-        assert (hung.exit_code, hung.stdout) == (2, "")
-        assert "The policy did not take it in 3 s, and will not" in hung.stderr
-        assert f"There is no folder {tmp_path}/none" in retry("a", tmp_path / "none").stderr
-        assert not [each for each in made.state.iterdir() if "retry" in each.name or "unknown" in each.name]
 
 
 def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ _TOTALS: Final = (
 _LINES: dict[type, tuple[int, str, str]] = {
     messages.Loaded: (logging.INFO, "%s is loaded", ""),
     messages.LoadFailed: (logging.WARNING, "%s could not be loaded", "load_failures"),
-    messages.Quarantined: (logging.ERROR, "%s is not loaded any more until it changes, or is released by hand", ""),
+    messages.Quarantined: (logging.ERROR, "%s is not loaded again until it changes, or the policy restarts", ""),
     messages.Allowed: (logging.INFO, "%s may be loaded again", ""),
     messages.Evicted: (logging.INFO, "%s is evicted", ""),
     messages.UnloadFailed: (logging.ERROR, "%s could not be unloaded", "unload_failures"),

@@ -186,7 +186,7 @@ class EvictionPolicy:
             service, settings = self.service, self.settings
             return Snapshot(
                 service.listing(), service.counts, service.reading, self.driver.is_up, self._callers.keys.known,
-                service.residency.leases, service.named_models, settings.last_error,
+                service.residency.leases, settings.last_error,
                 service.residency.load_seconds,
                 None if service.stager is None else service.stager.snapshot(),
             )  # fmt: skip

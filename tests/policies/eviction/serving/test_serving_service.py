@@ -79,7 +79,8 @@ async def test_a_model_that_was_just_published_is_found_by_who_asks_for_it(tmp_p
 
 
 async def test_a_model_that_left_the_settings_leaves_its_name_in_metrics_to_another(tmp_path: Path) -> None:
-    async with live(tmp_path, StandIn(dict.fromkeys("abcd", MIB)), metrics_models=2) as policy:
+    async with live(tmp_path, StandIn(dict.fromkeys("abcd", MIB))) as policy:
+        policy.service.counts.most = 2
         for name in "abc":
             await policy.acquire(name)
             policy.release(name)

@@ -13,12 +13,12 @@ from rich.console import Console
 from tidegate_eviction.simulate.report import about
 from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
-from policies.guardrails.money import money
 from stacks.command import FAILED, WRONG_INPUT, CommandError, chosen_stacks
 from stacks.definition.base import LEAST_BYTES
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.mig_cuts import fewest_gpus
 from stacks.definition.models import MODEL_NAME
+from stacks.definition.money import money
 from stacks.definition.placement import GpuNodes
 from stacks.definition.pools import OnDemand
 from stacks.definition.prices import Price

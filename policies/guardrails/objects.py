@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -166,9 +166,6 @@ class Environment:
     namespace: str
     objects: tuple[Object, ...]
     settings: Settings
-    stack: str = ""
-    others: tuple["Environment", ...] = field(default=(), repr=False)
-    """Environments that are known too: of the same stack, and of other stacks where those are at hand."""
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
@@ -228,7 +225,7 @@ def pods(objects: Iterable[Object]) -> Iterator[Pod]:
             yield Pod(item, mapping(at(item, *steps)))
 
 
-def environments(objects: Iterable[Object], stack: str = "") -> list[Environment]:
+def environments(objects: Iterable[Object]) -> list[Environment]:
     """Return the environments in a stack: the namespaces that hold something of Tidegate, with all that is in them.
 
     What is in no namespace, such as a ClusterRole, belongs to each of them. A Namespace that says nothing about itself
@@ -246,7 +243,7 @@ def environments(objects: Iterable[Object], stack: str = "") -> list[Environment
             ours.setdefault(namespace, Settings())
     everywhere = grouped.get("", []) if ours.keys() - {""} else []
     return [
-        Environment(name, (*grouped[name], *everywhere), settings, stack)
+        Environment(name, (*grouped[name], *everywhere), settings)
         for name, settings in ours.items()
         if name or not everywhere
     ]

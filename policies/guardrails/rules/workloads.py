@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..devices import replicas
 from ..objects import Environment, Pod, at, mapping, mappings, matches, name_of, number, text
 from ..rule import Breach, guardrail
 
@@ -145,7 +144,11 @@ def _lets_all_go(budget: Mapping[str, Any], replicas: int) -> bool:
 
 
 def _least_replicas(environment: Environment, pod: Pod) -> int:
-    """Return how many replicas there are, or how many an autoscaler keeps; 0 where one may take all away."""
+    """Return how many replicas there are, or how many an autoscaler keeps; 0 where one may take all away.
+
+    One is Kubernetes' own default.
+    """
     for item in environment.autoscalers(pod):
         return number(at(item, "spec", "minReplicas") or at(item, "spec", "minReplicaCount")) or 0
-    return replicas(pod)
+    said = number(at(pod.maker, "spec", "replicas"))
+    return 1 if said is None else said

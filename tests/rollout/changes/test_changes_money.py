@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from policies.guardrails.money import Cost
 from rollout.changes.compare import compare
 from rollout.changes.page import page
 from rollout.changes.stack_change import StackChange, stack_change, verdict
 from rollout.preview import terminal_sections
 from rollout.render import render
+from stacks.definition.money import Cost
 from tests.strategies.definitions import read_tree
 
 PRICE = {"perHour": 7.0, "source": "A test.", "asOf": "2026-11-01"}

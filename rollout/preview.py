@@ -13,6 +13,8 @@ import yaml
 from rich.text import Text
 
 from policies.guardrails import Finding, check
+from policies.guardrails.objects import mapping
+from policies.guardrails.objects import text as text_at
 from stacks.command import WRONG_INPUT, CommandError, chosen_stacks
 from stacks.devices import inventory
 from stacks.problems import DefinitionError, escaped, listed
@@ -26,8 +28,6 @@ from .changes.report import report
 from .changes.revision import NothingToCompare, rendering_of
 from .changes.sections import sections
 from .changes.stack_change import StackChange, stack_change, verdict
-from .changes.workloads import mapping
-from .changes.workloads import text as text_at
 from .contexts import context_in, on_cluster
 from .files import write_atomically
 from .guardrails import enforce, findings, today

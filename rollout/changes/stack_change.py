@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
 
 from policies.guardrails import Finding
+from policies.guardrails.objects import mappings, text
 from stacks.definition.money import Cost, cost, difference
 from stacks.problems import counted
 
@@ -13,7 +14,7 @@ from ..terminal import tidegate
 from .compare import DATASETS, KEPT, ObjectChange, tally
 from .permissions import PermissionChange, definition_in, permission_change
 from .restarts import MODEL, Notice, Restart, notices, restarting, restarts
-from .workloads import items, number, text
+from .workloads import number
 
 State = Literal["new", "removed", "orphaned", "changed", "unchanged"]
 Thing = TypeVar("Thing")
@@ -135,7 +136,7 @@ def stack_change(
 def _devices(objects: Sequence[Mapping[str, Any]]) -> tuple[Counter[str], Cost]:
     """Return how many devices of each kind a stack takes, and what they cost, as its Namespace carries them."""
     counts, total = Counter[str](), Cost()
-    for each in items(definition_in(objects), "devices"):
+    for each in mappings(definition_in(objects), "devices"):
         count, price = number(each, "count", default=0), each.get("perHour")
         counts[text(each, "device")] += count
         known = price if isinstance(price, int | float) else None

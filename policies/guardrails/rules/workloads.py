@@ -65,22 +65,6 @@ def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
-    "A workload with an autoscaler sets no replicas itself, and has one autoscaler only",
-    "Leave replicas out where there is an autoscaler, and let there be one.",
-    shared="mandatory",
-    local="advisory",
-)
-def autoscalers_own_the_number_of_replicas(environment: Environment) -> Iterator[Breach]:
-    """Each time it is applied, the number would be put back, and pods with loaded models would go."""
-    for pod in environment.workloads:
-        owners = [text(item.get("kind")) for item in environment.autoscalers(pod)]
-        if owners and "replicas" in mapping(pod.maker.get("spec")):
-            yield Breach(pod.maker, f"replicas is set, and a {owners[0]} owns the number")
-        if len(owners) > 1:
-            yield Breach(pod.maker, f"it has {len(owners)} autoscalers: {', '.join(sorted(owners))}")
-
-
-@guardrail(
     "Every container has a limit of memory, and every emptyDir a limit of size",
     "Give the container limits.memory, and the volume a sizeLimit.",
     shared="advisory",

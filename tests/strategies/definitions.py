@@ -90,7 +90,7 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     ]
     for environment in tree["environments"]:
         _expose_apart(environment, tree)
-    for environment in tree["environments"][1:]:
+    for environment in tree["environments"] if tree["environments"][1:] else ():
         _read_apart(environment, tree)
     for number, environment in enumerate(tree["environments"]):
         if draw(st.booleans()):

@@ -22,6 +22,7 @@ def replicas_of_small(count: int, price: Any) -> Any:
     """Return the objects of dev-lab."""
     tree = yaml.safe_load(Path("stacks/inference.yaml").read_text("utf-8"))
     tree["servers"][1]["pools"][0]["replicas"] = count
+    tree["guardrails"]["gpuSlices"] = 4
     for plane in tree["dataPlanes"]:
         plane["gpus"] = [{**group, "price": price} for group in plane["gpus"]]
     definition = read_tree(tree)

@@ -55,14 +55,14 @@ def answer(where: str, call: Call) -> None:
         raise LoadError(f"{where}{call.path} answers {found.status}: {body[-500:]!r}")
 
 
-def load(where: str, call: Call, seconds: float, connections: int, core: int, folder: Path) -> Measured:
-    """Send a request on so many connections, each as soon as the one before is answered; raises LoadError."""
+def load(where: str, call: Call, seconds: float, core: int, folder: Path) -> Measured:
+    """Send a request on 32 connections, each as soon as the one before is answered; raises LoadError."""
     wrk = debian_package("wrk")
     body = folder / "body"
     body.write_bytes(call.body)
     headers = [option for name, value in call.headers.items() for option in ("-H", f"{name}: {value}")]
     whole = max(1, round(seconds))  # as wrk wants it
-    command = [wrk.path("wrk"), "-t1", f"-c{connections}", f"-d{whole}s", "--timeout", "20s", "-s", SCRIPT, *headers]
+    command = [wrk.path("wrk"), "-t1", "-c32", f"-d{whole}s", "--timeout", "20s", "-s", SCRIPT, *headers]
     with pinned(core):
         done = subprocess.run(
             [*map(str, command), f"http://{where}{call.path}", "--", str(body), str(call.variants)],

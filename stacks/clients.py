@@ -104,7 +104,6 @@ def _server(stack: Stack, server: Server) -> told.ServerFacts:
         writers=writers,
         release=found[1] if server.kind == "triton" and (found := _RELEASE.match(image.tag)) else None,
         backends=image.backends,
-        packages=image.packages or None,
         pools=tuple(_pool(pool) for pool in server.pools),
     )
 

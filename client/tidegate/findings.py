@@ -24,7 +24,6 @@ class ServerHas(TypedDict, total=False):
     gpu: bool | None
     gpus: int | None  # how many each of its replicas has
     release: str | None  # of Triton, such as 26.08
-    packages: Collection[str] | None  # of Python
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def annotation(stack: Stack) -> str:
                 },
             },
         ),
-        "images": _named(platform.images, {"backends", "packages"}),
+        "images": _named(platform.images, {"backends"}),
         "datasets": _named(platform.datasets, {"writers", "domino"}),
         "servers": {
             server.name: {

@@ -19,8 +19,7 @@ _MEANING: Final = {
     "draining": "it goes from memory when its last lease has ended",
     "unloading": "it goes from memory, and its next call loads it again",
     "freeing": "it goes from memory, and its next call loads it again",
-    "quarantined": "it failed too often, and is not loaded until it changes or is released by hand "
-    "(python -m tidegate_eviction retry MODEL, in the pod's container eviction-policy)",
+    "quarantined": "it failed too often, and is not loaded until it changes or the policy beside the server restarts",
 }
 """What a state of a replica means to callers; the others say why themselves."""
 _AGAIN: Final = "its load failed, and its next call tries it again"

@@ -1,13 +1,12 @@
 """Models of the Python backend: their program is parsed, never run."""
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
 from ..frameworks.python import LIMIT
-from . import packages as package_checks
 from .backends import resolved
 from .layout import served
 
@@ -28,12 +27,6 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
                 what = f"no {side} is declared"
                 why = f"a model of the Python backend has none then, but by its own {_COMPLETES.decode()}"
                 yield warning(what, "", why, f"declare each {side} with its name, data_type and dims")
-
-
-def check_packages(entry: Entry, config: Any, packages: Collection[str] | None) -> Iterator[Finding]:
-    """Yield what a program needs that the server's Python does not have, unless it brings an environment of its own."""
-    if resolved(entry).name == "python" and not config.runtime and "EXECUTION_ENV_PATH" not in config.parameters:
-        yield from package_checks.check(entry, list(_programs(entry, config)), packages)
 
 
 def _programs(entry: Entry, config: Any) -> Iterator[tuple[str, bytes]]:

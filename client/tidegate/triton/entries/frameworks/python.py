@@ -40,17 +40,6 @@ def text_of(node: ast.AST) -> str:
         return ""
 
 
-def imports(module: ast.Module) -> set[str]:
-    """Return the top-level packages that a program imports, anywhere in it."""
-    found: set[str] = set()
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            found |= {each.name.partition(".")[0] for each in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return found
-
-
 def classes(module: ast.Module) -> list[ast.ClassDef]:
     """Return the classes at the top of a program."""
     return [node for node in module.body if isinstance(node, ast.ClassDef)]
@@ -67,23 +56,16 @@ def is_served(module: ast.Module) -> bool:
     return "TritonPythonModel" in names
 
 
-def is_dali_pipeline(module: ast.Module) -> bool:
-    """Tell whether it is a DALI pipeline that serialises itself (`@autoserialize`)."""
-    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
-    marks = [text_of(mark).split("(")[0] for node in functions for mark in node.decorator_list]
-    return any(mark.rpartition(".")[2] == "autoserialize" for mark in marks)
-
-
 def completes_itself(module: ast.Module) -> bool:
     """Tell whether the program names its tensors to Triton itself (`auto_complete_config`)."""
     methods = [each for node in classes(module) for each in node.body if isinstance(each, ast.FunctionDef)]
     return any(each.name == "auto_complete_config" for each in methods)
 
 
-def files_of(source: Path, name: str = PROGRAM) -> tuple[tuple[str, Path], ...]:
+def files_of(source: Path) -> tuple[tuple[str, Path], ...]:
     """Return what goes into the version's folder: the program, or all of a folder; raises UsageError for odd files."""
     if not source.is_dir():
-        return ((name, source),)
+        return ((PROGRAM, source),)
     found = []
     for path in sorted(source.rglob("*")):
         below = path.relative_to(source)

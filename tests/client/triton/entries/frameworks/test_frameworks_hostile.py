@@ -101,12 +101,6 @@ def test_openvino_takes_no_memory_for_what_is_not_asked(tmp_path: Path, monkeypa
     assert traced(lambda: READERS[Framework.OPENVINO](tmp_path / "m.xml"))[1] < 8 << 20
 
 
-def test_json_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "model.json").write_text("[" * 100_000, "utf-8")
-    with pytest.raises(UsageError, match="can be read"):
-        READERS[Framework.VLLM](tmp_path)
-
-
 def test_a_number_that_no_configuration_holds_is_refused(tmp_path: Path) -> None:
     xml = (FILES / "openvino.xml").read_text("utf-8")
     (tmp_path / "m.xml").write_text(re.sub(r"<dim>\d+</dim>", f"<dim>{2**63}</dim>", xml), "utf-8")

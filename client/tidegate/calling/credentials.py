@@ -33,7 +33,7 @@ _ACCESS_TOKEN: Final = "/access-token"
 _DOMINO_SECONDS: Final = 3.0
 _PAUSE_SECONDS: Final = 0.5  # before the service is asked again that did not answer
 _HOLD_SECONDS: Final = 60.0
-"""How long a token is used that does not say when it ends, and how long a service is left alone that gave none."""
+"""How long a token is used that does not say when it ends."""
 _EARLY_SECONDS: Final = 30.0  # a token is renewed so long before it ends, or at half of its time if that is shorter
 _SENDABLE: Final = re.compile(r"[\x21-\x7e]+")
 _MOST_BYTES: Final = 65536
@@ -84,16 +84,14 @@ class TokenFile(Credential):
 class DominoToken(Credential):
     """The token of a Domino run, asked of the run's own token service and again before it ends."""
 
-    def __init__(self, url: str, otherwise: Credential | None = None) -> None:
-        """`otherwise` serves where the service below `url` does not answer, which is then left alone for a minute."""
+    def __init__(self, url: str) -> None:
         super().__init__("Domino's access token")
-        self._otherwise = otherwise
         parts = parse_url(url if "://" in url else f"http://{url}")
         base = parts._replace(auth=None).url.rstrip("/")  # a password in it is none of ours to show
         self._url = base + _ACCESS_TOKEN
         self._transport = Transport(base)
         self._lock = threading.Lock()
-        self._until = self._ask_at = 0.0
+        self._until = 0.0
 
     def header(self, seconds: float | None = None) -> tuple[str, str] | None:
         """Return the header; the service is asked at most once at a time. Raises UnreachableError, UsageError."""
@@ -101,8 +99,6 @@ class DominoToken(Credential):
         if not self._lock.acquire(timeout=max(end - time.monotonic(), 0.0)):
             raise self._silent("another call is waiting for it")
         try:
-            if self._otherwise is not None and time.monotonic() < self._ask_at:
-                return self._otherwise.header()
             if self._header is None or time.monotonic() >= self._until:
                 token = self._ask(end)
                 self._header = _bearer(self.source, token)
@@ -113,11 +109,7 @@ class DominoToken(Credential):
         except UnreachableError:
             if self._header is not None and time.monotonic() < self._until + _EARLY_SECONDS:
                 return self._header  # it is still good for a moment
-            if self._otherwise is None:
-                raise
-            if seconds is None or seconds >= _DOMINO_SECONDS:  # else it had no fair time to answer
-                self._ask_at = time.monotonic() + _HOLD_SECONDS
-            return self._otherwise.header()
+            raise
         finally:
             self._lock.release()
 
@@ -154,12 +146,11 @@ def find_credential(environ: Mapping[str, str] = os.environ) -> Credential:
         return Credential(TOKEN, _bearer(TOKEN, token))
     if path := variables[TOKEN_FILE]:
         return TokenFile(path)
-    own = None
+    if url := variables[DOMINO_PROXY]:
+        return DominoToken(url)
     if key := variables[DOMINO_KEY]:
-        own = Credential(DOMINO_KEY, ("X-Domino-Api-Key", _sendable(DOMINO_KEY, key)))
-    if variables[DOMINO_PROXY] or (own is None and any(environ.get(name) for name in _IN_DOMINO)):
-        return DominoToken(variables[DOMINO_PROXY] or DOMINO_DEFAULT, own)
-    return own or Credential()
+        return Credential(DOMINO_KEY, ("X-Domino-Api-Key", _sendable(DOMINO_KEY, key)))
+    return DominoToken(DOMINO_DEFAULT) if any(environ.get(name) for name in _IN_DOMINO) else Credential()
 
 
 def _bearer(source: str, token: str) -> tuple[str, str]:

@@ -27,9 +27,6 @@ Name = Annotated[str, model_argument(help="The model.")]
 OneModel = Annotated[str | None, model_argument(help="Only this model.")]
 Environment = Annotated[str, environment_argument(help="The environment, such as prod.")]
 Wait = Annotated[float, Option(min=0, help="Seconds to wait until the version is loaded.")]
-Replace = Annotated[
-    bool, Option("--replace", help="Let the old version go first, where both cannot serve side by side.")
-]
 PublicKey = Annotated[
     File, Option(envvar="TIDEGATE_PUBLIC_KEY", help="Take only versions signed with this key's other half.")
 ]
@@ -84,7 +81,6 @@ def register(
 def deploy(
     model: Model,
     to: Annotated[Text, environment_option(help="The environment; needed where several take any version.")] = None,
-    replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
@@ -94,13 +90,12 @@ def deploy(
     Of a language model it is published, and tried once the definition names it; until then the exit code is 8.
     """
     with _opened(wait, public_key) as tidegate:
-        _show(tidegate.deploy(model, to, replace=replace), json)
+        _show(tidegate.deploy(model, to), json)
 
 
 def promote(
     model: Model,
     to: Annotated[str, environment_option(help="The environment, such as prod.")],
-    replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
@@ -110,14 +105,13 @@ def promote(
     Of a language model it is published, and tried once the definition names it; until then the exit code is 8.
     """
     with _opened(wait, public_key) as tidegate:
-        _show(tidegate.promote(model, to, replace=replace), json)
+        _show(tidegate.promote(model, to), json)
 
 
 def rollback(
     model: Name,
     environment: Annotated[str, environment_option("--in", help="The environment, such as prod.")],
     version: Annotated[int | None, Option(help="The version to go back to; else the one that was before.")] = None,
-    replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
@@ -127,7 +121,7 @@ def rollback(
     Calls of a language model come back to it by their weights in the definition.
     """
     with _opened(wait, public_key) as tidegate:
-        _show(tidegate.roll_back(model, environment, version, replace=replace), json)
+        _show(tidegate.roll_back(model, environment, version), json)
 
 
 def undeploy(

@@ -178,10 +178,7 @@ class TritonKind(ServerKind):
         from .publishing.config import CONFIG, config_differences
 
         why = "Triton has one configuration for all versions of a model"
-        do = (
-            "register it as a model of another name, which its callers then move to; or say --replace: the old version "
-            "goes as the new one comes, and calls may fail for some seconds"
-        )
+        do = "register it as a model of another name, which its callers then move to; or run `tidegate undeploy` first"
         return [
             warning(f"version {old} runs under version {new}'s {each}", CONFIG)
             if each.startswith("parameters")

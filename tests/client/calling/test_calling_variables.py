@@ -174,21 +174,6 @@ def test_while_domino_is_silent_the_old_token_serves(domino: Upstream, monkeypat
         found.header()
 
 
-def test_dominos_key_serves_where_its_tokens_cannot_be_had(domino: Upstream) -> None:
-    domino.behave = lambda caller: caller.answer(b"", 404)
-    found = find_credential({"DOMINO_API_PROXY": f"http://{domino.http}", "DOMINO_USER_API_KEY": "0f"})
-    assert [found.header() for _ in range(3)] == [("X-Domino-Api-Key", "0f")] * 3
-    assert len(domino.requests) == 1
-
-
-def test_dominos_tokens_come_before_its_key(domino: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "_HOLD_SECONDS", 0)
-    domino.behave = by_turns(lambda caller: caller.answer(b"", 404), saying("token"))
-    found = find_credential({"DOMINO_API_PROXY": f"http://{domino.http}", "DOMINO_USER_API_KEY": "0f"})
-    assert found.header() == ("X-Domino-Api-Key", "0f")
-    assert found.header() == ("Authorization", "Bearer token")
-
-
 @pytest.mark.parametrize(
     ("behave", "kind", "said"),
     [
@@ -222,13 +207,6 @@ def test_asking_domino_is_in_the_time_of_the_call(domino: Upstream, behave: Beha
             client.metadata("m", deadline=0.3)
         assert time.monotonic() - begun < 1.5
         assert proxy.requests == []
-
-
-def test_who_had_no_fair_time_does_not_have_dominos_tokens_left_alone(domino: Upstream) -> None:
-    domino.behave = by_turns(hang, saying("token"))
-    found = find_credential({"DOMINO_API_PROXY": f"http://{domino.http}", "DOMINO_USER_API_KEY": "0f"})
-    assert found.header(0.2) == ("X-Domino-Api-Key", "0f")
-    assert found.header() == ("Authorization", "Bearer token")
 
 
 def test_a_password_in_the_address_of_dominos_service_is_not_shown(domino: Upstream) -> None:

@@ -70,12 +70,6 @@ def test_who_fails_after_a_run_killed_behind_its_cut_over_goes_back_by_the_recor
     assert life.served() == (2,)
 
 
-def test_it_is_said_when_calls_may_have_gone_to_a_version_that_did_not_come(life: Life) -> None:
-    life.bring(1)
-    life.papers.request = golden(7)
-    assert "calls may have been answered by version 2, what served before serves again" in life.fails(2).what
-
-
 def test_where_nothing_could_be_written_it_is_not_said_that_the_version_may_answer(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:

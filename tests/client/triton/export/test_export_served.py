@@ -96,11 +96,3 @@ def test_a_real_triton_takes_the_batches_that_the_entry_says_and_no_larger_ones(
         assert label["shape"] in ([rows], [rows, 1])
     with pytest.raises(urllib.error.HTTPError, match="400"):
         asked(running, "trees", {"inputs": [only | {"shape": [65, 5], "data": only["data"][:5] * 65}]})
-
-
-@pytest.mark.thorough
-def test_it_is_said_loudly_where_tritons_own_onnx_runtime_backend_did_not_serve_it() -> None:
-    with not_run("A REAL TRITON"):
-        if not has_its_backend():
-            what = "TRITON'S ONNX RUNTIME BACKEND CANNOT BE HAD HERE (no package of a registry has it; images do)"
-            pytest.skip(f"NOT RUN: {what}, so that no exported model was served by it.")

@@ -74,15 +74,6 @@ def read(real: Polling) -> list[int]:
     return sorted(version for version, state in real.states("killed").items() if state == "READY")
 
 
-def test_a_new_model_comes_whole(real: Polling) -> None:
-    since = len(real.log)
-    publish(real.root, entry(1, "whole"), 1)
-    real.settle()
-    assert real.ask("whole")[:2] == (1, 1)
-    # A poll may meet the configuration of before the version, which names none that is there.
-    assert [line for line in failures(real, since) if "at least one version must be available" not in line] == []
-
-
 def test_what_served_before_is_not_loaded_again_when_only_the_served_versions_change(real: Polling) -> None:
     one, two = without_labels(entry(1, "grows")), without_labels(entry(2, "grows"))
     publish(real.root, one, 1, prod=1)

@@ -193,7 +193,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
     def status(
         self, model: str | None = None, *, environment: str | None = None, plane: str | None = None
     ) -> "list[PlaneStatus]":
-        """Return which models there are, where, which versions answer, what they take, and how much they are used."""
+        """Return which models there are, where, which versions answer, and what they take."""
         from .status import collect, proxies
 
         return collect(proxies(environment, plane, file=self._environments), model)

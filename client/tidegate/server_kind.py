@@ -79,13 +79,9 @@ class ServerKind(Protocol):
         """Return the version that an alias stands for by a configuration, as a server tells it in JSON."""
         return None
 
-    def counts(self, statistics: Mapping[str, Any]) -> dict[str, float]:
-        """Return what a replica has counted of a version since it was loaded, by what it tells as its statistics.
-
-        `requests` that were answered, `failures`, `rows` in them; the seconds that requests took (`seconds`), waited
-        for their turn (`queued`) and were computed (`computed`); when the last one came (`last_used`, Unix time, or 0).
-        """
-        return dict.fromkeys(("requests", "failures", "rows", "seconds", "queued", "computed", "last_used"), 0.0)
+    def failures(self, statistics: Mapping[str, Any]) -> int:
+        """Return how many calls of a version failed at a replica since it was loaded, by what it tells of itself."""
+        return 0
 
     def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
         """Check that two versions, by their entries' configurations, can be served beside each other."""

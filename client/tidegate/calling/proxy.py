@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from urllib.parse import urlsplit
 
@@ -115,15 +114,6 @@ class CallOptions(ModelOptions, total=False):
     sticky: str | None  # calls with the same word go to the same version while traffic is shared between several
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """What Triton counted since a model was loaded, of one replica of each pool."""
-
-    models: list[dict[str, Any]]
-    """One for each version that is loaded, as Triton's statistics extension has it (`model_stats`)."""
-    unavailable: tuple[str, ...] = ()  # pools that gave none, as `server/pool`
-
-
 class ProxyClient(AbstractContextManager["ProxyClient"]):
     """Calls and inspects models.
 
@@ -177,11 +167,11 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
 
     def metadata(self, model: str, **about: Unpack[ModelOptions]) -> dict[str, Any]:
         """Return a model's metadata; one of an on-demand pool is loaded for it."""
-        return self._json(_path(model, about), about)[0]
+        return self._json(_path(model, about), about)
 
     def config(self, model: str, **about: Unpack[ModelOptions]) -> dict[str, Any]:
         """Return a model's configuration, as Triton completed it; one of an on-demand pool is loaded for it."""
-        return self._json(_path(model, about, "/config"), about)[0]
+        return self._json(_path(model, about, "/config"), about)
 
     def whereabouts(
         self, model: str | None = None, *, server: str | None = None, deadline: float | None = None
@@ -193,19 +183,18 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         path = f"{'' if server is None else f'/servers/{server}'}{WHEREABOUTS_PATH}"
         path += "" if model is None else f"/{served_name(model)}"
         try:
-            return Whereabouts.model_validate(self._json(path, {"deadline": deadline})[0])
+            return Whereabouts.model_validate(self._json(path, {"deadline": deadline}))
         except ValueError:
             raise self._strange(path) from None
 
-    def statistics(self, model: str | None = None, **about: Unpack[ModelOptions]) -> Statistics:
-        """Return the statistics of a model, or of all that the caller may inspect; nothing is loaded for it."""
+    def statistics(self, model: str, **about: Unpack[ModelOptions]) -> list[dict[str, Any]]:
+        """Return what Triton's statistics extension has (`model_stats`) for each version that one replica of each pool
+        has loaded; nothing is loaded for it."""
         path = _path(model, about, "/stats")
-        document, headers = self._json(path, about)
-        found = document.get("model_stats")
+        found = self._json(path, about).get("model_stats")
         if not isinstance(found, list) or not all(isinstance(each, dict) and "name" in each for each in found):
             raise self._strange(path)
-        lacking = headers.get("tidegate-unavailable", "").split(",")
-        return Statistics(found, tuple(each.strip() for each in lacking if each.strip()))
+        return found
 
     # --- calling
     def infer(
@@ -223,7 +212,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
 
     def infer_json(self, model: str, body: Mapping[str, Any], **how: Unpack[CallOptions]) -> dict[str, Any]:
         """Call a model with the body of a v2 inference request as JSON, and return Triton's answer as it is."""
-        return self._json(_path(model, how, "/infer", CallOptions), how, body, how.get("sticky"))[0]
+        return self._json(_path(model, how, "/infer", CallOptions), how, body, how.get("sticky"))
 
     def openai(
         self, call: str, body: Mapping[str, Any], *, server: str | None = None, deadline: float | None = None
@@ -231,13 +220,13 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         """Call a model, which the body names, by OpenAI's API: `call` is `chat/completions`, `embeddings` …, and is
         answered as a whole. OpenAI's own client does that, too, and streams: docs/openai.md."""
         where = model_path(server, None).removesuffix("/v2/models")
-        return self._json(f"{where}/v1/{call}", {"deadline": deadline}, body)[0]
+        return self._json(f"{where}/v1/{call}", {"deadline": deadline}, body)
 
     # ---
     def _json(
         self, path: str, about: ModelOptions, body: Mapping[str, Any] | None = None, sticky: str | None = None
-    ) -> tuple[dict[str, Any], Mapping[str, str]]:
-        """Return the object that is answered to a look, or to a JSON body, and the answer's headers."""
+    ) -> dict[str, Any]:
+        """Return the object that is answered to a look, or to a JSON body."""
         deadline = about.get("deadline")
         if body is None:
             reply = self._requester.ask("GET", path, deadline=deadline)
@@ -250,7 +239,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         # Where an answer has no version of its own, the proxy says which one it chose.
         if "model_name" in document and not document.get("model_version") and VERSION in reply.headers:
             document["model_version"] = reply.headers[VERSION]
-        return document, reply.headers
+        return document
 
     def _strange(self, path: str) -> UnreachableError:
         do = "see whether the address is that of an inference proxy, of this version"

@@ -115,10 +115,10 @@ def _failures(context: Context, source: Environment, version: RegisteredVersion)
             return None
         proxy = context.proxy(home.plane)
         statistics = proxy.statistics(version.model, server=home.server.name, version=version.number)
-        here = [each for each in statistics.models if str(each.get("version")) == str(version.number)]
+        here = [each for each in statistics if str(each.get("version")) == str(version.number)]
         if not here:
             return None
-        failures += sum(int(home.kind.counts(each)["failures"]) for each in here)
+        failures += sum(home.kind.failures(each) for each in here)
     return failures
 
 

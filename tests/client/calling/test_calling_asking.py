@@ -206,7 +206,7 @@ def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: 
 def test_statistics_that_are_none_are_told(behind: rig.Upstream, body: bytes) -> None:
     behind.behave = lambda caller: caller.answer(body)
     with pytest.raises(UnreachableError, match="as an inference proxy does"):
-        client(behind).statistics()
+        client(behind).statistics("m")
     with pytest.raises(UnreachableError, match="as an inference proxy does"):
         client(behind).whoami()
 

@@ -59,7 +59,7 @@ def register(
     It is the folder of a Triton model, or of a language model, as `tidegate model check` takes it.
     """
     with _opened() as tidegate:
-        from ..registry import Registry, SigningKey
+        from ..registry import SigningKey
 
         signing = None if key is None else SigningKey(key, os.environ.get(PASSWORD) or None)
         version = tidegate.register(
@@ -68,13 +68,8 @@ def register(
         if json:
             print_json(version)
             return
-        manifest = Registry().manifest(version)
-        columns = ("Model", "#Version", "#Files", "Size", "Manifest", "Registered by", "Client model")
-        row = (
-            version.model, version.number, len(manifest.files), size(manifest.size), version.manifest_sha256[:12],
-            version.registered_by, version.client_model,
-        )  # fmt: skip
-        print_table(columns, [row])
+        client = f", and its client model is {version.client_model}" if version.client_model else ""
+        print(f"{version.model} is registered as version {version.number}{client}")
 
 
 def deploy(

@@ -196,7 +196,7 @@ def test_code_that_is_trusted_is_told_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "staged").mkdir()
     entry.rename(tmp_path / "staged" / ENTRY_VERSION)  # as it is fetched to be deployed
     found = KIND.check_staged(
-        tmp_path / "staged", "chat", open_repository(tmp_path, KIND.configs), backends=None, gpu=None, bring=str
+        tmp_path / "staged", "chat", open_repository(tmp_path, KIND.configs), backends=None, bring=str
     )
     assert [each.severity for each in found] == [Severity.WARNING]
 

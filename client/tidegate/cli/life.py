@@ -17,6 +17,7 @@ from .output import File, Json, Text, Trusted, counted, exit_codes, note, print_
 
 if TYPE_CHECKING:
     from ..life.publish import Outcome
+    from ..registry import Record
 
 PASSWORD = "TIDEGATE_SIGNING_KEY_PASSWORD"
 Model = Annotated[
@@ -175,7 +176,10 @@ def history(
     environment: Annotated[Text, environment_option("--in", help="Only this environment.")] = None,
     json: Json = False,
 ) -> None:
-    """Show what became of a model: who registered, deployed, promoted, took back which version, when and where."""
+    """Show what became of a model: who registered, deployed, promoted, took back which version, when and where.
+
+    Attempts that failed, and those that were interrupted, or are under way, are among them.
+    """
     with _opened() as tidegate:
         records = tidegate.history(model, environment)
         if json:
@@ -183,7 +187,7 @@ def history(
             return
         rows = (
             (
-                each.when.strftime("%Y-%m-%d %H:%M:%SZ"), each.what, each.version, each.previous, each.environment,
+                each.when.strftime("%Y-%m-%d %H:%M:%SZ"), _what(each), each.version, each.previous, each.environment,
                 each.plane, each.source, each.who, (each.manifest_sha256 or "")[:12],
                 re.sub("[0-9a-f]{64}", lambda digest: digest[0][:12], each.note),
             )
@@ -218,6 +222,10 @@ def prune(
             total = size(sum(each.bytes for each in found))
             more = "; --yes removes them" if found else ""
             print(f"{counted(len(found), 'version')} that nobody serves, {total}{more}")
+
+
+def _what(record: "Record") -> str:
+    return record.what if record.ended == "done" else f"{record.what} ({record.ended})"
 
 
 def _show(outcome: "Outcome", json: bool) -> None:

@@ -61,6 +61,10 @@ class Context:
             self.tell(f"warning: {each} cannot be read, and was left out: find out who did that, and mend it")
         return Records(map(self._in_names_of_now, found), found.unreadable)
 
+    def attempts(self, model: str) -> Records:
+        """Return what began with a model's versions, and what failed, in the names of now."""
+        return Records(map(self._in_names_of_now, self.registry.attempts(model)))
+
     def alias(self, model: str, environment: str) -> int | None:
         """Return the version that the registry's alias of an environment says, under any name that it has had."""
         names = next((_names(each) for each in self.known.environments if each.name == environment), [environment])

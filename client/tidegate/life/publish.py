@@ -6,7 +6,7 @@ next run goes on.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from tidegate_contracts.manifest import Manifest
 from tidegate_contracts.message import Message
 
 from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError, UsageError
-from ..failures import plain
+from ..failures import plain, scrubbed
 from ..publishing import Repository
 from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
@@ -79,6 +79,7 @@ def publish_version(
             run.notes.append(f"{by_hand}: find out who moved it")
         changed = any(plan.now != plan.last for plan in plans)
         to_do = changed or any(current(records, of.name, home.plane.name) != number for _, home in run.homes)
+        locks.enter_context(attempted(context, what, version, of, who) if to_do else nullcontext())
         for plan in plans:
             run.check(plan, entry_config)
         what_failed = f"version {number} of {model} did not come into {of.name}"
@@ -276,3 +277,23 @@ def put_back_on_failure(context: Context, what: str, changes: Sequence[Change], 
             do, why = error.do or do, str(error).removesuffix(f"\n  do: {error.do}")  # it stands at the end, once
         kind = type(error) if isinstance(error, BusyError | IntegrityError) else UnfinishedError
         raise kind(what, why="\n    ".join([why, *more]), do=do) from error
+
+
+@contextmanager
+def attempted(
+    context: Context, what: Operation, version: RegisteredVersion, of: Environment, who: str
+) -> Iterator[None]:
+    """Write down that an operation begins, and why it failed: who is killed leaves the first alone."""
+    record = Record(
+        what=what, model=version.model, version=version.number, who=who, when=context.now(), environment=of.name,
+        manifest_sha256=version.manifest_sha256, ended="interrupted",
+    )  # fmt: skip
+    context.registry.append_record(version, record)
+    try:
+        yield
+    except TidegateError as error:
+        note = " ".join(scrubbed(str(error)).split())
+        with suppress(TidegateError):
+            failed = record.model_copy(update={"when": context.now(), "ended": "failed", "note": note})
+            context.registry.append_record(version, failed)
+        raise

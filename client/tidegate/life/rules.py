@@ -4,7 +4,7 @@ The rules are pure functions; every one returns, or raises RefusedError. They ke
 keeps others out are the permissions of the repository and the registry.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal, get_args
 
@@ -27,7 +27,24 @@ def history(context: Context, model: str, environment: str | None = None) -> Seq
     records = context.records(model)
     if not records:
         raise NotFoundError(f"nothing is written down of {model}", do=f"tidegate register <folder of {model}>")
-    return [each for each in reversed(records) if environment in (None, each.environment)]
+    attempts = context.attempts(model)
+    kept = [each for each in [*records, *unsuccessful(attempts, records)] if environment in (None, each.environment)]
+    return sorted(kept, key=lambda each: each.when, reverse=True)
+
+
+def unsuccessful(attempts: Sequence[Record], records: Sequence[Record]) -> Iterator[Record]:
+    """Yield the attempts that came to no end: a beginning counts unless its failure or its success was written down."""
+
+    def key(each: Record) -> tuple[str, int, str | None]:
+        return each.what, each.version, each.environment
+
+    for each in attempts:
+        later = sorted(
+            (other for other in [*attempts, *records] if key(other) == key(each) and other.when > each.when),
+            key=lambda other: other.when,
+        )
+        if each.ended == "failed" or not later or later[0].ended == "interrupted":
+            yield each
 
 
 def of_environment(records: Iterable[Record], environment: str, plane: str | None = None) -> list[Record]:

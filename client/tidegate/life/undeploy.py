@@ -15,7 +15,7 @@ from ..publishing import Repository
 from ..registry import Record
 from .context import Context
 from .deploy import may
-from .publish import Outcome, put_back_on_failure
+from .publish import Outcome, attempted, put_back_on_failure
 from .ready import PRELOAD, places_of, still_serving_note, unloads_on_withdrawal, wait_until_withdrawn
 from .rules import current, of_environment
 from .target import Target, homes, targets
@@ -79,7 +79,7 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
         what = f"{model} was not taken out of {of.name}"
         if not any(each.served for each in leaving):  # a run that was killed had taken it out of the repositories
             what = f"{model} is not out of {of.name} yet"
-        with put_back_on_failure(context, what, leaving, ()):
+        with attempted(context, "undeploy", version, of, who), put_back_on_failure(context, what, leaving, ()):
             for each in leaving:
                 context.tell(f"taking {model} out of {each.repository.where}")
                 each.write()

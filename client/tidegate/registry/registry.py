@@ -1,9 +1,10 @@
 """The registry of models: versions are registered, fetched, named by alias, and looked back at here."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from .registration import Registration, checked
 from .server import Server
 from .signing import SigningKey, verify
 from .transfer import check_listing, download, read_verified
-from .version import RECORDS_FOLDER, REMOVALS_FOLDER, Record, Records, RegisteredVersion
+from .version import ATTEMPTS_FOLDER, RECORDS_FOLDER, REMOVALS_FOLDER, Record, Records, RegisteredVersion
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -192,19 +193,26 @@ class Registry:
 
         What lies there and is no record is named in `unreadable`: a decision by what is not there must look at it.
         """
-        found = in_parallel(self._records, self.versions(model))
+        return self._found(model, RECORDS_FOLDER, REMOVALS_FOLDER)
+
+    def attempts(self, model: str) -> Records:
+        """Return what began, and what failed, the oldest first; NotFoundError without the model."""
+        return self._found(model, ATTEMPTS_FOLDER)
+
+    def _found(self, model: str, *folders: str) -> Records:
+        found = in_parallel(lambda version: self._records(version, folders), self.versions(model))
         return Records(
             (record for records in found for record in records),
             (each for records in found for each in records.unreadable),
         )
 
-    def _records(self, version: RegisteredVersion) -> Records:
+    def _records(self, version: RegisteredVersion, folders: Iterable[str]) -> Records:
         try:
             artifacts = self._server.run_artifacts(version.run_id)
         except NotFoundError:
             return Records([], [f"what was done with version {version.number}, whose run {version.run_id} is gone,"])
         records, unreadable = [], []
-        for path, size in sorted((artifacts.list(RECORDS_FOLDER)[0] | artifacts.list(REMOVALS_FOLDER)[0]).items()):
+        for path, size in sorted(chain.from_iterable(artifacts.list(folder)[0].items() for folder in folders)):
             record = None
             if size <= words.LIMIT_BYTES:
                 with suppress(ValidationError):

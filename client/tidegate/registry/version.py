@@ -30,6 +30,8 @@ MANIFEST_FILE: Final = "manifest.json"
 
 RECORDS_FOLDER: Final = "tidegate/records"  # Below the artifacts of the version's run.
 REMOVALS_FOLDER: Final = "tidegate/removals"  # Of `undeploy`, which earlier clients would take for no record.
+ATTEMPTS_FOLDER: Final = "tidegate/attempts"
+"""Beside it, what began and what failed: clients that know nothing of it meet no records that they cannot read."""
 LIMIT_BYTES: Final = 64 << 10
 MOST: Final = 10**18  # More than any version's number.
 AHEAD: Final = timedelta(days=1)
@@ -78,15 +80,19 @@ class Record(Message):
     manifest_sha256: str | None = None
     proxy: str | None = None  # Address of the proxy through which it was seen to answer.
     note: str = ""
+    ended: Literal["done", "failed", "interrupted"] = "done"
+    """`interrupted`, which is written when an operation begins, is what it was unless a later one says how it ended."""
 
     def content(self) -> bytes:
         """Return the bytes of its file."""
-        return self.model_dump_json(by_alias=True).encode()
+        exclude = {"ended"} if self.ended == "done" else None  # which earlier clients do not know
+        return self.model_dump_json(by_alias=True, exclude=exclude).encode()
 
     def new_path(self) -> str:
         """Return where it is to lie, which is never written again: names sort as the records do."""
         when = self.when.astimezone(UTC)
-        folder = REMOVALS_FOLDER if self.what == "undeploy" else RECORDS_FOLDER
+        done = REMOVALS_FOLDER if self.what == "undeploy" else RECORDS_FOLDER
+        folder = done if self.ended == "done" else ATTEMPTS_FOLDER
         return f"{folder}/{when:%Y%m%dT%H%M%S.%f}-{self.what}-{uuid.uuid4().hex[:12]}.json"
 
 

@@ -35,6 +35,7 @@ class Papers:
         self.aliases: dict[str, int] = {}
         self.tags: dict[str, str] = {}
         self.written: list[Record] = []
+        self.begun: list[Record] = []
         self.junk: tuple[str, ...] = ()
         self.request: Golden | None = None
         self.stopped: BaseException | None = None  # What whoever moves an alias meets.
@@ -85,8 +86,11 @@ class Papers:
     def remove_alias(self, _model: str, alias: str, *, expect: int | None) -> None:
         assert self.aliases.pop(alias, None) == expect
 
+    def attempts(self, _model: str) -> Records:
+        return Records(self.begun)
+
     def append_record(self, _version: RegisteredVersion, record: Record) -> None:
-        self.written.append(record)
+        (self.written if record.ended == "done" else self.begun).append(record)
 
     def _entry(self, number: int) -> Path:
         return self.folder / str(number) / self.model

@@ -51,7 +51,8 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
         assert set(caller.of_next(5)) == {11}
     assert caller.failures == []
     assert set(caller.answers) == {3, 11}
-    assert [each.version for each in history(context, "faulty", "dev")] == [sound, one]
+    ends = [(each.version, each.ended) for each in history(context, "faulty", "dev")]
+    assert ends == [(sound, "done"), (narrow, "failed"), (lies, "failed"), (broken, "failed"), (one, "done")]
     assert broken < lies < narrow < sound
 
 

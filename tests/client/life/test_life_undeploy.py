@@ -80,6 +80,9 @@ def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, sta
     assert (life.models / MODEL / "config.pbtxt").read_text() == before
     assert life.papers.aliases == {"prod": 1}
     assert [each.what for each in life.papers.written] == ["deploy"]
+    [failed] = [each for each in history(life.here, MODEL) if each.ended != "done"]
+    assert (failed.what, failed.ended) == ("undeploy", "failed")
+    assert "10.0.0.1:8000" in failed.note
 
 
 def test_a_replica_that_answers_is_believed_more_than_what_it_tells_of_itself(life: Life) -> None:
@@ -150,6 +153,7 @@ def test_who_is_interrupted_is_told_that_the_configuration_is_back(life: Life) -
     assert (life.served(), life.papers.aliases) == ((1,), {"prod": 1})
     back = "its configuration is back, and servers that had let go load it again"
     assert life.told[-1] == f"{MODEL} was not taken out of prod: {back}"
+    assert [each.ended for each in history(life.here, MODEL)] == ["interrupted", "done"]
 
 
 @pytest.mark.parametrize("after", ["the configuration", "the alias"])
@@ -176,7 +180,7 @@ def test_who_may_not_bring_versions_in_may_take_none_out(life: Life) -> None:
     with pytest.raises(RefusedError, match="anna may not bring versions into prod"):
         undeploy(here, MODEL, "prod")
     assert life.served() == (1,)
-    assert [each.what for each in history(life.here, MODEL)] == ["deploy"]
+    assert [each.ended for each in history(life.here, MODEL)] == ["done"]
 
 
 @pytest.mark.parametrize("state", ["failed", "unknown", "unreachable"])

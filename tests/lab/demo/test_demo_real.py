@@ -181,10 +181,11 @@ def test_what_it_says_to_try_works(shown: Shown) -> None:
         assert json.loads(paste(alerts))["status"] == "success"
         said = paste(trace)
         assert re.search(r"zoo\.csv\.gz: \d+ calls of \d+ models \(", said), said
-        assert len(read_trace(shown.folder / "zoo.csv.gz")) >= 12
+        assert len(read_trace(shown.folder / "zoo.csv.gz")) >= 6
         assert re.search(r"lru-idle", said), said
 
 
+@pytest.mark.thorough
 def test_parts_that_are_killed_run_again_in_their_places_and_answer(shown: Shown) -> None:
     [(url, key)] = re.findall(r"export TIDEGATE_URL=http://(\S+) TIDEGATE_GRPC=\S+ TIDEGATE_KEY=(\S+)", shown.text)
     visitor = Visitor([url], key)

@@ -23,11 +23,8 @@ class ServerKind(Protocol):
     definition names, when they start."""
     speaks_v2: bool  # Whether models are called by KServe v2, as client models do it, and tell its statistics.
 
-    def recognises(self, folder: Path) -> bool:
-        """Tell whether a folder seems to be an entry, or a repository of entries, of this kind."""
-
     def entries_in(self, folder: Path) -> list[Path]:
-        """Return the entries in a repository, or the folder itself where it is an entry."""
+        """Return the entries in a repository, or the folder itself where it is an entry; none if none seems to be."""
 
     def version_folder(self, entry: Path) -> str:
         """Return the folder of an entry's version, `.` for the entry's own; raises UsageError where it has no such."""
@@ -46,7 +43,7 @@ class ServerKind(Protocol):
     def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> Mapping[str, Any]:
         """Send a golden request to a version; return the answer as `Golden.differences` takes it.
 
-        `about` is of `CallOptions`. Raises TidegateError.
+        `about` is `server`, `version` and `deadline`. Raises TidegateError.
         """
 
     @property

@@ -35,7 +35,7 @@ def check(
         found = {}
         for folder in folders:
             kind = kind_of_entry(folder)
-            for entry in kind.entries_in(folder):
+            for entry in kind.entries_in(folder) or [folder]:
                 found[entry] = kind.check(entry, backends=backend, gpus=gpus, release=release, trusted=trusted)
                 found[entry] += [*against_environments(entry, entry.resolve().name), *memory_unknown(entry)]
         if json:

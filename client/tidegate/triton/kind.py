@@ -35,14 +35,8 @@ class TritonKind(ServerKind):
     follows_repository = True
     speaks_v2 = True
 
-    def recognises(self, folder: Path) -> bool:
-        """Tell whether there is a `config.pbtxt`, or a version's folder."""
-        from .entries.entry import is_entry
-
-        return folder.is_dir() and any(map(is_entry, self.entries_in(folder)))
-
     def entries_in(self, folder: Path) -> list[Path]:
-        """Return the folder itself, or those in it when it is a model repository."""
+        """Return the folder itself, or those in it, with a `config.pbtxt` or a version's folder."""
         from .entries.entry import entries_in
 
         return entries_in(folder)

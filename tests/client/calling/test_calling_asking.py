@@ -211,14 +211,6 @@ def test_statistics_that_are_none_are_told(behind: rig.Upstream, body: bytes) ->
         client(behind).whoami()
 
 
-def test_a_misspelt_keyword_is_refused_and_no_other_version_is_called(behind: rig.Upstream) -> None:
-    calls = ProxyClient(f"http://{behind.http}", KEY)
-    with pytest.raises(TypeError, match="'verison'; there are server, version"):
-        calls.infer("m", ONE, verison=3)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="'sticky'; there are server, version"):
-        calls.metadata("m", sticky="a")  # type: ignore[call-arg]
-
-
 def test_what_a_proxy_says_before_it_has_read_the_body_is_heard() -> None:
     def early(caller: rig.Caller) -> None:
         told = Problem(ProblemType.TOO_LONG, "as it was told to")

@@ -31,7 +31,6 @@ _IN_DOMINO: Final = ("DOMINO_RUN_ID", "DOMINO_PROJECT_ID", "DOMINO_PROJECT_NAME"
 """Variables of which Domino sets at least one wherever it runs something."""
 _ACCESS_TOKEN: Final = "/access-token"
 _DOMINO_SECONDS: Final = 3.0
-_PAUSE_SECONDS: Final = 0.5  # before the service is asked again that did not answer
 _HOLD_SECONDS: Final = 60.0
 """How long a token is used that does not say when it ends."""
 _EARLY_SECONDS: Final = 30.0  # a token is renewed so long before it ends, or at half of its time if that is shorter
@@ -69,16 +68,11 @@ class TokenFile(Credential):
         except OSError as error:
             where = f"{TOKEN_FILE} ({self._path})"
             raise UsageError("the token cannot be read", where=where, why=error.strerror or str(error)) from None
-        self._header = _bearer(TOKEN_FILE, token)
-        return self._header
+        return _bearer(TOKEN_FILE, token)
 
     def renew(self) -> bool:
-        """Tell whether the file has changed since it was read."""
-        before = self._header
-        try:
-            return self.header() != before
-        except UsageError:
-            return False
+        """Tell that there may be another one: each call reads the file."""
+        return True
 
 
 class DominoToken(Credential):
@@ -120,17 +114,13 @@ class DominoToken(Credential):
         return True
 
     def _ask(self, end: float) -> str:
-        while True:
-            try:
-                answer = self._transport.ask("GET", _ACCESS_TOKEN, (), {}, end)
-            except UnreachableError as error:
-                if time.monotonic() + _PAUSE_SECONDS >= end:
-                    raise self._silent(error.why or error.what) from None
-                time.sleep(_PAUSE_SECONDS)
-                continue
-            if answer.status != 200:
-                raise self._silent(f"it answers {answer.status}")
-            return bytes(answer.body[:_MOST_BYTES]).decode("utf-8", "replace").strip()
+        try:
+            answer = self._transport.ask("GET", _ACCESS_TOKEN, (), {}, end)
+        except UnreachableError as error:
+            raise self._silent(error.why or error.what) from None
+        if answer.status != 200:
+            raise self._silent(f"it answers {answer.status}")
+        return bytes(answer.body[:_MOST_BYTES]).decode("utf-8", "replace").strip()
 
     def _silent(self, why: str) -> UnreachableError:
         do = f"try again; outside of Domino set {API_KEY} or {TOKEN}"

@@ -219,23 +219,6 @@ def test_an_environment_and_a_plane_of_other_names_keep_their_past(life: Life) -
     assert life.papers.aliases == {"prod": 2, "live": 3}
 
 
-def test_of_two_who_deploy_at_once_one_wins_and_the_other_is_told(life: Life) -> None:
-    life.papers.register(2)
-    told: list[str] = []
-
-    def meanwhile(text: str) -> None:
-        if text == "waiting until version 1 serves on east":
-            with pytest.raises(errors.BusyError) as busy:
-                life.bring(2)
-            told.append(str(busy.value))
-
-    life.here.tell = meanwhile
-    assert life.bring(1).changed
-    assert len(told) == 1
-    assert "anna" in told[0]
-    assert life.bring(2).previous == 1
-
-
 def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(life: Life) -> None:
     shares = (VersionShare(version=1, weight=100),)
     life.of, life.here.known = known(plane("east", dataset("a"), versions=shares))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tidegate.triton.publishing.config import closed_config, withdrawn_config
+from tidegate.triton.publishing.config import closed_config
 
 from lab.local_plane.process import CannotBeHadError
 
@@ -103,16 +103,6 @@ def test_what_is_withdrawn_is_let_go_of_though_it_is_being_loaded_a_second_time_
     publish(real.root, of, 1, prod=1)
     real.settle()
     assert real.ask("away")[:2] == (1, 1)
-
-
-def test_a_withdrawn_model_is_loaded_by_no_triton_that_finds_it(real: Polling) -> None:
-    since = len(real.log)
-    (real.staging / "found" / "1").mkdir(parents=True)
-    (real.staging / "found" / "config.pbtxt").write_text(withdrawn_config('name: "found"'))
-    (real.staging / "found").rename(real.root / "found")
-    real.settle()
-    assert real.states("found") == {}
-    assert "loading: found" not in real.log[since:]
 
 
 @pytest.mark.thorough

@@ -1,7 +1,7 @@
 """What is served where, and why not: asked of proxies, who ask servers. Nothing is loaded."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -168,6 +168,11 @@ class AskedPlane(Message):
     error: str = ""  # why nothing could be learned
     exit_code: int = 0  # with which `tidegate` ends for that
 
+    @property
+    def at(self) -> str:
+        """The environment and the data plane in words; the proxy's address where neither is known."""
+        return f"{self.environment} on {self.plane}" if self.plane else self.environment or self.proxy
+
 
 class PlaneOverview(AskedPlane):
     """Its models and slices, as the proxy tells them, and nothing asked beside."""
@@ -186,7 +191,7 @@ class PlaneStatus(AskedPlane):
 
 
 Found = TypeVar("Found", PlaneOverview, PlaneStatus)
-Question = Callable[[KnownProxy, ProxyClient], Iterator[dict[str, Any]]]
+Question = Callable[[KnownProxy, ProxyClient], dict[str, Any]]
 
 
 def _ask_each(
@@ -194,8 +199,8 @@ def _ask_each(
 ) -> list[Found]:
     """Ask all proxies at the same time; one that gives no answer in so many seconds says why, and hides no other.
 
-    `question` yields fields of `kind` as soon as it knows them; a failure later on keeps them. Where a model is named,
-    those that do not have it are left out; raises NotFoundError where there are no others.
+    `question` returns fields of `kind`. Where a model is named, those that do not have it are left out; raises
+    NotFoundError where there are no others.
     """
     if model is not None:
         served_name(model)  # Refuses what is no name, once for all of them.
@@ -204,8 +209,7 @@ def _ask_each(
         about: dict[str, Any] = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
         try:
             with proxy.client(seconds, waits=False) as client:
-                for fields in question(proxy, client):
-                    about |= fields
+                about |= question(proxy, client)
         except TidegateError as error:
             about |= {"error": str(error), "exit_code": error.exit_code}
         return kind(**about)
@@ -234,10 +238,10 @@ def overview(
     """Return what sits where, or where one model is, with one question to each proxy; one that gives no answer in so
     many seconds, or cannot be asked, says why. Raises NotFoundError where no proxy has the model."""
 
-    def question(proxy: KnownProxy, client: ProxyClient) -> Iterator[dict[str, Any]]:
+    def question(proxy: KnownProxy, client: ProxyClient) -> dict[str, Any]:
         found = _whereabouts(client, model)
         environment = proxy.environment or found.environment
-        yield {"environment": environment, "models": found.models, "slices": found.slices}
+        return {"environment": environment, "models": found.models, "slices": found.slices}
 
     return _ask_each(asked, seconds, PlaneOverview, model, question)
 
@@ -261,17 +265,17 @@ def collect(asked: Sequence[KnownProxy], model: str | None = None) -> list[Plane
     return _ask_each(asked, ANSWER_SECONDS, PlaneStatus, model, lambda proxy, client: _status(proxy, client, model))
 
 
-def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> Iterator[dict[str, Any]]:
+def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> dict[str, Any]:
     caller = client.whoami()
     environment = proxy.environment or caller.environment
-    yield {"environment": environment, "caller": caller.principal}
     found = _whereabouts(client, model).models
 
     def of(at: VisibleModel) -> ModelStatus:
         about = _model(proxy, client, at, is_named=model is not None)
         return ModelStatus(environment=environment, plane=proxy.plane, **about)
 
-    yield {"away": _away(found), "models": tuple(in_parallel(of, sorted(found, key=lambda each: each.model)))}
+    models = tuple(in_parallel(of, sorted(found, key=lambda each: each.model)))
+    return {"environment": environment, "caller": caller.principal, "away": _away(found), "models": models}
 
 
 def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named: bool) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def status(
 def end(planes: "Sequence[AskedPlane]", json: bool) -> None:
     """End with the exit code of what could not be asked, where all have one; in words where no JSON says it."""
     if failed := [each for each in planes if each.error]:
-        messages = (f"{f'{each.environment} {each.plane}'.strip() or each.proxy}: {each.error}" for each in failed)
+        messages = (f"{each.at}: {each.error}" for each in failed)
         for text in () if json else hints_once(messages):
             note(text)
         codes = {each.exit_code for each in failed}
@@ -139,7 +139,7 @@ def _show(plane: "PlaneStatus", *, signatures: bool) -> None:
         return
     columns = "MODEL", "SERVER", "STATE", "TRAFFIC", "VERSION"
     rows = [row for model in plane.models for row in _rows(model)]
-    at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment
+    at = plane.at
     print_table(columns, rows, f"{at}: {plane.proxy} (you are {plane.caller})")
     for model in plane.models if signatures else ():
         if model.inputs or model.outputs:

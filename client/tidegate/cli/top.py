@@ -91,8 +91,7 @@ def _shown(planes: "Sequence[PlaneOverview]", width: int, rows: int) -> "Iterato
 
 def _above(plane: "PlaneOverview", width: int) -> "Iterator[RenderableType]":
     """Yield the lines above the table of an environment: its sums, and what sits in its slices."""
-    at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment or plane.proxy
-    yield _line(f"{at}   {_sums(plane)}", "bold")
+    yield _line(f"{plane.at}   {_sums(plane)}", "bold")
     for error in plane.error.splitlines():
         yield _line(error, "red")
     for room in plane.slices:

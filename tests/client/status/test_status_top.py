@@ -97,7 +97,7 @@ def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(tmp_path: Path)
     assert done.exit_code == 6
     assert "prod on west   cannot be asked" in done.stdout
     assert any(line.startswith("ant ") for line in done.stdout.splitlines())
-    assert "prod west: http://" in done.stderr
+    assert "prod on west: http://" in done.stderr
     assert [(each["plane"], len(each["models"]), bool(each["error"])) for each in said] == [
         ("east", 1, False),
         ("west", 0, True),

@@ -130,5 +130,5 @@ def test_an_answer_that_is_none_is_told_as_one(tmp_path: Path) -> None:
     with planes(tmp_path, east=[{"server": 1}]):
         said = why("fraud")
         assert said.exit_code not in (0, 1), said.output
-        assert "prod east: " in said.stderr
+        assert "prod on east: " in said.stderr
         assert "Traceback" not in said.output

@@ -83,8 +83,8 @@ def policy(
     """
     environment = os.environ | python_variables("policies/eviction", "contracts", "service", *packages)
     command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", server.host]
-    command += ["--settings", root / eviction_process.SETTINGS_FILE, "--control", root / "control"]
-    command += ["--state", root / "state", "--server", server.grpc, "--cluster", write_cluster(root / "cluster")]
+    write_cluster(root / "cluster")
+    command += ["--root", root, "--server", server.grpc]
     command += ["--lease-port", str(ports[0]), "--admin-port", str(ports[1]), *options]
     log = root / "policy.log"
     with running("the eviction policy", command, log, environment) as process:

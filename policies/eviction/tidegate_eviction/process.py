@@ -39,17 +39,17 @@ log = logging.getLogger(__name__)
 class ServeOptions:
     """Paths and addresses; the contract's by default. A port of 0 is any free one, and an empty host every address."""
 
-    settings: Path = Path(eviction_process.SETTINGS_ROOT, eviction_process.SETTINGS_FILE)
-    control: Path = Path(eviction_process.CONTROL_ROOT)
-    state: Path = Path(eviction_process.STATE_ROOT)
     host: str = ""
     lease_port: int = eviction_process.LEASE_PORT
     admin_port: int = eviction_process.ADMIN_PORT
     server: str = f"127.0.0.1:{triton.GRPC_PORT}"
+    drain_seconds: float = 30.0
+    settings: Path = Path(eviction_process.SETTINGS_ROOT, eviction_process.SETTINGS_FILE)
+    control: Path = Path(eviction_process.CONTROL_ROOT)
+    state: Path = Path(eviction_process.STATE_ROOT)
+    cluster: Path = Path(eviction_process.CLUSTER_ROOT)
     tls: Path = Path(triton.TLS_ROOT)
     """Folder with the certificate of Triton's gRPC and its authority's, where the settings say that it has one."""
-    drain_seconds: float = 30.0
-    cluster: Path = Path(eviction_process.CLUSTER_ROOT)
 
 
 async def every_second(work: Callable[[], Awaitable[None] | None]) -> None:
@@ -186,7 +186,7 @@ class EvictionPolicy:
             service, settings = self.service, self.settings
             return Snapshot(
                 service.listing(), service.counts, service.reading, self.driver.is_up, self._callers.keys.known,
-                service.residency.leases, service.named_models, settings.last_error,
+                service.residency.leases, settings.last_error,
                 service.residency.load_seconds,
                 None if service.stager is None else service.stager.snapshot(),
             )  # fmt: skip

@@ -43,18 +43,14 @@ def running(root: Path) -> Iterator[Policy]:
         yield made
 
 
-def refused(*options: object) -> str:
+def refused(root: Path, *options: object) -> str:
     """Return what a policy says that does not start."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("tidegate_service.json_lines.configure", lambda _: None)  # the log is pytest's
-        done = CliRunner().invoke(app, ["serve", "--host", HOST, *map(str, options)])
+        write_cluster(root / "cluster")
+        done = CliRunner().invoke(app, ["serve", "--host", HOST, "--root", str(root), *map(str, options)])
     assert done.exit_code == 2
     return done.stderr.splitlines()[-1]
-
-
-def folders(root: Path) -> list[object]:
-    files = ["--settings", root / "eviction.json", "--control", root / "control", "--state", root / "state"]
-    return [*files, "--cluster", write_cluster(root / "cluster")]
 
 
 def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
@@ -101,10 +97,10 @@ def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> Non
 
 
 def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
-    said = refused(*folders(tmp_path))
+    said = refused(tmp_path)
     assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))
-    assert 'policy: there is no policy "fifo": built in are ' in refused(*folders(tmp_path))
+    assert 'policy: there is no policy "fifo": built in are ' in refused(tmp_path)
 
 
 class Mute(StandIn):
@@ -123,8 +119,8 @@ async def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_pat
     open_at_the_end = []
     async with asyncio.timeout(20), serving(stand_in):
         options = ServeOptions(
-            tmp_path / "eviction.json", tmp_path, tmp_path, host=HOST, lease_port=0, admin_port=0,
-            server=stand_in.address, cluster=write_cluster(tmp_path / "cluster"),
+            HOST, 0, 0, stand_in.address, settings=tmp_path / "eviction.json", control=tmp_path, state=tmp_path,
+            cluster=write_cluster(tmp_path / "cluster"),
         )  # fmt: skip
         (tmp_path / "secret").write_text(SECRET)
         policy = EvictionPolicy(options)
@@ -147,12 +143,12 @@ async def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_pat
 
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     write_settings(tmp_path, settings(tmp_path))
-    (tmp_path / "file").write_text("")
-    assert "Not a directory" in refused(*folders(tmp_path), "--control", tmp_path / "file" / "control")
-    assert refused(*folders(tmp_path), "--log-level", "loud").startswith("--log-level: it is none of debug, ")
+    (tmp_path / "control").write_text("")
+    assert "File exists" in refused(tmp_path)
+    (tmp_path / "control").unlink()
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         for which, other in (("--lease-port", "--admin-port"), ("--admin-port", "--lease-port")):
-            said = refused(*folders(tmp_path), which, port, other, 0)
+            said = refused(tmp_path, which, port, other, 0)
             assert "Address already in use" in said
             assert str(port) in said

@@ -48,17 +48,6 @@ def test_messages_come_and_go_in_turn_at_one_replica(three: Rig) -> None:
     assert talk.call.code() == grpc.StatusCode.OK
 
 
-def test_a_decoupled_model_sends_as_many_answers_as_it_likes_even_after_the_last_message(three: Rig) -> None:
-    talk = talk_in(three)
-    talk.say(infer_request("many"))
-    for _ in range(3):
-        talk.hear()
-    talk.end()
-    assert talk.hear().error_message == "the end"
-    with pytest.raises(StopIteration):
-        talk.hear()
-
-
 def test_each_message_is_decided(three: Rig) -> None:
     for second, code in (
         ("secret", grpc.StatusCode.NOT_FOUND),
@@ -109,13 +98,6 @@ def test_sequences_stay_at_their_replica_whichever_way_they_come(three: Rig) -> 
         assert len(found) == 1
         used |= found
     assert len(used) > 1
-
-
-def test_an_error_in_the_middle_comes_after_what_came_before(three: Rig) -> None:
-    talk = talk_in(three)
-    talk.ask("broken")
-    assert talk.code() == grpc.StatusCode.DATA_LOSS
-    assert talk.call.details() == "lost"
 
 
 def test_a_caller_who_leaves_in_the_middle_frees_the_replica(three: Rig) -> None:

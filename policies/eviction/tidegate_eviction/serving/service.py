@@ -27,7 +27,7 @@ from ..triton.memory import MemoryReading
 from ..triton.repository import ModelFiles
 from .catalog import Catalog
 from .footprints import Footprints
-from .metrics import NAMED_MODELS, Counts, tell
+from .metrics import Counts, tell
 from .settings import SettingsError
 
 JITTER_LEAST_SECONDS = 0.1  # At most so much is added at random to `retry_after`, with a share of it.
@@ -93,12 +93,6 @@ class EvictionService:
             self.stager.settings, self.stager.repository = settings.staging, _mounted(settings)
         self.settings, self._catalog = settings, Catalog(settings)
         self._wake.set()  # which models there are is known once the repository was looked into
-
-    @property
-    def named_models(self) -> int:
-        """How many models metrics have by name."""
-        asked = self.settings.metrics_models
-        return NAMED_MODELS if asked is None else asked
 
     def override(self, model: str, versions: tuple[int, ...]) -> str | None:
         """Return the configuration with which a load loads these versions, as `TritonRepository.override` does."""
@@ -265,7 +259,7 @@ class EvictionService:
             if isinstance(event, Answered):
                 self._futures[event.ticket.number].set_result(event.answer)
             else:
-                tell(event, self.counts, self.footprints, self._specs, self.named_models)
+                tell(event, self.counts, self.footprints, self._specs)
         for command in step.commands:
             if self.stager is not None and isinstance(command, Load) and not command.watch:
                 self._stagings[command.number] = asyncio.create_task(self._staged(self.stager, command))

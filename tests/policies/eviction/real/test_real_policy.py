@@ -273,10 +273,10 @@ def test_with_tls_triton_is_known_by_its_name_and_no_other_is_spoken_to(tmp_path
     tls = Authority().write(tmp_path / "tls", "triton.models.svc")
     options = ["--grpc-use-ssl=true", f"--grpc-server-cert={tls / 'tls.crt'}", f"--grpc-server-key={tls / 'tls.key'}"]
     with real_triton(tmp_path, *options) as server:
-        with policy(tmp_path, server, options=["--tls", str(tls), "--drain-seconds", "0"]) as known:
+        with policy(tmp_path, server, options=["--drain-seconds", "0"]) as known:
             assert Holder(known).acquire("a")["outcome"] == "granted"
-        other = Authority().write(tmp_path / "other", "triton.models.svc")
-        with policy(tmp_path, server, options=["--tls", str(other)]) as stranger:
+        Authority().write(tmp_path / "tls", "triton.models.svc")
+        with policy(tmp_path, server) as stranger:
             assert Holder(stranger).acquire("a", 2)["outcome"] == "busy"
             metrics = Holder(stranger).ask("GET", eviction_process.METRICS_PATH, address=stranger.admin)[1]
             assert "tidegate_eviction_triton_up 0.0" in metrics

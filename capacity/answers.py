@@ -82,8 +82,9 @@ class Row:
     figures: Figures
 
     def meets(self, target: float) -> bool:
-        """Say whether it answers this share of requests at once, and locks no model out."""
-        return self.figures.share_warm >= target and self.figures.serves_every_model
+        """Say whether it answers this share of requests at once, holds each model, and locks none out."""
+        holds_each = self.figures.largest <= self.answer.setting.capacity_bytes
+        return holds_each and self.figures.share_warm >= target and self.figures.serves_every_model
 
 
 def pool_tree(gpu: Gpu, name: str, on: GpuSlice, replicas: int, planned: OnDemand = LOADING) -> dict[str, Any]:

@@ -6,18 +6,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from tidegate.errors import IntegrityError, NotFoundError, RefusedError, TidegateError
-from tidegate.registry import Golden, RegisteredVersion, Registry
+from tidegate.errors import IntegrityError, NotFoundError, RefusedError
+from tidegate.registry import Golden, RegisteredVersion
 from tidegate.registry.artifacts import Artifacts
 from tidegate.registry.manifest import manifest_of
-
-from lab.local_plane.mlflow import mlflow_server
-from tests.proxy.rigs.pytest_rigs import not_run
 
 from .conftest import WAYS, World
 from .entries import contents, entry, noise, program, registered
 from .relay import Answer, Relay
-from .test_registry_registry import FILES
 
 
 @pytest.mark.thorough
@@ -93,26 +89,6 @@ def test_what_is_another_thing_of_the_right_size_is_sent_again(world: World, bef
     registry = world.registry(uri=before.uri)
     version = registered(registry, root)
     assert registry.read_file(version, "1/model.py") == program(1)
-
-
-@pytest.mark.thorough
-def test_a_server_with_a_plain_folder_behind_it_serves_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
-    root = entry(tmp_path, "plain", FILES)
-    with not_run("A REAL MLFLOW SERVER"), mlflow_server(tmp_path / "mlflow") as server:
-        registry = Registry(server.uri)
-        version = registered(registry, root)
-        assert registered(registry, root) == version
-        registry.fetch(version, tmp_path / "fetched")
-        assert contents(tmp_path / "fetched") == contents(root)
-        (stored,) = (tmp_path / "mlflow" / "artifacts").rglob("large.bin")
-        stored.unlink()
-        with pytest.raises(IntegrityError, match=r"large\.bin is not in the artifact store"):
-            registry.fetch(version, tmp_path / "again")
-        stored.symlink_to(root / "1/model.py")
-        with pytest.raises(TidegateError):
-            registry.fetch(version, tmp_path / "again")
-        assert "1/weights/large.bin" not in contents(tmp_path / "again")
 
 
 def test_a_file_that_lies_in_a_folder_for_its_owner_alone_is_fetched_for_all_to_read(

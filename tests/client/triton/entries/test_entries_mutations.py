@@ -112,7 +112,7 @@ def written(name: str, folder: Path, files: Files) -> Iterator[tuple[str, list[F
     """Write every entry with one field changed; yield what was changed, and what a check finds."""
     for number, (what, text) in enumerate(mutated(RIGHT[name][0])):
         own = write_files(folder / f"{name}{number}", {"config.pbtxt": text, **RIGHT[name][1], **files})
-        yield what, check_entry(own, gpu=False, backends={"python", "fil", "onnxruntime"})
+        yield what, check_entry(own, gpus=0, backends={"python", "fil", "onnxruntime"})
 
 
 @pytest.mark.parametrize("name", ["fil", "onnx"])

@@ -91,14 +91,15 @@ def test_what_is_another_thing_of_the_right_size_is_sent_again(world: World, bef
     assert registry.read_file(version, "1/model.py") == program(1)
 
 
-def test_a_file_that_lies_in_a_folder_for_its_owner_alone_is_fetched_for_all_to_read(
-    world: World, tmp_path: Path
-) -> None:
-    version = registered(registry := world.registry(WAYS[2]), entry(tmp_path, "mode"))
+def test_a_file_is_fetched_for_all_to_read_and_one_that_could_be_run_can_be_run(world: World, tmp_path: Path) -> None:
+    root = entry(tmp_path, "mode", {"1/triton_python_backend_stub": b"stub"})
+    (root / "1/triton_python_backend_stub").chmod(0o755)
+    version = registered(registry := world.registry(WAYS[2]), root)
     (stored,) = [each for each in (world.folder / "artifacts").rglob("model.py") if version.run_id in each.parts]
     stored.chmod(0o400)
     registry.fetch(version, tmp_path / "fetched")
     assert (tmp_path / "fetched/1/model.py").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "fetched/1/triton_python_backend_stub").stat().st_mode & 0o777 == 0o755
 
 
 def test_an_entry_that_changes_meanwhile_is_not_registered(world: World, tmp_path: Path) -> None:

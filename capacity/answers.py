@@ -111,12 +111,10 @@ def capacity_bytes(gpu: Gpu, on: GpuSlice) -> int:
     return found
 
 
-def dedicated(gpu: Gpu, trace: Trace) -> tuple[Fraction, list[TracedModel]]:
-    """Return the GPUs of an endpoint for each model, on the smallest slice that holds it, and those none holds."""
-    rooms = [(one.share, capacity_bytes(gpu, one)) for one in gpu.slices]
-    fits = [[share for share, room in rooms if model.footprint_bytes <= room] for model in trace.models]
-    too_large = [model for model, shares in zip(trace.models, fits, strict=True) if not shares]
-    return sum((min(shares) for shares in fits if shares), Fraction()), too_large
+def too_large(gpu: Gpu, trace: Trace) -> list[TracedModel]:
+    """Return the models that not even a whole GPU holds."""
+    room = capacity_bytes(gpu, gpu.slices[-1])
+    return [model for model in trace.models if model.footprint_bytes > room]
 
 
 def best(rows: Sequence[Row], target: float) -> Row | None:

@@ -6,13 +6,13 @@ import pytest
 from tidegate_eviction.simulate.engine import simulate
 from tidegate_eviction.simulate.trace import Trace
 
-from capacity.answers import LOADING, Answer, best, capacity_bytes, dedicated, loading_for, target_of
+from capacity.answers import LOADING, Answer, best, loading_for, target_of
 from capacity.search import Search
 from capacity.simulations import Figures, figures, first_loads, only, simulations
 from capacity.slices import find_gpu
 from stacks.command import CommandError
 
-from .traces import GB, LARGE_AND_SMALL, trace_of
+from .traces import LARGE_AND_SMALL, trace_of
 
 GPU = find_gpu("a100-80gb")
 
@@ -91,14 +91,6 @@ def test_a_model_is_served_while_some_of_its_calls_are_answered_and_a_tenth_at_m
     refused: int, calls: int, serves: bool
 ) -> None:
     assert Figures(refusals={"other": (0, 1), "one": (refused, calls)}).serves_every_model == serves
-
-
-def test_an_endpoint_for_each_model_takes_the_smallest_slice_that_holds_it() -> None:
-    trace = trace_of(1, huge=(75, 1.0, 600.0), large=(15, 1.0, 600.0), small=(9, 1.0, 600.0))
-    share, too_large = dedicated(GPU, trace)
-    assert share == GPU.slices[0].share + GPU.slices[1].share
-    assert [model.name for model in too_large] == ["huge"]
-    assert capacity_bytes(GPU, GPU.slices[0]) == 9 * GB
 
 
 @pytest.mark.thorough

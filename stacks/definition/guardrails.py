@@ -10,11 +10,15 @@ from policies.guardrails import BY_NAME
 
 from .base import Named, Section, Text, form
 
+_REMOVED = {"grace-periods-hold-pause-and-stop": "components compute the grace period; take the name away"}
+
 
 def _known(name: str) -> str:
     """Refuse what is no guardrail: a severity or waiver of it would have no effect."""
     if name not in BY_NAME:
-        near = get_close_matches(name, BY_NAME, n=1, cutoff=0.4)
+        if name in _REMOVED:
+            raise ValueError(f'the guardrail "{name}" no longer exists: {_REMOVED[name]}')
+        near = get_close_matches(name, BY_NAME, n=1)
         guess = f': did you mean "{near[0]}"?' if near else "; docs/guardrails.md lists them all"
         raise ValueError(f'there is no guardrail "{name}"{guess}')
     return name

@@ -10,11 +10,17 @@ import re
 from tidegate_contracts import environments as told
 from tidegate_contracts import routing
 
-from policies.guardrails.rules.datasets import mounted_part
-
 from .definition import Environment
 from .definition.base import byte_count
-from .definition.datasets import CsiDataset, Dataset, EfsDataset, HostPathDataset, NfsDataset, ObjectStoreRepository
+from .definition.datasets import (
+    CsiDataset,
+    Dataset,
+    EfsDataset,
+    HostPathDataset,
+    NfsDataset,
+    ObjectStoreRepository,
+    mounted_part,
+)
 from .definition.models import Model
 from .definition.placement import CpuPlacement
 from .definition.pools import Pool, Preload

@@ -1,4 +1,4 @@
-"""What a Namespace says about itself: its kind, the severities that it changes, its waivers, ceilings and prices."""
+"""What a Namespace says about itself: its kind, the severities that it changes, its waivers and ceilings."""
 
 import json
 from collections.abc import Mapping
@@ -10,8 +10,6 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass
 
-from .money import CURRENCY
-
 ANNOTATION = "tidegate.dev/guardrails"
 """On the Namespace; JSON. With the objects of an environment its settings are there too."""
 
@@ -19,7 +17,7 @@ Kind = Literal["production", "shared", "local"]
 """production; a trial on one machine (local); all others, which people share."""
 Severity = Literal["advisory", "mandatory"]
 
-FORMER: Mapping[str, str] = {
+FORMER_NAMES: Mapping[str, str] = {
     "callers-are-not-the-whole-internet": "callers-are-named",
     "pods-do-not-reach-the-whole-internet-on-every-port": "destinations-are-named",
 }
@@ -28,12 +26,15 @@ FORMER: Mapping[str, str] = {
 _STRICT = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel, validate_by_name=True)
 _Said = Annotated[str, Field(pattern=r"\S")]
 _Amount = Annotated[int, Field(ge=0)]
-_Rule = Annotated[_Said, AfterValidator(lambda name: FORMER.get(name, name))]
+_Rule = Annotated[_Said, AfterValidator(lambda name: FORMER_NAMES.get(name, name))]
 
 
 def _by_names_of_now(severities: Mapping[str, Severity]) -> dict[str, Severity]:
     """Where an old and a new name of one guardrail have different severities, mandatory counts."""
-    return {FORMER.get(name, name): severity for name, severity in sorted(severities.items(), key=lambda each: each[1])}
+    return {
+        FORMER_NAMES.get(name, name): severity
+        for name, severity in sorted(severities.items(), key=lambda each: each[1])
+    }
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -61,15 +62,12 @@ class Settings:
     """Severities that differ from the rules' own."""
     waivers: tuple[Waiver, ...] = ()
     gpu_slices: _Amount | None = None  # How many devices the environment may take; any number without.
-    written: tuple[str, ...] = ()
-    """Claims and bucket addresses whose content somebody may write from outside of the servers."""
     monthly_budget: _Amount | None = None  # Money that its devices may cost a month; any without.
-    prices: Mapping[str, Mapping[str, Annotated[float, Field(ge=0)] | None]] = field(default_factory=dict)
-    """What the devices of its data plane cost, as `money.Hourly`."""
-    currency: str = CURRENCY
     malformed: str = ""  # Why the annotation could not be read.
 
 
+_FORMER = ("written", "prices", "currency")
+"""Keys that older versions wrote."""
 _SETTINGS: TypeAdapter[Settings] = TypeAdapter(Settings)
 
 
@@ -77,7 +75,6 @@ def annotation(settings: Settings) -> str:
     """Return settings as the text of the annotation."""
     tree = _SETTINGS.dump_python(settings, mode="json", by_alias=True, exclude={"malformed"})
     tree["waivers"] = [{key: value for key, value in each.items() if value is not None} for each in tree["waivers"]]
-    tree["currency"] = settings.currency if settings.prices else None
     said = {key: value for key, value in tree.items() if value not in (None, {}, [])}
     return json.dumps(said, sort_keys=True, ensure_ascii=False)
 
@@ -88,7 +85,8 @@ def settings_of(text: Any) -> Settings:
         said = json.loads(text, object_pairs_hook=_once)
         if "kind" not in said or "malformed" in said:
             raise ValueError("kind is missing, or malformed is said")
-        return _SETTINGS.validate_json(text, by_name=False, by_alias=True)
+        known = {key: value for key, value in said.items() if key not in _FORMER}
+        return _SETTINGS.validate_json(json.dumps(known), by_name=False, by_alias=True)
     except ValidationError as error:
         first = error.errors()[0]
         return Settings(malformed=f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
@@ -109,7 +107,6 @@ def held_to(settings: Settings) -> str:
         f"waivers: {', '.join(waivers) or 'none'}",
         f"GPU slices: {'any number' if settings.gpu_slices is None else settings.gpu_slices}",
         *([f"money a month: {settings.monthly_budget}"] if settings.monthly_budget is not None else []),
-        *([f"written from outside: {', '.join(settings.written)}"] if settings.written else []),
     ]
     return "; ".join(parts)
 

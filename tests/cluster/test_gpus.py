@@ -21,7 +21,6 @@ from lab.local_cluster.nodes import (
     time_sliced,
 )
 from lab.local_cluster.stand_ins import prepare
-from policies.guardrails.devices import GPU, MIG, SHARED
 from rollout.kubectl import Kubectl
 from rollout.preflight import lacks
 from rollout.render import render
@@ -123,8 +122,8 @@ def test_a_pod_demands_nothing_that_its_placement_may_not_rely_on(
     (workload,) = (item for item in render(stack, definition).objects if item["kind"] == "StatefulSet")
     spec = pod_spec(workload)
     limits = {name for one in spec["containers"] for name in one["resources"].get("limits", {})}
-    resources = {GPU, SHARED, f"{MIG}{getattr(pool.placement, 'profile', None) or ''}".replace("+", ".")}
-    assert {name for name in limits if name.startswith("nvidia.com/")} <= resources
+    profile = (getattr(pool.placement, "profile", None) or "").replace("+", ".")
+    assert {name.partition("mig-")[2] for name in limits if "mig-" in name} <= {profile}
     demanded = {LABELS[key] for key in spec.get("nodeSelector", {}) if key.startswith("nvidia.com/")}
     demanded |= {PLUGIN for name in limits if name.startswith("nvidia.com/")}
     demanded |= {DRA_DRIVER for _ in spec.get("resourceClaims", ())}

@@ -40,11 +40,10 @@ def why(
         if json:
             print_json(found)
         for each in () if json else found:
-            at = f"{each.environment} on {each.plane}" if each.plane else each.environment
             if rows := [_row(one, place) for one in each.models for place in one.places]:
                 columns = "SERVER", "REPLICA", "STATE", "SINCE", "VERSIONS"
                 print_table(
-                    (*columns, "#WAITING", "HELD BY PROXY", "LAST USE", "EVICTABLE"), rows, f"{at}: {each.proxy}"
+                    (*columns, "#WAITING", "HELD BY PROXY", "LAST USE", "EVICTABLE"), rows, f"{each.at}: {each.proxy}"
                 )
             for line in dict.fromkeys(line for one in each.models for line in _reasons(one)):
                 print(printable(line))

@@ -84,8 +84,7 @@ def _server_has(of: Sequence[Placement]) -> ServerHas:
     releases = [home.server.release for home in of if home.server.release]
     return {
         "backends": _backends(of),
-        "gpu": all(home.pool.gpu for home in of),
-        "gpus": min(gpus, default=None),
+        "gpus": min(gpus, default=None) if all(home.pool.gpu for home in of) else 0,
         "release": min(releases, default=None),
     }
 

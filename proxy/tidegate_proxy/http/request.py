@@ -482,8 +482,10 @@ class HttpRequest(HeadedRequest):
         if self.usage is None or self._status >= 400 or not (self._status or self.is_cut):
             return
         route, principal = self.route, self.identity.principal
-        if route.too_long is not None and self._status and self.body.received >= route.too_long:
-            route.too_long = None  # its length was not why
+        if self._status and self._problem is None and self.replica is not None:
+            untaken = self.replica.untaken
+            if untaken and (not_taken := untaken.pop(route.key, None)) and self.body.received < not_taken[0]:
+                untaken[route.key] = not_taken[0], True
         if (told := self.usage.told()) is not None:
             self.shared.meter.used(route.server, route.name, principal.source, told)
         if self.grant is not None and self.grant.tokens is not None:
@@ -502,10 +504,11 @@ class HttpRequest(HeadedRequest):
             if size < LONG_BODY or self._status == 404:
                 other = self.avoid(replica)
             else:  # its length may be why, and another replica would fail of it, too
-                if route.too_long is not None and size >= route.too_long:
-                    why = f"The inference server did not take a request of {size} bytes, again: send a shorter one."
-                    raise Problem(ProblemType.TOO_LONG, why, replica=replica.name)
-                route.too_long = size
+                least, is_too_long = replica.untaken.get(route.key, (size, False))
+                if is_too_long and size >= least:
+                    why = f"The inference server takes shorter requests, but not one of {size} bytes, again."
+                    raise Problem(ProblemType.TOO_LONG, f"{why} Send a shorter one.", replica=replica.name)
+                replica.untaken[route.key] = min(size, least), False
             if other is not None and self.body.of_version is not None:
                 self.leave_replica(monotonic())
                 await self.connect(other)

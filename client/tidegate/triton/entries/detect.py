@@ -104,7 +104,7 @@ def _archive(file: Path) -> Framework:
 
 
 def _program(file: Path) -> Framework:
-    if python.is_served(python.program(file)):
+    if python.CLASS in python.program(file):
         return Framework.PYTHON
     do = "write a class TritonPythonModel with execute(self, requests), for the Python backend"
     raise UsageError("it has no TritonPythonModel", where=file, do=do)

@@ -28,7 +28,6 @@ REFUSED: tuple[tuple[str, bytes, str], ...] = (
     ("forest.model", pickle.dumps({"a": 1}), "treelite.sklearn.import_model"),
     ("plain.py", b"print('hello')\n", "TritonPythonModel"),
     ("other.py", b"from mine import Module\nclass Net(Module):\n    pass\n", "TritonPythonModel"),
-    ("broken.py", b"def f(:\n", "broken.py:1"),
     ("what.xyz", b"abc", "--framework"),
     ("empty.json", b"{}", "--framework"),
 )

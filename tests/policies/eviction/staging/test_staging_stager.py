@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from tidegate_contracts.manifest import ManifestFile
 from tidegate_eviction.staging import stager as module
 from tidegate_eviction.staging.copying import ChangedError, StagingError
 
@@ -180,7 +181,8 @@ async def test_a_file_that_differs_from_its_manifest_is_not_loaded(tmp_path: Pat
     async with rig.running() as stager:
         contents = stager.contents("a")
         assert contents is not None
-        stager.contents = lambda _: replace(contents, digests={"1/model.bin": "0" * 64})
+        other = ManifestFile(path="1/model.bin", size=1, sha256="0" * 64)
+        stager.contents = lambda _: replace(contents, manifest={"1/model.bin": other})
         with pytest.raises(StagingError, match=r"1/model\.bin of model a has other content than was registered"):
             await rig.load("a")
         assert not rig.staged

@@ -15,7 +15,6 @@ from typing import TypeGuard
 
 from ....errors import UsageError
 from .python import LIMIT as CODE_LIMIT
-from .python import text_of
 from .reading import Reading, config_of, unreadable
 
 SCRIPT = "model.pt"
@@ -60,13 +59,21 @@ def _signature_text(forward: ast.FunctionDef | None) -> str:
     if forward is None:
         return _NAMES
     names = ", ".join(each.arg for each in forward.args.args[1:])
-    returned = f", and returns {text_of(forward.returns)}" if forward.returns else ""
+    returned = f", and returns {_text(forward.returns)}" if forward.returns else ""
     return f"forward takes {names or 'nothing'}{returned}; {_NAMES}"
+
+
+def _text(node: ast.AST) -> str:
+    """Return the text of an expression; nothing where it is nested too deeply for Python."""
+    try:
+        return ast.unparse(node)
+    except RecursionError:
+        return ""
 
 
 def _arguments(forward: ast.FunctionDef | None) -> tuple[str, ...] | None:
     taken = forward.args.args[1:] if forward else []
-    types = [text_of(each.annotation) if each.annotation else "" for each in taken]
+    types = [_text(each.annotation) if each.annotation else "" for each in taken]
     plain = all(each == "Tensor" or each.startswith("List[") for each in types)
     return tuple(each.arg for each in taken) if forward and plain else None
 

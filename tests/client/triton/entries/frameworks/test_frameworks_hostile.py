@@ -109,17 +109,6 @@ def test_a_number_that_no_configuration_holds_is_refused(tmp_path: Path) -> None
         new_entry("m", tmp_path / "m.xml", tmp_path / "entries", Options())
 
 
-@pytest.mark.parametrize(
-    "text", ["class A(%sx): pass", "import torch\nclass A(Module):\n def forward(self) -> %sx: pass"]
-)
-def test_programs_that_are_nested_without_end_are_told_or_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "model.py").write_text(text % ("-" * 900), "utf-8")
-    with suppress(UsageError):
-        detect(tmp_path / "model.py")
-    with suppress(UsageError):
-        READERS[Framework.PYTHON](tmp_path / "model.py")
-
-
 def test_ubjson_takes_no_memory_for_what_is_not_asked() -> None:
     long, doubles = b"Sl" + (2 << 20).to_bytes(4) + bytes(2 << 20), b"[$D#l" + (2 << 20).to_bytes(4) + bytes(16 << 20)
     many = b"{" + b"".join(b"U\x06%06dZ" % number for number in range(40_000)) + b"}"

@@ -274,14 +274,14 @@ def nodes_can_have_the_labels(stack: Stack) -> Iterator[Problem]:
         # Of several terms a node fulfils one, and of several values it has one.
         terms = required.node_selector_terms if required else ()
         for place, each in enumerate(terms[0].match_expressions if len(terms) == 1 else ()):
-            where = (*path, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
             if each.operator == "In" and each.values:
-                where = (*where, "nodeSelectorTerms", 0, "matchExpressions", place)
+                required_at = "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
+                where = (*path, *required_at, "nodeSelectorTerms", 0, "matchExpressions", place)
                 wanted.append((where, each.key, each.values))
-        for where, key, values in wanted:
+        for at, key, values in wanted:
             wrong = [_impossible(key, value, stack.data_plane.context_name, product) for value in values]
             if all(wrong):
-                yield stack.source.problem(where, *wrong[0])
+                yield stack.source.problem(at, *wrong[0])
 
 
 def _impossible(key: str, value: str, context: str, product: str) -> tuple[str, ...]:

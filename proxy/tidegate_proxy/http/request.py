@@ -352,7 +352,10 @@ class HttpRequest(HeadedRequest):
             body.of_version = None
             if body.booking is not None:
                 body.ease(self.connection.transport.get_write_buffer_size())
-        self._is_stream = length is None and self.target.streams
+        if length is None and self.target.streams:
+            self._is_stream = True
+            if self.usage is None:  # of Triton, whose streams may report an error
+                self.usage = Usage(True, False, ends=False)
         self._begin(head, length)
 
     def _begin(self, head: bytes, length: int | None) -> None:
@@ -479,7 +482,7 @@ class HttpRequest(HeadedRequest):
     def _count_usage(self) -> None:
         """Count what was used: for the caller's limit, where that is not told, about as many tokens as it may have
         been. That guess is no upper bound."""
-        if self.usage is None or self._status >= 400 or not (self._status or self.is_cut):
+        if self.usage is None or not self.route.tells_usage or self._status >= 400 or not (self._status or self.is_cut):
             return
         route, principal = self.route, self.identity.principal
         if self._status and self._problem is None and self.replica is not None:

@@ -48,6 +48,23 @@ def test_messages_come_and_go_in_turn_at_one_replica(three: Rig) -> None:
     assert talk.call.code() == grpc.StatusCode.OK
 
 
+@pytest.mark.parametrize(("model", "code", "level"), [("echo", 0, "INFO"), ("many", 13, "WARNING")])
+def test_a_stream_in_which_a_message_reports_an_error_counts_as_failed(
+    one: Rig, caplog: pytest.LogCaptureFixture, model: str, code: int, level: str
+) -> None:
+    with caplog.at_level("INFO", "tidegate_proxy.calls"):
+        talk = talk_in(one)
+        talk.ask(model, id="x" * 20_000)
+        talk.end()
+        assert [message.error_message for message in talk.call][-1:] == (["the end"] if code else [])
+        assert talk.call.code() == grpc.StatusCode.OK, "the caller gets what the server sent"
+        one.until(lambda: not one.proxy.shared.open_calls)
+    [count] = one.proxy.shared.meter.calls.values()
+    assert dict(count.statuses) == {code: 1}
+    [line] = [each for each in caplog.records if each.name == "tidegate_proxy.calls"]
+    assert (line.levelname, line.said["status"]) == (level, code)  # type: ignore[attr-defined]
+
+
 def test_each_message_is_decided(three: Rig) -> None:
     for second, code in (
         ("secret", grpc.StatusCode.NOT_FOUND),

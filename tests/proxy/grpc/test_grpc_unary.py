@@ -106,6 +106,16 @@ def test_who_may_only_look_is_told_so(running: Rig, infer: Any) -> None:
     assert method(running.channel(), "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata).ready
 
 
+def test_questions_about_a_model_are_no_calls(one: Rig) -> None:
+    channel, metadata = one.channel(), one.metadata()
+    for name in ("Ready", "Metadata", "Config", "Statistics"):
+        method(channel, f"Model{name}")(getattr(pb, f"Model{name}Request")(name="echo"), metadata=metadata)
+    method(channel, "ModelInfer")(infer_request(), metadata=metadata)
+    one.until(lambda: not one.proxy.shared.open_calls)
+    [count] = one.proxy.shared.meter.calls.values()
+    assert dict(count.statuses) == {0: 1}
+
+
 def test_too_many_requests_are_refused_with_the_time_to_wait(running: Rig, infer: Any) -> None:
     metadata = running.metadata(token=running.token(f"busy{next(names)}"))
     for _ in range(200):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from tidegate_contracts import routing
+from tidegate_proxy.openai.kind import OpenAIKind
 
 from ..http.running_proxy import KEY, Reply, RunningProxy, request, running_proxy, served, until
 from ..http.upstream import head, raw, upstream
@@ -46,6 +47,30 @@ def error(reply: Reply) -> tuple[int, str, str]:
 async def here(tmp_path: Path) -> AsyncIterator[RunningProxy]:
     async with served(tmp_path, table=table(MODELS), access=ACCESS) as made:
         yield made
+
+
+async def test_the_loop_turns_while_a_long_body_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, meanwhile = 0, 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def open_body(*asked: Any, read: Any = OpenAIKind.open_body) -> Any:
+        nonlocal meanwhile
+        before = turns
+        found = read(*asked)
+        meanwhile = turns - before
+        return found
+
+    monkeypatch.setattr(OpenAIKind, "open_body", open_body)
+    async with served(tmp_path, table=table(MODELS), body_limit_bytes=32 << 20, memory_bytes=512 << 20) as here:
+        counting = asyncio.ensure_future(count())
+        assert (await here.ask(request(CHAT, body("plain", x="y" * 30_000_000)))).status == 200
+        counting.cancel()
+    assert meanwhile
 
 
 async def test_a_body_goes_on_and_who_calls_does_not(here: RunningProxy) -> None:

@@ -222,6 +222,8 @@ async def test_what_a_model_raises_comes_as_triton_tells_it_over_http_predict_st
         events = [json.loads(line[5:]) for line in reply.body.decode().splitlines() if line.startswith("data:")]
         assert events[0]["OUTPUT"] == 7
         assert "model.py is wrong" in events[1]["error"]
+        [count] = [each for key, each in here.proxy.shared.meter.calls.items() if "decoupled" in key]
+        assert dict(count.statuses) == {502: 1}
         code, text = await failed(here.proxy.ports["grpc"])
         assert (code, text) == await failed(polling.grpc_port)
         assert "model.py is wrong" in (text or "")

@@ -65,6 +65,11 @@ async def test_a_long_body_is_refused_once_the_server_answers_shorter_ones_and_n
             assert reply.json()["error"]["type"] == "invalid_request_error"
 
 
+async def test_a_long_body_is_refused_the_second_time_by_a_server_that_lists_the_model(tmp_path: Path) -> None:
+    async with served(tmp_path, says(503, NOT_READY, "plain"), table=table(MODELS), body_limit_bytes=8 << 20) as here:
+        assert [(await here.ask(chat(size=2 << 20))).status for _ in range(3)] == [503, 413, 413]
+
+
 async def test_no_replica_is_proof_of_what_another_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarding, "AVOIDED_SECONDS", 0.0)
     act = says(503, NOT_READY)

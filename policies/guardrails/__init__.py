@@ -9,7 +9,7 @@ with the objects.
 """
 
 from .checking import Finding, check
-from .rules import BY_NAME
+from .rules import BY_NAME, RULES
 from .settings import ANNOTATION, Settings, Waiver, annotation
 
-__all__ = ["ANNOTATION", "BY_NAME", "Finding", "Settings", "Waiver", "annotation", "check"]
+__all__ = ["ANNOTATION", "BY_NAME", "RULES", "Finding", "Settings", "Waiver", "annotation", "check"]

@@ -500,15 +500,15 @@ class HttpRequest(HeadedRequest):
         is on what is not there."""
         route, replica = self.route, self.replica
         assert replica is not None
-        if await route.kind.lacks(self._status, self.pool, replica, route.name, self.version):
+        if await self._lacks(self._status):
             if self.lease is not None:
                 raise self.lost()
             size, other = self.body.received, None
             if size < LONG_BODY or self._status == 404:
                 other = self.avoid(replica)
             else:  # its length may be why, and another replica would fail of it, too
-                least, is_too_long = replica.untaken.get(route.key, (size, False))
-                if is_too_long and size >= least:
+                least, is_too_long = replica.untaken.get(route.key, (size + 1, False))
+                if size >= least and (is_too_long or not await self._lacks(404)):  # it lists the model, so it is up
                     why = f"The inference server takes shorter requests, but not one of {size} bytes, again."
                     raise Problem(ProblemType.TOO_LONG, f"{why} Send a shorter one.", replica=replica.name)
                 replica.untaken[route.key] = min(size, least), False
@@ -520,6 +520,11 @@ class HttpRequest(HeadedRequest):
                 why = f"No inference server has the model {route.name} just now; it may be back soon."
                 raise Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="lost", replica=replica.name)
         self._end_answer(monotonic())
+
+    async def _lacks(self, status: int) -> bool:
+        """Return whether the replica lacks the model, as the kind of its server finds out after such a status."""
+        assert self.replica is not None
+        return await self.route.kind.lacks(status, self.pool, self.replica, self.route.name, self.version)
 
     def _says_lost(self) -> bool:
         """Tell whether the replica may have lost the model that it was to have; no error is handed on before."""

@@ -2,7 +2,8 @@
 
 import asyncio
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from unittest.mock import Mock
 
 import hpack
@@ -11,7 +12,7 @@ from tidegate_proxy.http2 import frames as h2
 from tidegate_proxy.http2.connection import Http2Connection
 from tidegate_proxy.http2.sending import Stream
 
-from .harness import MODELS, Rig, infer_request, method, rig
+from .harness import MODELS, Rig, infer_request, method, rig, until
 from .peer import CALM, HEADERS, RESET, WINDOW, Peer, frame, request
 
 MEMORY = 32 << 20
@@ -114,3 +115,20 @@ def test_updates_of_windows_are_chatter_beyond_what_was_sent(more: int, ended: b
         return link.is_ending
 
     assert asyncio.run(run()) is ended
+
+
+def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(one.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
+    infer = method(one.channel(), "ModelInfer")
+    infer(infer_request(), metadata=one.metadata(), timeout=5)  # who calls is known by now
+    large = infer.future(infer_request(data=bytes(4_000_000)), metadata=one.metadata(), timeout=20)
+    until(lambda: bool(waiting))
+    time.sleep(0.3)
+    assert (len(waiting), large.done()) == (1, False), "it is read no further before its turn"
+    assert method(one.channel(), "ModelInfer")(infer_request(), metadata=one.metadata(), timeout=5), "others go on"
+    while not large.done():
+        if waiting:
+            one.on_loop(waiting.pop())
+        time.sleep(0.001)
+    assert len(large.result().raw_output_contents[0]) == 4_000_000

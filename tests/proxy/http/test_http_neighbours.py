@@ -8,6 +8,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import concurrency
 from tidegate_proxy.access.api_keys import new_key
+from tidegate_proxy.concurrency import FIRST_BYTES
 
 from ..rigs.tables import access_table, write_key
 from .running_proxy import MODEL, RunningProxy, request, served, standing_still, until
@@ -66,6 +67,64 @@ async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
         await here.proxy.config.watched[2].look()
         replies = await asyncio.gather(*(here.ask(request(key=key)) for _ in range(30)))
         assert {reply.status for reply in replies} == {200}, "others go on"
+
+
+async def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
+    await here.ask()  # who calls is known by now
+    async with here.caller() as caller:
+        sending = asyncio.ensure_future(caller.send(request(body=bytes(900_000))))
+        await until(lambda: waiting)
+        [link] = here.proxy.http.connections
+        came = await standing_still(lambda: link._last.body.received)  # type: ignore[union-attr]
+        assert (len(waiting), came < 900_000) == (1, True), "it is read no further before its turn"
+        assert (await here.ask()).status == 200, "others go on"
+        replying = asyncio.ensure_future(caller.reply())
+        while not replying.done():
+            if waiting:
+                waiting.pop()()
+            await asyncio.sleep(0.001)
+        assert (await replying).status == 200
+        await sending
+
+
+@pytest.mark.parametrize("size", [4_000, 60_000])
+async def test_a_body_in_tiny_chunks_is_read_by_turns_with_others_however_few_bytes_come(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(here.proxy.shared.long_work, "add", lambda _, step: waiting.append(step))
+    await here.ask()  # who calls is known by now
+    async with here.caller() as caller:
+        await caller.send_apart(request(body=b"", Transfer_Encoding="chunked"))
+        await caller.send_apart(b"1\r\n \r\n" * (size // 6))
+        await until(lambda: waiting)
+        [link] = here.proxy.http.connections
+        came = await standing_still(lambda: link._last.body.received)  # type: ignore[union-attr]
+        assert came < 3_000, "it is read no further before its turn"
+        await caller.send(b"0\r\n\r\n")
+        monkeypatch.undo()
+        waiting.pop()()
+        assert (await caller.reply()).status == 200
+        assert len(here.replica.asked[-1].body) == size // 6
+
+
+async def test_of_a_long_head_little_is_read_before_its_turn_and_then_all(
+    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
+    async with here.caller() as caller:
+        await caller.send(request(Cookie="x" * 48_000))
+        await until(lambda: waiting)
+        [link] = here.proxy.http.connections
+        assert await standing_still(lambda: link._head_bytes + len(link._rest)) <= FIRST_BYTES
+        assert (await here.ask()).status == 200, "others go on"
+        waiting.pop()()
+        assert (await caller.reply()).status == 200
 
 
 async def test_of_whom_much_is_answered_at_once_the_replica_is_read_by_turns(

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tidegate_contracts import routing
 
+from lab.local_plane.proxy import write_tables
+
 from ..http.running_proxy import RunningProxy, request, running_proxy, until
 from ..http.upstream import Act, Asked, Upstream, answer, answering, upstream
 from ..rigs.tables import CALLER
@@ -97,6 +99,21 @@ STEPS: list[list[routing.Model]] = [
     split({3: 0}, {4: 100}),
     [model("chat", {4: 100}, pool="green")],
 ]
+
+
+async def test_no_call_fails_while_one_version_takes_over_from_another(tmp_path: Path, green: Upstream) -> None:
+    async with upstream(serving("chat-v3")) as blue:
+        hosts = {"green.test": green}
+        async with running_proxy(tmp_path, blue, table=table(STEPS[0], GREEN), access=ACCESS, hosts=hosts) as here:
+            for step in STEPS[1:]:
+                before = here.proxy.config.watched[0].generation
+                write_tables(here.root, table(step, GREEN), ACCESS)
+                while here.proxy.config.watched[0].generation == before:
+                    reply = await here.ask(chat("chat"))
+                    assert (reply.status, reply.headers["tidegate-model-version"] in "34") == (200, True)
+            for _ in range(20):
+                reply = await here.ask(chat("chat"))
+                assert (reply.status, reply.headers["tidegate-model-version"]) == (200, "4")
 
 
 async def test_it_is_told_which_version_is_where_and_which_pool_has_no_replica(

@@ -147,7 +147,7 @@ def memory_bytes(pool: Pool, gpus: Sequence[GpuNodes] = ()) -> int | None:
 
     That of a slice and of a whole GPU follows from the product, if it is known. A pool that names none may get any of
     `gpus` that has its slices: of these one must be known. Without a GPU it is the container's memory without what
-    /dev/shm may take. A share of a GPU has no size of its own.
+    /dev/shm may take. The size of a share of a GPU is not known.
     """
     match pool.placement:
         case MigPlacement(profile=profile, product=label) | DraPlacement(profile=str() as profile, product=label):

@@ -105,8 +105,6 @@ def held_to(settings: Settings) -> str:
         f"{settings.kind} (its guardrails cannot be read)" if settings.malformed else settings.kind,
         f"severities changed: {', '.join(severities) or 'none'}",
         f"waivers: {', '.join(waivers) or 'none'}",
-        f"GPU slices: {'any number' if settings.gpu_slices is None else settings.gpu_slices}",
-        *([f"money a month: {settings.monthly_budget}"] if settings.monthly_budget is not None else []),
     ]
     return "; ".join(parts)
 

@@ -26,9 +26,8 @@ def _known(name: str) -> str:
     """Refuse what is no guardrail: a severity or waiver of it would have no effect."""
     if name not in BY_NAME:
         if name in _REMOVED:
-            raise ValueError(
-                f'the guardrail "{name}" no longer exists: take its name away; CHANGELOG.md says what replaces it'
-            )
+            now = "tidegate check or Tidegate itself does its work, without severities or waivers"
+            raise ValueError(f'the guardrail "{name}" no longer exists: take its name away; {now} (CHANGELOG.md)')
         near = get_close_matches(name, BY_NAME, n=1)
         guess = f': did you mean "{near[0]}"?' if near else "; docs/guardrails.md lists them all"
         raise ValueError(f'there is no guardrail "{name}"{guess}')

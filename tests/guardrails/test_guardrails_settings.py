@@ -174,8 +174,8 @@ def test_the_settings_of_each_environment_are_those_of_the_definition() -> None:
 
 @pytest.mark.parametrize(("former", "now"), FORMER_NAMES.items())
 def test_a_guardrail_keeps_its_former_names_in_severities_and_waivers(former: str, now: str) -> None:
-    said = {"severities": {former: "mandatory", now: "advisory"}, "waivers": [{**WAIVER, "rule": former}]}
-    settings = guardrail_settings(definition(said).stacks[0])
+    section = {"severities": {former: "mandatory", now: "advisory"}, "waivers": [{**WAIVER, "rule": former}]}
+    settings = guardrail_settings(definition(section).stacks[0])
     assert settings.severities == {now: "mandatory"}
     assert [waiver.rule for waiver in settings.waivers] == [now]
 

@@ -78,7 +78,7 @@ def production_shares_nothing_that_others_may_write(definition: Definition) -> I
                 same = any(a.place == b.place for a in ours[-1:] for b in folders[-1:])
                 if not same and any(a.overlaps(b) for a in ours for b in folders):
                     what = f'the repository of server "{server.name}" shares its files with "{name}" of {other}'
-                    do = "Give production a dataset, folder or bucket of its own; of a CSI volume also the volumeHandle."
+                    do = "Give production its own dataset, folder or bucket, and a CSI volume its own volumeHandle."
                     yield stack.source.problem(("servers", index, "repository"), what, do=do)
                     break
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tidegate_contracts.eviction import MODELS_SHARE
 from tidegate_eviction.simulate.engine import SimulationSetting
-from tidegate_eviction.simulate.trace import Trace, TracedModel
+from tidegate_eviction.simulate.trace import Trace
 
 from stacks import devices
 from stacks.command import WRONG_INPUT, CommandError
@@ -111,10 +111,10 @@ def capacity_bytes(gpu: Gpu, on: GpuSlice) -> int:
     return found
 
 
-def too_large(gpu: Gpu, trace: Trace) -> list[TracedModel]:
+def too_large(gpu: Gpu, trace: Trace) -> list[str]:
     """Return the models that not even a whole GPU holds."""
     room = capacity_bytes(gpu, gpu.slices[-1])
-    return [model for model in trace.models if model.footprint_bytes > room]
+    return [model.name for model in trace.models if model.footprint_bytes > room]
 
 
 def best(rows: Sequence[Row], target: float) -> Row | None:

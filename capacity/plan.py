@@ -41,7 +41,7 @@ from .answers import (
 from .lines import Line, percent, table
 from .overlay import laid_over, overlay_text, place_of, size_text
 from .search import MOST_GPUS, Search
-from .simulations import MOST_REFUSED
+from .simulations import MOST_REFUSED, only
 from .slices import DEFAULT_GPU, Gpu, find_gpu, gpu_hours, price_of
 
 _WIDTH = 140  # Columns of a table that goes to no terminal.
@@ -60,6 +60,8 @@ class _Basis:
     """The stack that the answer is for; None where the definition has none."""
     loading: OnDemand
     """How planned pools load."""
+    left_out: Sequence[str] = ()
+    """Models that nothing calls and that not even a whole GPU holds."""
 
     def money(self, gpus: Fraction) -> float | None:
         """Return what so many GPUs cost a month; None where the price is not known."""
@@ -122,7 +124,14 @@ def _basis(file: Path, definition: Path, target: str, gpu: str | None, stack: st
     planes = [*([found.data_plane] if found else []), *platform.header.data_planes]
     inventory = [group for plane in planes for group in plane.gpus]
     request_seconds = (found.platform.proxy.timeouts if found else Timeouts()).request_seconds
-    return _Basis(platform, trace, _gpu(gpu, inventory), share, inventory, found, loading_for(trace, request_seconds))
+    planned = _gpu(gpu, inventory)
+    unfit = too_large(planned, trace)
+    called = {trace.models[which].name for which in {*trace.which}}
+    if refused := [name for name in unfit if name in called]:
+        why = f"not even a whole {planned.name} holds {listed(refused, most=5)}"
+        raise CommandError(f"No answer: {why}. Plan for a larger GPU (--gpu).", FAILED)
+    trace = only(trace, {model.name for model in trace.models} - {*unfit})
+    return _Basis(platform, trace, planned, share, inventory, found, loading_for(trace, request_seconds), unfit)
 
 
 def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | None:
@@ -187,9 +196,9 @@ def _notes(basis: _Basis) -> list[str]:
         notes.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")
     if wait < min(longest, MOST_WAIT_SECONDS):
         notes.append(f"It is no longer, because `proxy.timeouts.requestSeconds` is {wait + 1}: raise that first.")
-    if unfit := too_large(basis.gpu, basis.trace):
-        large = listed((model.name for model in unfit), most=5)
-        notes.append(f"Larger than what models may take on a whole {basis.gpu.name}, and so refused: {large}.")
+    if basis.left_out:
+        large = listed(basis.left_out, most=5)
+        notes.append(f"Left out are models that nothing calls and a whole {basis.gpu.name} does not hold: {large}.")
     return notes
 
 

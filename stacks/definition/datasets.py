@@ -117,6 +117,11 @@ class Folder:
     path: str
     point: str = ""  # An access point of EFS, which may lie anywhere below the root.
 
+    @property
+    def place(self) -> tuple[tuple[str, ...], str, str]:
+        """What two names of one folder have in common."""
+        return self.store, self.path.strip("/"), self.point
+
     def overlaps(self, other: "Folder") -> bool:
         """Say whether one holds the other."""
         if self.store != other.store:

@@ -52,14 +52,13 @@ def no_two_environments_read_one_repository(definition: Definition) -> Iterator[
     for stack in definition.stacks:
         ours = stack.environment.name
         for index, server in enumerate(stack.platform.servers):
-            for folder in stack.repository(server):
-                other = seen.setdefault((folder.store, folder.path.strip("/"), folder.point), ours)
+            for folder in stack.repository(server)[-1:]:  # The first name may be a volume's handle, which is any text.
+                other = seen.setdefault(folder.place, ours)
                 if other != ours:
                     what = f'environments "{other}" and "{ours}" share the model repository of server "{server.name}"'
                     why = f'A version that you deploy to "{other}" would also serve in "{ours}".'
                     do = f'Give "{ours}" its own: set path, dataset or url of the repository in its overlay.'
                     yield stack.source.problem(("servers", index, "repository"), what, why, do)
-                    break
 
 
 @definition_rule("No repository of production lies in, or holds, one of another environment")
@@ -73,12 +72,13 @@ def production_shares_nothing_that_others_may_write(definition: Definition) -> I
     ]
     for stack in definition.stacks if theirs else ():
         for index, server in enumerate(stack.platform.servers if stack.environment.production else ()):
+            ours = stack.repository(server)
             for other, name, folders in theirs:
-                shared = [(a, b) for a in stack.repository(server) for b in folders if a.overlaps(b)]
                 # The rule above reports a repository that is the very same.
-                if shared and not any((a.path.strip("/"), a.point) == (b.path.strip("/"), b.point) for a, b in shared):
+                same = any(a.place == b.place for a in ours[-1:] for b in folders[-1:])
+                if not same and any(a.overlaps(b) for a in ours for b in folders):
                     what = f'the repository of server "{server.name}" shares its files with "{name}" of {other}'
-                    do = "Give production a dataset, folder or bucket of its own."
+                    do = "Give production its own dataset, folder or bucket, and a CSI volume its own volumeHandle."
                     yield stack.source.problem(("servers", index, "repository"), what, do=do)
                     break
 

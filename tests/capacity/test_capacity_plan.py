@@ -1,5 +1,6 @@
 """`tidegate plan`, as people see it: a table, a sentence, a block to paste; one message for a mistake."""
 
+import math
 import re
 from pathlib import Path
 
@@ -126,12 +127,27 @@ def test_without_a_price_there_are_hours_and_no_money(folder: Path) -> None:
 
 
 def test_a_target_that_nothing_meets_is_told_with_what_is_closest_and_exit_code_1(folder: Path) -> None:
-    write_trace(trace_of(1, large=(50, 2.0, 600.0), small=(1, 2.0, 60.0)), folder / "large.csv")
-    said = plan("large.csv", "--gpu", "l4")
+    """Each GPU holds one of nine models."""
+    write_trace(trace_of(1, **{f"m{number}": (15, 2.0, 600.0) for number in range(9)}), folder / "many.csv")
+    said = plan("many.csv", "--gpu", "l4")
     assert said.exit_code == 1
-    assert "Larger than what models may take on a whole L4, and so refused: large." in said.stdout
-    assert "The closest is 1 × whole GPU" in said.stdout
+    assert "The closest is 8 × whole GPU" in said.stdout
     assert "on up to 8 GPUs meets --target 99%" in said.stderr
+
+
+def test_a_called_model_that_no_gpu_holds_ends_the_plan_before_any_simulation(folder: Path) -> None:
+    write_trace(trace_of(1, large=(50, 2.0, 600.0), small=(1, 2.0, 60.0)), folder / "large.csv")
+    refused = plan("large.csv", "--gpu", "l4")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "not even a whole L4 holds large. Plan for a larger GPU" in refused.stderr
+
+
+def test_a_plan_leaves_out_a_model_that_no_gpu_holds_and_nothing_calls(folder: Path) -> None:
+    write_trace(trace_of(1, one=(5, 2.0, 60.0), idle=(100, 2.0, math.inf)), folder / "idle.csv")
+    planned = plan("idle.csv")
+    assert planned.exit_code == 0, planned.stderr
+    assert "nothing calls and a whole A100-80GB does not hold: idle." in planned.stdout
+    assert [model.name for model in after(folder, planned).stacks[0].platform.models] == ["one"]
 
 
 @pytest.mark.usefixtures("folder")

@@ -29,7 +29,7 @@ def test_plain_preview_passes_for_each_stack_of_the_reference_without_a_cluster(
         pytest.param(
             "        replicas: 1\n",
             "        replicas: 0\n",
-            {"pool-preload-main-servers", "proxy-routing"},
+            {"namespace", "pool-preload-main-servers", "proxy-routing"},  # the namespace records the devices
             id="replicas",
         ),
         pytest.param(

@@ -89,6 +89,11 @@ def stack_change(
 
     `definition` is the file that commands name.
     """
+    # What was taken down comes up as a new one does, whatever its Namespace still records.
+    old, new = (
+        each if any(item.get("kind") not in KEPT for item in each) else ()
+        for each in (before or (), (before if after is None else after) or ())
+    )
     state: State = "unchanged"
     started: list[Restart] = []
     effects: list[Notice] = []
@@ -98,23 +103,22 @@ def stack_change(
         state = "new"
     elif after is None:
         # Nothing takes it down by itself: the objects run and take their devices until `tidegate down`.
-        state, changes, after = "removed", (), before
+        state, changes = "removed", ()
         stays = f"is no longer described: its {counted(before, 'object')} stay and serve until you take the stack down"
         if context := text(definition_in(before), "dataPlane", "context"):
             down = tidegate("down", definition, cluster=context, stack=name)
     elif changes:
         state, started = "changed", restarts(before, after)
         effects = notices(before, after)
-        stood, stands = (any(item.get("kind") not in KEPT for item in items) for items in (before, after))
-        if stood or not stands:  # what was taken down comes up as a new one does
+        if old or not new:
             permissions = permission_change(before, after)
     devices: list[Devices] = []
     costs = None
-    if before and "devices" not in definition_in(before):  # an older version rendered it
+    if old and "devices" not in definition_in(old):  # an older version rendered it
         what = "the base does not record them: neither their number nor their cost is compared"
         effects = [*effects, Notice("GPU", "devices", what)]
     else:
-        (was, cost_before), (will, cost_after) = (_devices(objects or ()) for objects in (before, after))
+        (was, cost_before), (will, cost_after) = map(_devices, (old, new))
         costs = cost_before, cost_after
         devices = [
             Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))

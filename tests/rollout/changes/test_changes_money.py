@@ -1,5 +1,6 @@
 """What a change costs, as people and machines read it."""
 
+import copy
 import json
 from html import unescape
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rollout.changes.compare import compare
+from rollout.changes.compare import KEPT, compare
 from rollout.changes.page import page
 from rollout.changes.stack_change import StackChange, stack_change, verdict
 from rollout.preview import terminal_sections
@@ -71,6 +72,20 @@ def test_devices_that_an_older_version_did_not_record_are_not_compared(described
     assert "GPU devices: the base does not record them" in text
     assert "a month" not in text + verdict([one])
     assert (one.devices, one.costs) == ([], None)
+
+
+@pytest.mark.parametrize("annotated", [True, False])
+def test_what_comes_up_in_a_namespace_that_is_there_takes_all_its_devices(annotated: bool) -> None:
+    """`down` keeps the Namespace with its annotation; one that an admin made has none."""
+    after = replicas_of_small(2, PRICE)
+    before = copy.deepcopy([item for item in after if item["kind"] in KEPT])
+    if not annotated:
+        before = [{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "inference-dev"}}]
+    up = stack_change("dev-lab", compare(before, after), before, after)
+    new = stack_change("dev-lab", compare([], after), None, after)
+    assert (up.devices, up.costs) == (new.devices, new.costs)
+    assert new.devices
+    assert "GPU devices: the base" not in terminal_sections([up]).plain
 
 
 def test_what_does_not_change_or_is_no_longer_described_costs_the_same() -> None:

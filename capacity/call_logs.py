@@ -46,8 +46,8 @@ _CUT = re.compile(
     + r"""(?=(?:\\+[rn])*(?:\\*\s*$|(?!\1)\\*"))"""
 )
 """A record that ends before its logger's name does. Its quotes are `"`, or what they are in another string."""
-_TOTALS = re.compile(r"""calls(?<=["']calls)\\*["']{1,2}\s*:""")
-_BASE64 = re.compile(r'"?eyJ[\w+/-]{6,}={0,2}"?')  # What begins with `{"`.
+_TOTALS = re.compile(r"""calls(?<=["']calls)\\*["']{1,2}\s*:\s*\{""")
+_BASE64 = re.compile(r'"?(?<![\w+/-])eyJ[\w+/-]{6,}={0,2}"?')  # What begins with `{"`.
 _BEGIN = re.compile(r'[{\["]')
 _CRI = re.compile(r"^.*?\b(?:stdout|stderr) [PF] ")  # containerd, CRI-O: time, stream, P for a part of a line
 _WRAPPED = "log", "message", "line", "MESSAGE", "textPayload"  # Keys that collectors put a line under.
@@ -212,7 +212,7 @@ def _records(text: str) -> Iterator[Record]:
         while waiting:
             each = waiting.pop()
             if isinstance(each, dict):
-                if _has_logger(each) or "calls" in each or "footprintBytes" in each:
+                if _has_logger(each) or isinstance(each.get("calls"), dict) or "footprintBytes" in each:
                     yield each
                 waiting += () if _has_logger(each) else reversed(each.values())
             elif isinstance(each, list):
@@ -239,9 +239,14 @@ def _has_logger(record: Record) -> bool:
 
 
 def _decoded(text: re.Match[str]) -> str:
-    """Return what was in base64, as a string of JSON where that was one; what is cut loses its end."""
+    """Return what was in base64, as a string of JSON where that was one; what is cut loses its end.
+
+    What names no call and no load stays as it is: a word, or a token.
+    """
     payload = text[0].strip('"').replace("-", "+").replace("_", "/")
     found = base64.b64decode(payload[: len(payload) // 4 * 4]).decode(errors="replace")
+    if not any(_named(found)):
+        return text[0]
     return json.dumps(found) if text[0].endswith('"') else found
 
 

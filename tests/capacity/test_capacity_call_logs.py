@@ -285,6 +285,21 @@ def test_a_copy_without_a_logger_of_a_line_that_has_one_is_a_copy(tmp_path: Path
     assert calls_in(tmp_path, "".join(lines).encode()) == calls_in(tmp_path, "".join(LINES[:5]).encode())
 
 
+@pytest.mark.parametrize("model", ["surveyJudge-v2", "eyJudge-v2", "eyJhbGciOiJub25lIn0"])
+@pytest.mark.parametrize("form", LINEWISE)
+def test_a_model_whose_name_looks_like_base64_keeps_its_calls(tmp_path: Path, form: str, model: str) -> None:
+    lines = [call(float(at), model, {model: 1}, url=f"/v2/models/{model}/infer") for at in range(3)]
+    assert calls_in(tmp_path, "".join(map(LINEWISE[form], lines)).encode()) == {("main", model): [0.0, 1.0, 2.0]}
+
+
+@pytest.mark.parametrize("form", LINEWISE)
+def test_numbers_of_calls_that_other_programs_log_are_no_damage(tmp_path: Path, form: str) -> None:
+    other = dumped(time="2026-11-03T12:00:00Z", level="info", calls=3)
+    both = dumped(counts={"calls": 3}, log=LINES[0])
+    text = "".join(map(LINEWISE[form], [other, both, other]))
+    assert calls_in(tmp_path, text.encode()) == calls_in(tmp_path, LINES[0].encode())
+
+
 def test_a_line_in_two_files_or_twice_in_one_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("".join(LINES), "utf-8")
     (tmp_path / "b.log").write_text("".join(map(docker, LINES)) + "".join(map(merged, LINES)), "utf-8")

@@ -1,4 +1,4 @@
-"""What is served where, and why not: asked of proxies, who ask servers. Nothing is loaded."""
+"""What is served where, and why not, as proxies find out from servers. Nothing is loaded."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence

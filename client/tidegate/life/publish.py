@@ -46,7 +46,7 @@ def publish_version(
 ) -> Outcome:
     """Bring a version, which the rules allow, into an environment; it serves everywhere when this returns.
 
-    Raises TidegateError: BusyError where somebody else is at it, UnfinishedError where it came to nothing half way.
+    Raises TidegateError: BusyError where another publisher is at it, UnfinishedError where it came to nothing half way.
     """
     registry, model, number = context.registry, version.model, version.number
     if not is_alias(of.name):

@@ -27,6 +27,10 @@ _NOT_TOLD = (errors.BusyError, errors.NotFoundError, errors.UnreachableError)
 """What a proxy answers that cannot tell at the moment, as while it is rolled out."""
 
 
+class _StillServedError(errors.BusyError):
+    """A replica still serves what is to be gone."""
+
+
 def until_served(context: Context, home: Placement, number: int, *, fresh: bool) -> str | None:
     """Wait until a version serves; a fresh one everywhere. Raises UnfinishedError when it does not within the bound.
 
@@ -160,7 +164,7 @@ def wait_until_withdrawn(context: Context, home: Placement, versions: Collection
         nonlocal places
         places = places_of(context, home)
         if there := _serving(context, home, places, versions if polls else ()):
-            raise errors.BusyError(", ".join(there))
+            raise _StillServedError(", ".join(there))
         return True
 
     context.tell(f"waiting until nothing serves {home.model.name} on {home.plane.name}")
@@ -225,7 +229,7 @@ def _until(
     do: str = "look into the log of the inference server there; then run the same command again",
     unseen: str = "",
 ) -> None:
-    """Wait until a check holds, and has held for so long. `unseen` stands for `what` if the last look had no answer.
+    """Wait until a check holds, and has held for so long. `unseen` stands for `what` if the last look showed nothing.
 
     That the load failed is believed when nothing else was said until the loader has surely seen what is there now:
     at first it may be said of what was there before.
@@ -241,7 +245,7 @@ def _until(
             state, why = "failed", error.why or error.what
         except (errors.BusyError, errors.NotFoundError, errors.UsageError, errors.UnreachableError) as error:
             why = error.why or error.what
-            title = what if isinstance(error, errors.BusyError) else unseen or what
+            title = what if isinstance(error, _StillServedError) else unseen or what
         now = time.monotonic()
         since = since if state == before else now
         if state == "holds" and now - since >= steady_seconds:

@@ -31,6 +31,7 @@ from .head import HeadedRequest
 MOST_ERROR = 16 * 1024  # Bytes of an error that are held to find out whether the replica lost the model.
 BULK = BULK_BYTES // 2  # Bytes that go on at once, after which others have their turn: few more are read of a stream.
 LONG_BODY = 1024 * 1024  # Bytes of a body that may itself be why a server did not take it.
+UNTAKEN_SECONDS = 60.0  # For so long a server that lists the model may be up as it was when it did not take one.
 LONG_HEAD = 4096  # Bytes of headers that go on; more are counted as held.
 VERSION_HEADER = b"\r\ntidegate-model-version: "
 _ACCEPTS_ENCODING = re.compile(rb"^accept-encoding:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
@@ -485,10 +486,8 @@ class HttpRequest(HeadedRequest):
         if self.usage is None or not self.route.tells_usage or self._status >= 400 or not (self._status or self.is_cut):
             return
         route, principal = self.route, self.identity.principal
-        if self._status and self._problem is None and self.replica is not None:
-            untaken = self.replica.untaken
-            if untaken and (not_taken := untaken.pop(route.key, None)) and self.body.received < not_taken[0]:
-                untaken[route.key] = not_taken[0], True
+        if self._status and self._problem is None and self.replica is not None and self.replica.untaken:
+            self._forget_untaken(self.replica)
         if (told := self.usage.told()) is not None:
             self.shared.meter.used(route.server, route.name, principal.source, told)
         if self.grant is not None and self.grant.tokens is not None:
@@ -507,11 +506,7 @@ class HttpRequest(HeadedRequest):
             if size < LONG_BODY or self._status == 404:
                 other = self.avoid(replica)
             else:  # its length may be why, and another replica would fail of it, too
-                least, is_too_long = replica.untaken.get(route.key, (size + 1, False))
-                if size >= least and (is_too_long or not await self._lacks(404)):  # it lists the model, so it is up
-                    why = f"The inference server takes shorter requests, but not one of {size} bytes, again."
-                    raise Problem(ProblemType.TOO_LONG, f"{why} Send a shorter one.", replica=replica.name)
-                replica.untaken[route.key] = min(size, least), False
+                await self._note_untaken(replica, size)
             if other is not None and self.body.of_version is not None:
                 self.leave_replica(monotonic())
                 await self.connect(other)
@@ -520,6 +515,23 @@ class HttpRequest(HeadedRequest):
                 why = f"No inference server has the model {route.name} just now; it may be back soon."
                 raise Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="lost", replica=replica.name)
         self._end_answer(monotonic())
+
+    async def _note_untaken(self, replica: Replica, size: int) -> None:
+        """Note that a replica did not take so many bytes; raises Problem if it is up and did not take them before."""
+        key, now = self.route.key, monotonic()
+        is_listed = key in replica.untaken and not await self._lacks(404)
+        least, since, takes_shorter = replica.untaken.get(key, (size + 1, now, False))
+        if size >= least and (takes_shorter or (is_listed and now - since < UNTAKEN_SECONDS)):
+            does = "takes shorter requests" if takes_shorter else "lists the model"
+            why = f"The inference server {does}, but twice did not take one of {size} bytes. Send a shorter one."
+            raise Problem(ProblemType.TOO_LONG, why, replica=replica.name)
+        replica.untaken[key] = min(size, least), now, False
+
+    def _forget_untaken(self, replica: Replica) -> None:
+        """Note that a replica has answered: a longer body that it did not take was too long, this one is not."""
+        least, since, _ = replica.untaken.pop(self.route.key, (0, 0.0, False))
+        if self.body.received < least:
+            replica.untaken[self.route.key] = least, since, True
 
     async def _lacks(self, status: int) -> bool:
         """Return whether the replica lacks the model, as the kind of its server finds out after such a status."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tidegate_proxy import forwarding
+from tidegate_proxy.http import request as http_request
 
 from ..http.running_proxy import RunningProxy, request, running_proxy, served, until
 from ..http.upstream import Act, Asked, Upstream, answering, head, only, raw, upstream
@@ -68,6 +69,12 @@ async def test_a_long_body_is_refused_once_the_server_answers_shorter_ones_and_n
 async def test_a_long_body_is_refused_the_second_time_by_a_server_that_lists_the_model(tmp_path: Path) -> None:
     async with served(tmp_path, says(503, NOT_READY, "plain"), table=table(MODELS), body_limit_bytes=8 << 20) as here:
         assert [(await here.ask(chat(size=2 << 20))).status for _ in range(3)] == [503, 413, 413]
+
+
+async def test_what_failed_long_ago_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_request, "UNTAKEN_SECONDS", 0.0)
+    async with served(tmp_path, says(503, NOT_READY, "plain"), table=table(MODELS), body_limit_bytes=8 << 20) as here:
+        assert {(await here.ask(chat(size=2 << 20))).status for _ in range(3)} == {503}
 
 
 async def test_no_replica_is_proof_of_what_another_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

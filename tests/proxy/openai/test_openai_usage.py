@@ -205,6 +205,8 @@ FAILED = event({"error": {"message": "the engine died", "type": "InternalServerE
         ([event({"choices": [], "error": None, "x": [{"error": 1}]}), event("[DONE]")], 200),
         ([event({"object": "error", "message": "the engine died"}), event("[DONE]")], 502),
         ([event({"type": "response.created", "response": {"error": None}})], 502),
+        ([b"event: response.created\ndata: {}\n\n", event({"type": "response.in_progress"})], 502),
+        ([b"event: response.created\ndata: {}\n\n", event({"type": "response.content_part.added"})], 502),
         ([b'event: response.output_text.delta\ndata: {"delta":"\\"type\\":\\"response.completed\\""}\n\n'], 502),
         ([event({"response": {"error": None}, "type": "response.completed"})], 200),
         ([event({"x": "y" * 20_000, "type": "response.incomplete"})], 200),

@@ -4,7 +4,7 @@ import functools
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, cast
 
@@ -117,6 +117,8 @@ class Without:
     pattern: str
     why: str
     """Follows the text that is refused."""
+    besides: tuple[str, ...] = ()
+    """Values of a mapping that such a key may have all the same."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Check after everything else."""
@@ -126,25 +128,30 @@ class Without:
         """Say the same in a schema."""
         made = handler(schema)
         if made["type"] == "object":
-            refused = {self.pattern: {"description": self.why, "not": {}}}
-            return {**made, "patternProperties": {**made.get("patternProperties", {}), **refused}}
-        return {**made, "not": {"description": self.why, "type": "string", "pattern": self.pattern}}
+            allowed = {"not": {"enum": [*self.besides, None]}} if self.besides else {}  # null takes it away
+            refused = {"description": self.why, "not": allowed}
+            return {**made, "patternProperties": {**made.get("patternProperties", {}), self.pattern: refused}}
+        text = {"description": self.why, "type": "string", "pattern": self.pattern}
+        return {**made, "not": {"anyOf": [made["not"], text]} if "not" in made else text}
 
     def checked(self, value: Any) -> Any:
         """Return a text or mapping as it is; raises ValueError."""
         for text in [value] if isinstance(value, str) else value:
-            if re.search(self.pattern, text):
+            if re.search(self.pattern, text) and not (self.besides and value[text] in self.besides):
                 raise ValueError(f"{text!r} {self.why}")
         return value
 
 
 def without_ours(*names: str) -> Without:
-    """Refuse variables that are set for every container, and those of some, as patterns.
+    """Refuse variables that are set for every container, and those of some, as patterns."""
+    return Without(f"^({'|'.join(('HOME', *names))})$", "is a variable that Tidegate sets itself")
 
-    With NVIDIA_VISIBLE_DEVICES a container could take every GPU of its node.
-    """
-    ours = "|".join(("HOME", "NVIDIA_VISIBLE_DEVICES", *names))
-    return Without(f"^({ours})$", "is a variable that Tidegate sets itself")
+
+CHOOSES_GPUS: Final = Without(
+    "^NVIDIA_VISIBLE_DEVICES$",
+    "can let a container see every GPU of its node: only a server's environment may set it, to void or none",
+)
+CHOOSES_NO_GPU: Final = replace(CHOOSES_GPUS, besides=("void", "none"))
 
 
 def form(pattern: str, hint: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:

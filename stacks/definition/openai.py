@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 from tidegate_contracts import proxy_process
 
 from .base import (
+    CHOOSES_GPUS,
+    CHOOSES_NO_GPU,
     ByteQuantity,
     DnsLabel,
     EnvironmentName,
@@ -58,7 +60,7 @@ _OURS = without_ours(
 class EngineSecret(SecretVariable):
     """An environment variable of an engine whose value is in a Secret of the environment's namespace."""
 
-    name: Annotated[EnvironmentName, _OURS]
+    name: Annotated[EnvironmentName, _OURS, CHOOSES_GPUS]
     """Its name, such as HF_TOKEN or NGC_API_KEY."""
 
 
@@ -77,7 +79,7 @@ class EngineSettings(ContainerVariables):
     """Devices over which the model is spread: those of one replica."""
     context_length: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
     """Tokens of prompt and answer together; what the model can without it."""
-    environment: Annotated[dict[EnvironmentName, str], _OURS] = Field(default_factory=dict)
+    environment: Annotated[dict[EnvironmentName, str], _OURS, CHOOSES_NO_GPU] = Field(default_factory=dict)
     """Environment variables of the engine's container. Never a secret."""
     secret_environment: tuple[EngineSecret, ...] = ()
     """Those that are secret."""

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from .base import (
+    CHOOSES_GPUS,
     Condition,
     Conditional,
     EnvironmentName,
@@ -27,9 +28,9 @@ class Pods(Section):
 
     annotations: ForeignAnnotations = Field(default_factory=dict)
     """Annotations of the pods."""
-    environment: Annotated[dict[EnvironmentName, str], without_ours("AZURE_STORAGE_AUTH_TYPE", "TIDEGATE_.*")] = Field(
-        default_factory=dict
-    )
+    environment: Annotated[
+        dict[EnvironmentName, str], without_ours("AZURE_STORAGE_AUTH_TYPE", "TIDEGATE_.*"), CHOOSES_GPUS
+    ] = Field(default_factory=dict)
     """Environment variables of all containers, such as HTTPS_PROXY and NO_PROXY for the web proxy of a company, which
     network.reach has to let them reach. Never a secret."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None

@@ -114,7 +114,7 @@ def words(schema: dict[str, Any]) -> str:
     if len(known := schema.get("enum") or ([schema["const"]] if "const" in schema else [])) in range(1, 10):
         return ("one of " if len(known) > 1 else "") + ", ".join(f"`{each}`" for each in known)
     if schema["type"] in ("array", "object"):
-        patterns = [each for each in schema.get("patternProperties", {}).values() if each.get("not") != {}]
+        patterns = [each for each in schema.get("patternProperties", {}).values() if "not" not in each]
         item = words(
             schema["items"] if "items" in schema else patterns[0] if patterns else schema["additionalProperties"]
         )

@@ -164,8 +164,7 @@ class SchemaWriter:
         made: Schema = {"type": "object"}
         if patterns := source.get("patternProperties"):
             made["patternProperties"] = {
-                key: each if each.get("not") == {} else self.entry(self.value(each, form))
-                for key, each in patterns.items()
+                key: each if "not" in each else self.entry(self.value(each, form)) for key, each in patterns.items()
             }
             made["additionalProperties"] = False
         else:

@@ -96,7 +96,7 @@ def _lacking(stack: Stack, exposure: IngressExposure, prefix: str) -> Iterator[t
         found = re.search(r"idle_timeout\.timeout_seconds=(\d+)", said.get(key, ""))
         if (least := int(found[1]) if found else 60) < seconds:
             yield key, (f"idle_timeout.timeout_seconds={seconds}", waits.format(least))
-    if prefix in _GOOGLE and _BACKEND_CONFIG not in exposure.service_annotations:
+    if prefix in _GOOGLE and not {_BACKEND_CONFIG, f"beta.{_BACKEND_CONFIG}"} & set(exposure.service_annotations):
         reason = "Its health check requests /, where the proxy has nothing: the BackendConfig says /healthz."
         yield _BACKEND_CONFIG, ("""'{"default": "inference-proxy"}'""", f"{reason} {waits.format(30)}")
     if prefix in _GOOGLE and is_https and not {_APP_PROTOCOLS, _ITS_OLD_NAME} & set(exposure.service_annotations):

@@ -112,7 +112,7 @@ def pods_fit_into_a_node(stack: Stack) -> Iterator[Problem]:
                 )
                 severity: Severity = "advisory" if on_cpu else "error"
                 yield stack.source.problem(where, f"{what}, and {largest}", why, do, severity=severity)
-            elif asked > _MOST[key]:
+            elif not (each and all(each)) and asked > _MOST[key]:
                 yield _too_much(stack, where, what, f"{pool.resources.cpu}m" if key == "cpu" else "16Gi")
     for key, quantity, meant in (("cpu", proxy.cpu, f"{proxy.cpu}m"), ("memory", proxy.memory, "2Gi")):
         amount = float(quantity_value(quantity))

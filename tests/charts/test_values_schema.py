@@ -54,6 +54,7 @@ WRONG: dict[str, tuple[str, Any]] = {
     "an image with a space": ("proxy.image", "proxy :1"),
     "an Ingress without its host": ("proxy.exposure", {"kind": "ingress", "path": "/"}),
     "no pools": (f"{SERVER}.pools", []),
+    "every GPU of a node": (f"{SERVER}.triton.environment", {"NVIDIA_VISIBLE_DEVICES": "all"}),
     "an argument that Tidegate sets":
         (f"{SERVER}.triton.extraArguments", ["--http-restricted-api=model-repository:x=y"]),
 }  # fmt: skip

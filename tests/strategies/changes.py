@@ -143,14 +143,14 @@ def _only(schema: Schema) -> list[Any]:
 
 def _values_of(schema: Schema) -> Schema | None:
     """Return what stands behind the keys of a mapping that may have any."""
-    patterns = [part for part in schema.get("patternProperties", {}).values() if part.get("not") != {}]
+    patterns = [part for part in schema.get("patternProperties", {}).values() if "not" not in part]
     more = schema.get("additionalProperties")
     return patterns[0] if patterns else more if isinstance(more, dict) else None
 
 
 def _keys_of(schema: Schema) -> list[str]:
     known = schema.get("propertyNames", {"type": "string"})
-    pattern = next((key for key, part in schema.get("patternProperties", {}).items() if part.get("not") != {}), "")
+    pattern = next((key for key, part in schema.get("patternProperties", {}).items() if "not" not in part), "")
     return [*islice(_texts({**known, "pattern": known.get("pattern", pattern)}, []), 1)]
 
 

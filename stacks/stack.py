@@ -127,8 +127,9 @@ class Stack(StackId):
         point = (dataset.access_point_id or "") if isinstance(dataset, EfsDataset) else ""
         yield Folder(dataset.name, self.volume(dataset), path, point)
         if isinstance(dataset, CsiDataset) and dataset.volume_attributes:
+            # Of another volume they need not differ: some drivers have only its size or copies there.
             attributes = sorted(dataset.volume_attributes.items())
-            yield Folder(dataset.name, ("csi", dataset.driver, *(f"{key}={value}" for key, value in attributes)), path)
+            yield Folder(dataset.name, (*self.volume(dataset), *(f"{key}={value}" for key, value in attributes)), path)
 
     def repository(self, server: Server) -> tuple[Folder, ...]:
         """Return the names under which the folder or prefix is known in which a server's models lie."""

@@ -176,8 +176,14 @@ class CsiDataset(CsiSource, VolumeBase):
                 return ("gs", said.get("bucketName", name) if name == "_" else name), ""
             case "blob.csi.azure.com" if {"storageAccount", "containerName"} <= said.keys():
                 return ("as", said["storageAccount"]), said["containerName"]
+            case "file.csi.azure.com" if {"storageAccount", "shareName"} <= said.keys():
+                return ("azurefile", said["storageAccount"]), f"{said['shareName']}/{said.get('folderName', '')}"
             case "nfs.csi.k8s.io" if {"server", "share"} <= said.keys():
                 return ("nfs", said["server"]), f"{said['share']}/{said.get('subDir', '')}"
+            case "smb.csi.k8s.io" if "source" in said:
+                return ("smb", said["source"]), said.get("subDir", "")
+            case "cephfs.csi.ceph.com" if {"clusterID", "fsName", "rootPath"} <= said.keys():
+                return ("cephfs", f"{said['clusterID']}/{said['fsName']}"), said["rootPath"]
         return None
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from ..definition.base import byte_count
 from ..definition.datasets import GCS_FUSE, CsiDataset, EfsDataset, NfsDataset, ObjectStoreRepository
 from ..definition.pools import OnDemand
 from ..devices import gb
-from ..problems import Problem
+from ..problems import Problem, Severity
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 
@@ -73,14 +73,21 @@ def production_shares_nothing_that_others_may_write(definition: Definition) -> I
     for stack in definition.stacks if theirs else ():
         for index, server in enumerate(stack.platform.servers if stack.environment.production else ()):
             ours = stack.repository(server)
+            sharers = []
             for other, name, folders in theirs:
                 # The rule above reports a repository that is the very same.
                 same = any(a.place == b.place for a in ours[-1:] for b in folders[-1:])
-                if not same and any(a.overlaps(b) for a in ours for b in folders):
-                    what = f'the repository of server "{server.name}" shares its files with "{name}" of {other}'
-                    do = "Give production its own dataset, folder or bucket, and a CSI volume its own volumeHandle."
-                    yield stack.source.problem(("servers", index, "repository"), what, do=do)
-                    break
+                pairs = [(a, b) for a in ours for b in folders if not same and a.overlaps(b)]
+                # A whole file system holds every access point; a folder of it may hold one.
+                unsure = all(a.point != b.point and (b if a.point else a).path.strip("/") for a, b in pairs)
+                sharers += [(unsure, f'its files with "{name}" of {other}')] * bool(pairs)
+            for unsure, files in sorted(sharers, key=lambda each: each[0])[:1]:
+                what = f'the repository of server "{server.name}" {"may share" if unsure else "shares"} {files}'
+                why = "An access point may lie anywhere in its file system." if unsure else ""
+                do = "Give production its own dataset, folder or bucket, and a CSI volume its own volumeHandle."
+                do = "Read each of the two by an access point." if unsure else do
+                severity: Severity = "advisory" if unsure else "error"
+                yield stack.source.problem(("servers", index, "repository"), what, why, do, severity=severity)
 
 
 @stack_rule("`scratch` is large enough for models that are copied from a bucket", "advisory")

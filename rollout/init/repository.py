@@ -129,14 +129,11 @@ def _of_checkout(root: Path, repository: str | None) -> str:
         what = f"{escaped(str(root))} is no git checkout, so there is no revision that a platform could pin"
         raise CommandError(f"{what}.\nClone Tidegate with git, and run `tidegate init` there.")
     found = repository or _git(root, "config", "remote.origin.url")
-    if not found:
-        what = (
-            "this checkout has no remote `origin`: the platform fetches Tidegate from its folder, which nobody else has"
-        )
-        note(f"{what}.\nName its address: {tidegate('init', '<folder>', repository='<address>')}")
-        found = str(root)
-    if Path(found).exists():
-        found = Path(found).resolve().as_uri()
+    if not found or Path(found).exists():
+        found = Path(found or root).resolve().as_uri()
+        if not repository:
+            what = "the platform fetches Tidegate from a folder of this machine, which CI and colleagues do not have"
+            note(f"{what}.\nName its address: {tidegate('init', '<folder>', repository='<address>')}")
     elif not _git(root, "branch", "--remotes", "--contains", revision):
         note(f"{revision[:10]} is on no branch of `origin`: push it, or nobody else can fetch what the platform pins.")
     if _git(root, "status", "--porcelain", "--untracked-files=no"):

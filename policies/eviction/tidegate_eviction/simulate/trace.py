@@ -21,6 +21,7 @@ class SimulationError(Exception):
 
 
 MEGABYTE = 10**6
+LONGEST_SECONDS = 366 * 86_400.0  # Of a trace: idle time is simulated, too, and a wrong clock makes decades of it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,9 @@ def _parsed(path: Path, lines: io.TextIOWrapper) -> Trace:
                 if seconds and at < seconds[-1]:
                     why = f"time_ms goes back, from {_number(seconds[-1] * 1e3)} to {_number(at * 1e3)}."
                     raise ValueError(f"{why} Requests are in time order: sort them.")
+                if seconds and at - seconds[0] > LONGEST_SECONDS:
+                    why = f"time_ms is {(at - seconds[0]) / 86400:,.0f} days after the first request."
+                    raise ValueError(f"{why} A trace has at most a year: keep the part that you want to plan for.")
                 seconds.append(at)
                 which.append(places[name])
         except ValueError as error:

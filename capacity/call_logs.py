@@ -28,6 +28,7 @@ from .trace import Calls, Measured, Recording, no_calls
 
 _PIECE = 1 << 20  # Bytes of a file after which the progress bar moves.
 _CALL, _EVENT = "tidegate_proxy.calls", "tidegate_eviction.events"  # The loggers.
+_MOST_CALLS, _MOST_BYTES = 10**7, 1e15  # Of one line.
 _IN_TURN = {'"': r"\1", ",": ", ?", ":": ": ?"}
 
 
@@ -94,11 +95,12 @@ class _Logs:
             return _OLDER
         at = datetime.fromisoformat(record["time"]).timestamp()
         own = record.get("server"), record.get("model")
-        calls = {(server, model): int(n) for server, of in record.get("calls", {}).items() for model, n in of.items()}
-        began = at - float(record["seconds"]) if own in calls else at
+        counts = [(server, model, n) for server, of in record.get("calls", {}).items() for model, n in of.items()]
+        calls = {(server, model): int(_number(n, 1, _MOST_CALLS)) for server, model, n in counts}
+        began = at - _number(record["seconds"]) if own in calls else at
         if "status" in record and own in calls:
             if int(record["status"]) == (0 if record["protocol"] == "grpc" else 200):
-                self.work[str(own[1])].append(at - began - float(record.get("waitedSeconds", 0.0)))
+                self.work[str(own[1])].append(at - began - _number(record.get("waitedSeconds", 0.0)))
             self.busy += record.get("problem") == "busy"
         for key, number in calls.items():
             mine = key == own
@@ -106,11 +108,18 @@ class _Logs:
         return "of calls"
 
     def _event(self, record: Record) -> str:
-        if record.get("event") == "loaded":
-            model, size = record["model"], int(record["footprintBytes"])
-            self.loads[model].append(float(record["seconds"]) - float(record.get("copiedSeconds", 0.0)))
+        if record.get("event") == "loaded" and isinstance(record["model"], str):
+            model, size = record["model"], int(_number(record["footprintBytes"], 1, _MOST_BYTES))
+            self.loads[model].append(_number(record["seconds"]) - _number(record.get("copiedSeconds", 0.0)))
             self.sizes[model] = size
         return "of eviction policies"
+
+
+def _number(value: Any, least: float = 0, most: float = 1e9) -> float:
+    """Return a number of a log; raises ValueError where no proxy or policy writes such a one."""
+    if isinstance(value, bool) or not (least <= float(value) <= most):
+        raise ValueError(f"{value} is not from {least} to {most}")
+    return float(value)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import active_children
 
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.engine import SimulationSetting, simulate
@@ -106,7 +107,12 @@ def simulations(trace: Trace) -> Iterator[Run]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     try:
         with ProcessPoolExecutor(cores, initializer=_begin, initargs=(trace,)) as workers:
-            yield lambda settings, what: list(shown(workers.map(_simulated, settings), what, len(settings)))
+            try:
+                yield lambda settings, what: list(shown(workers.map(_simulated, settings), what, len(settings)))
+            except BaseException:
+                for worker in active_children():  # leaving waits for them, however long they still take
+                    worker.kill()
+                raise
     except BrokenProcessPool:
         raise CommandError("A process of the simulation was ended: is there enough memory?") from None
 

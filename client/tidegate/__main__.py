@@ -14,6 +14,7 @@ def run(load: "Callable[[], Typer]") -> None:
     """Run the command line that `load` imports; Ctrl-C and SIGTERM end it without a traceback, even meanwhile."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the processes that it started end with it
     # A stream that was closed (`>&-`) is None in Python; what is printed to it goes nowhere.
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):

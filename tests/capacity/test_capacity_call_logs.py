@@ -300,6 +300,21 @@ def test_numbers_of_calls_that_other_programs_log_are_no_damage(tmp_path: Path, 
     assert calls_in(tmp_path, text.encode()) == calls_in(tmp_path, LINES[0].encode())
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(call(10.0, "fox", {"fox": 1}, seconds=seconds) for seconds in (float("nan"), float("inf"), -1e12)),
+        *(call(10.0, "fox", {"fox": count}) for count in (-5, True, 2 * 10**9)),
+        loaded("fox", 1.0, -5),
+    ],
+)
+def test_numbers_that_no_process_writes_are_damage(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "of.log").write_text(LINES[0] + wrong, "utf-8")
+    found = read_logs(str(tmp_path / "of.log"))
+    assert "cut or damaged" in found.source + "".join(found.lost)
+    assert sum(map(len, found.calls.values())) == 1
+
+
 def test_a_line_in_two_files_or_twice_in_one_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("".join(LINES), "utf-8")
     (tmp_path / "b.log").write_text("".join(map(docker, LINES)) + "".join(map(merged, LINES)), "utf-8")

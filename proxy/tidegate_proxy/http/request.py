@@ -31,7 +31,7 @@ from .head import HeadedRequest
 MOST_ERROR = 16 * 1024  # Bytes of an error that are held to find out whether the replica lost the model.
 BULK = BULK_BYTES // 2  # Bytes that go on at once, after which others have their turn: few more are read of a stream.
 LONG_BODY = 1024 * 1024  # Bytes of a body that may itself be why a server did not take it.
-UNTAKEN_SECONDS = 60.0  # For so long a server that lists the model may be up as it was when it did not take one.
+UNTAKEN_SECONDS = 60.0  # What a server did not take longer ago proves nothing: it may have been down.
 LONG_HEAD = 4096  # Bytes of headers that go on; more are counted as held.
 VERSION_HEADER = b"\r\ntidegate-model-version: "
 _ACCEPTS_ENCODING = re.compile(rb"^accept-encoding:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
@@ -521,7 +521,8 @@ class HttpRequest(HeadedRequest):
         key, now = self.route.key, monotonic()
         is_listed = key in replica.untaken and not await self._lacks(404)
         least, since, takes_shorter = replica.untaken.get(key, (size + 1, now, False))
-        if size >= least and (takes_shorter or (is_listed and now - since < UNTAKEN_SECONDS)):
+        is_again = size >= least and since < self.started  # what failed at the same time is one failure
+        if is_again and now - since < UNTAKEN_SECONDS and (takes_shorter or is_listed):
             does = "takes shorter requests" if takes_shorter else "lists the model"
             why = f"The inference server {does}, but twice did not take one of {size} bytes. Send a shorter one."
             raise Problem(ProblemType.TOO_LONG, why, replica=replica.name)

@@ -19,10 +19,10 @@ _begins = re.compile(rb'"usage"\s*:\s*\{').search
 _PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})')
 _COMPLETION = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})')
 _begins_event = re.compile(rb"\n(?:data|event):").search
-_ends = re.compile(rb'\ndata: ?\[DONE\]|(?:\nevent: ?|"type"\s*:\s*")response\.(?:completed|incomplete)').search
+_ends = re.compile(rb'\ndata: *\[DONE\]|(?:\nevent: ?|"type"\s*:\s*")response\.(?:completed|incomplete)').search
 """The last event: `[DONE]`, or of a response that is completed or incomplete. In JSON text, line breaks and quotation
 marks have a backslash, so a completion cannot look like one."""
-_names_error = re.compile(rb"\nevent: ?(?:error|response\.failed)").search
+_names_error = re.compile(rb'\nevent: ?(?:error|response\.failed)|"type"\s*:\s*"response\.failed"').search
 _ASKED_FOR = re.compile(
     rb'^data: ?\{(?=[^\n]*"choices"\s*:\s*\[\s*\])(?=[^\n]*"usage"\s*:\s*\{)[^\n]*+\n\r?\n', re.MULTILINE
 )

@@ -71,6 +71,12 @@ async def test_a_long_body_is_refused_the_second_time_by_a_server_that_lists_the
         assert [(await here.ask(chat(size=2 << 20))).status for _ in range(3)] == [503, 413, 413]
 
 
+async def test_long_bodies_that_fail_at_one_time_are_one_failure(tmp_path: Path) -> None:
+    async with served(tmp_path, says(503, NOT_READY, "plain"), table=table(MODELS), body_limit_bytes=8 << 20) as here:
+        replies = await asyncio.gather(*(here.ask(chat(size=2 << 20)) for _ in range(4)))
+        assert {reply.status for reply in replies} == {503}
+
+
 async def test_what_failed_long_ago_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_request, "UNTAKEN_SECONDS", 0.0)
     async with served(tmp_path, says(503, NOT_READY, "plain"), table=table(MODELS), body_limit_bytes=8 << 20) as here:

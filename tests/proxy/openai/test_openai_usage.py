@@ -206,6 +206,7 @@ FAILED = event({"error": {"message": "the engine died", "type": "InternalServerE
         ([event({"object": "error", "message": "the engine died"}), event("[DONE]")], 502),
         ([event({"type": "response.created", "response": {"error": None}})], 502),
         ([b"event: response.created\ndata: {}\n\n", event({"type": "response.in_progress"})], 502),
+        ([event({"type": "response.failed"}), b"data: [DONE]\n\n"], 502),
         ([b"event: response.created\ndata: {}\n\n", event({"type": "response.content_part.added"})], 502),
         ([b'event: response.output_text.delta\ndata: {"delta":"\\"type\\":\\"response.completed\\""}\n\n'], 502),
         ([event({"response": {"error": None}, "type": "response.completed"})], 200),

@@ -206,20 +206,20 @@ def _model(line: str) -> TracedModel:
     size = round(_quantity("footprint_mb", parts[2]) * MEGABYTE)
     if not size:
         raise ValueError(f"footprint_mb is {parts[2]}: every model takes room. Write what it takes.")
-    cold, warm = _quantity("cold_ms", parts[3]), _quantity("warm_ms", parts[4])
+    cold, warm = (_quantity(*each, most=1e9) for each in (("cold_ms", parts[3]), ("warm_ms", parts[4])))
     if cold < warm:
         why = f"cold_ms ({parts[3]}) is less than warm_ms ({parts[4]})"
         raise ValueError(f"{why}, but includes it: a cold request loads, and then does what a warm one does.")
     return TracedModel(parts[1], size, (cold - warm) / 1e3, warm / 1e3)
 
 
-def _quantity(what: str, text: str) -> float:
+def _quantity(what: str, text: str, most: float = 1e15) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (0 <= value < 1e15):
-        raise ValueError(f"{what} is {text.strip()[:40]!r}: it is a number, 0 or more, and less than 1e15.")
+    if not (0 <= value < most):
+        raise ValueError(f"{what} is {text.strip()[:40]!r}: it is a number, 0 or more, and less than {most:.0e}.")
     return value
 
 

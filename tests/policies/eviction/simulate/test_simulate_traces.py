@@ -44,6 +44,7 @@ def test_a_trace_says_what_its_lines_say(tmp_path: Path) -> None:
         (f"{MODELS}nan,a\n", 3, "0 or more"),
         (f"{MODELS}soon,a\n", 3, "'soon'"),
         (f"{MODELS}m,a,1,2,1\n0,a\n", 3, "second time"),
+        ("m,a,1,2e12,1\n0,a\n", 1, "less than 1e+09"),
         (f"{MODELS}0,a\n1793707200000,a\n", 4, "20,760 days after the first request"),
         ("m,a,0,2,1\n0,a\n", 1, "takes room"),
         ("m,a,10,100,300\n0,a\n", 1, "includes it"),

@@ -97,7 +97,7 @@ attack: .test ## Attack a proxy in every way that is known, alone and 40 at once
 	@$(TEST) -m tests.proxy.attacks $(PYTEST)
 
 .PHONY: mutation
-mutation: .test ## Break COUNT=<lines> of PACKAGES=<folders> at random, each alone, and tell which the tests notice (MUTATION=--whole)
+mutation: .test ## Break COUNT=<lines> of PACKAGES=<folders> at random, each alone, and tell which the tests notice (MUTATION=--thorough)
 	@$(TEST) -m tests.mutation $(PACKAGES) --count $(or $(COUNT),60) $(MUTATION)
 
 .PHONY: bench-iac
@@ -109,7 +109,7 @@ bench-proxy: .test ## Measure the proxy against nginx and Envoy (BENCH="--runs 3
 	@$(TEST) -m lab.bench.proxy $(BENCH)
 
 .PHONY: bench-eviction
-bench-eviction: .test ## Measure how well the eviction policy chooses, how fast, and live what it costs (BENCH="--only simulated --trace <file>")
+bench-eviction: .test ## Measure how well the eviction policy chooses (BENCH="--only simulated --trace <file>")
 	@$(TEST) -m lab.bench.eviction $(BENCH)
 
 # The commands of `tidegate`, as Typer describes them.

@@ -82,8 +82,9 @@ class Row:
     figures: Figures
 
     def meets(self, target: float) -> bool:
-        """Say whether it answers this share of requests at once, and locks no model out."""
-        return self.figures.share_warm >= target and self.figures.serves_every_model
+        """Say whether it answers this share of requests at once, holds each model, and locks none out."""
+        holds_each = self.figures.largest <= self.answer.setting.capacity_bytes
+        return holds_each and self.figures.share_warm >= target and self.figures.serves_every_model
 
 
 def pool_tree(gpu: Gpu, name: str, on: GpuSlice, replicas: int, planned: OnDemand = LOADING) -> dict[str, Any]:
@@ -110,12 +111,10 @@ def capacity_bytes(gpu: Gpu, on: GpuSlice) -> int:
     return found
 
 
-def dedicated(gpu: Gpu, trace: Trace) -> tuple[Fraction, list[TracedModel]]:
-    """Return the GPUs of an endpoint for each model, on the smallest slice that holds it, and those none holds."""
-    rooms = [(one.share, capacity_bytes(gpu, one)) for one in gpu.slices]
-    fits = [[share for share, room in rooms if model.footprint_bytes <= room] for model in trace.models]
-    too_large = [model for model, shares in zip(trace.models, fits, strict=True) if not shares]
-    return sum((min(shares) for shares in fits if shares), Fraction()), too_large
+def too_large(gpu: Gpu, trace: Trace) -> list[TracedModel]:
+    """Return the models that not even a whole GPU holds."""
+    room = capacity_bytes(gpu, gpu.slices[-1])
+    return [model for model in trace.models if model.footprint_bytes > room]
 
 
 def best(rows: Sequence[Row], target: float) -> Row | None:

@@ -11,7 +11,7 @@ from .simulations import Figures
 
 @dataclass(frozen=True)
 class Line:
-    """An answer, or what it is held against, with its price."""
+    """An answer with its price."""
 
     name: str
     figures: Figures

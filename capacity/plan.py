@@ -13,12 +13,12 @@ from rich.console import Console
 from tidegate_eviction.simulate.report import about
 from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
-from policies.guardrails.money import money
 from stacks.command import FAILED, WRONG_INPUT, CommandError, chosen_stacks
 from stacks.definition.base import LEAST_BYTES
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.mig_cuts import fewest_gpus
 from stacks.definition.models import MODEL_NAME
+from stacks.definition.money import money
 from stacks.definition.placement import GpuNodes
 from stacks.definition.pools import OnDemand
 from stacks.definition.prices import Price
@@ -33,15 +33,15 @@ from .answers import (
     Answer,
     Row,
     best,
-    dedicated,
     loading_for,
     pool_tree,
     target_of,
+    too_large,
 )
 from .lines import Line, percent, table
 from .overlay import laid_over, overlay_text, place_of, size_text
 from .search import MOST_GPUS, Search
-from .simulations import MOST_REFUSED, Figures
+from .simulations import MOST_REFUSED
 from .slices import DEFAULT_GPU, Gpu, find_gpu, gpu_hours, price_of
 
 _WIDTH = 140  # Columns of a table that goes to no terminal.
@@ -89,15 +89,14 @@ def make_plan(trace: Path, definition: Path, target: str, gpu: str | None, stack
     rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
     found = best(rows, basis.target)
     lines = [_line(basis, row, row is found) for row in rows]
-    endpoints = _endpoints(basis)
     title = f"{escaped(trace.name)}: {about(basis.trace)}; target {percent(basis.target)} at once"
     hours = max(basis.trace.seconds[-1], 60.0) / 3600
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False, markup=False, emoji=False)
     console.print(title)
-    console.print(table([*lines, endpoints], hours, f"{basis.currency} a month" if basis.currency else ""))
+    console.print(table(lines, hours, f"{basis.currency} a month" if basis.currency else ""))
     print(*_notes(basis), sep="\n")
     print()
-    print(*_sentences(basis, lines, endpoints), sep="\n")
+    print(*_sentences(basis, lines), sep="\n")
     if found:
         print("", *_pasted(basis, found.answer), "", sep="\n")
     if found is None:
@@ -154,28 +153,14 @@ def _line(basis: _Basis, row: Row, is_best: bool) -> Line:
     return Line(str(row.answer), row.figures, gpu_hours(share), basis.money(share), is_best)
 
 
-def _endpoints(basis: _Basis) -> Line:
-    """Return what an endpoint for each model costs, each on the smallest slice that holds it."""
-    share, too_large = dedicated(basis.gpu, basis.trace)
-    count = len(basis.trace.models) - len(too_large)
-    names = {model.name for model in too_large}
-    refused = sum(basis.trace.models[which].name in names for which in basis.trace.which)
-    warm = len(basis.trace) - refused
-    figures = Figures(requests=len(basis.trace), warm=warm, answered=warm)
-    return Line(count_of(count, "dedicated endpoint"), figures, gpu_hours(share), basis.money(share))
-
-
-def _sentences(basis: _Basis, lines: Sequence[Line], endpoints: Line) -> list[str]:
-    """Return what is recommended, and instead of what."""
+def _sentences(basis: _Basis, lines: Sequence[Line]) -> list[str]:
+    """Return what is recommended."""
     found = next((line for line in lines if line.is_best), None)
     if found is None:
         closest = max(lines, key=lambda line: line.figures.share_warm)
         at_once = percent(closest.figures.share_warm)
         return [f"The closest is {closest.name}: {at_once} at once for {basis.cost(closest)}."]
-    sentences = [
-        f"{found.name} answers {percent(found.figures.share_warm)} at once for {basis.cost(found)}; "
-        f"{endpoints.name} would be {basis.cost(endpoints)}."
-    ]
+    sentences = [f"{found.name} answers {percent(found.figures.share_warm)} at once for {basis.cost(found)}."]
     if found.figures.worst_served is not None:
         name, refused, calls = found.figures.worst_served
         sentences.append(f"Worst served is {escaped(name)}: {refused:,} of its {count_of(calls, 'call')} are refused.")
@@ -202,9 +187,8 @@ def _notes(basis: _Basis) -> list[str]:
         notes.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")
     if wait < min(longest, MOST_WAIT_SECONDS):
         notes.append(f"It is no longer, because `proxy.timeouts.requestSeconds` is {wait + 1}: raise that first.")
-    too_large = dedicated(basis.gpu, basis.trace)[1]
-    if too_large:
-        large = listed((model.name for model in too_large), most=5)
+    if unfit := too_large(basis.gpu, basis.trace):
+        large = listed((model.name for model in unfit), most=5)
         notes.append(f"Larger than what models may take on a whole {basis.gpu.name}, and so refused: {large}.")
     return notes
 

@@ -1,14 +1,13 @@
 """The search for the cheapest pool: of slices of each size, the fewest that meet the target."""
 
 from collections.abc import Sequence
-from fractions import Fraction
 from math import ceil
 
 from tidegate_eviction.simulate.trace import Trace
 
 from stacks.definition.pools import OnDemand
 
-from .answers import LOADING, Answer, Row, dedicated
+from .answers import LOADING, Answer, Row
 from .simulations import Run, simulations
 from .slices import Gpu, GpuSlice
 
@@ -20,8 +19,6 @@ class Search:
 
     def __init__(self, trace: Trace, gpu: Gpu, target: float, loading: OnDemand = LOADING) -> None:
         self._trace, self._gpu, self._target, self._loading = trace, gpu, target, loading
-        self._dearest = max(dedicated(gpu, trace)[0], Fraction(1))
-        """GPUs beyond which sharing is no gain, since an endpoint for each model takes no more. One is always tried."""
         self._too_few = dict.fromkeys(gpu.slices, 0)
         self._enough: dict[GpuSlice, int] = {}
 
@@ -44,7 +41,7 @@ class Search:
         low, high = self._too_few[one], self._enough.get(one)
         if high is not None:
             return (low + high) // 2 if high - low > 1 else 0
-        most = max(1, min(self._gpu.most(one) * MOST_GPUS, int(self._dearest / one.share)))
+        most = self._gpu.most(one) * MOST_GPUS
         best = min((each.share * count for each, count in self._enough.items()), default=None)
         if best is not None:
             most = min(most, ceil(best / one.share) - 1)

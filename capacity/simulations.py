@@ -50,6 +50,7 @@ class Figures:
     lost: Mapping[str, float] = field(default_factory=dict)
     """By model: what its callers waited, and the longest wait for each who was refused, busy or too large."""
     refusals: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # By model: calls refused, and all calls.
+    largest: int = 0  # Bytes of the largest model, called or not.
 
     @property
     def refused(self) -> int:
@@ -82,8 +83,8 @@ class Figures:
 
     @property
     def serves_every_model(self) -> bool:
-        """Whether no model has more than a tenth of its calls refused; one refused call is no share."""
-        return all(count <= max(1, MOST_REFUSED * calls) for count, calls in self.refusals.values())
+        """Whether no model has all of its calls refused, or more than one and a tenth of them."""
+        return all(count <= max(min(1, calls - 1), MOST_REFUSED * calls) for count, calls in self.refusals.values())
 
     @property
     def lost_seconds(self) -> float:
@@ -160,6 +161,7 @@ def figures(trace: Trace, wait_seconds: float, outcome: Outcome, skipped: Collec
         waits=tuple(sorted(waits)[len(waits) - cold :]),
         lost={model.name: max(0.0, lost.get(place, 0.0)) for place, model in enumerate(trace.models)},
         refusals={trace.models[place].name: (count - answered[place], count) for place, count in calls.items()},
+        largest=max(model.footprint_bytes for model in trace.models),
     )
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from policies.guardrails.money import HOURS_A_MONTH
 from stacks.command import none_such
 from stacks.definition.gpu_products import PRODUCTS, GpuProduct, gpu_product
 from stacks.definition.mig_cuts import filled, part_of_gpu
+from stacks.definition.money import HOURS_A_MONTH
 from stacks.definition.placement import GpuNodes
 from stacks.definition.prices import Price
 

@@ -44,7 +44,6 @@ def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool
         "leaseSeconds": loading.lease_seconds,
         "waitSeconds": loading.wait_seconds,
         "models": listed(args.models, _model),
-        "metricsModels": loading.metrics_models,
     }
 
 

@@ -14,7 +14,7 @@ from .changes.compare import KEPT
 from .contexts import on_cluster, refuse_tags, require_named
 from .engines import Bundle, Engine
 from .engines.ownership import owner_of
-from .guardrails import compared_with, enforce, findings
+from .guardrails import enforce, findings
 from .kubectl import Kubectl
 from .live import INSTANCE, PART_OF, namespace_of
 from .orphans import Orphan, orphans_in
@@ -49,12 +49,10 @@ def bring_up(request: Request, outcome: ExitStatus) -> None:
 def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) -> tuple[Sequence[Bundle], Engine]:
     """Return what is to be brought up, and with what, once nothing forbids it; raise CommandError."""
     engine = _engine(request, stacks, stacks[0].data_plane.context_name)
-    around = compared_with((stack.name for stack in stacks), definition)
-    every = engine.render([*stacks, *around], definition)
-    rendering, beside = every[: len(stacks)], every[len(stacks) :]
+    rendering = engine.render(stacks, definition)
     if text := advisory_text(definition.advisories):
         note(text)
-    if text := enforce(findings(rendering, definition, beside), "nothing was changed"):
+    if text := enforce(findings(rendering), "nothing was changed"):
         note(text)
     both = zip(stacks, rendering, strict=True)
     return [Bundle(stack, rendered, definition.lock, request.definition) for stack, rendered in both], engine

@@ -37,7 +37,7 @@ def check_definition(path: Path, seen: CommandReport) -> None:
     """
     definition = seen.definition = read_definition(path)
     stacks = progress(definition.stacks, len(definition.stacks), "stacks rendered")
-    seen.guardrails = findings([render(stack, definition) for stack in stacks], definition)
+    seen.guardrails = findings(render(stack, definition) for stack in stacks)
     guarded = enforce(seen.guardrails, "nothing was to be written")
     servers = {server.name for stack in definition.stacks for server in stack.platform.servers}
     models = {model.name for stack in definition.stacks for model in stack.platform.models}

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from policies.guardrails.money import HOURS_A_MONTH
+from stacks.definition.money import HOURS_A_MONTH
 from stacks.problems import Position
 
 from .changes.compare import FieldChange, Verb

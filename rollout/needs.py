@@ -6,9 +6,10 @@ from typing import Any
 
 from tidegate_contracts import dynamo
 
+from policies.guardrails.objects import at, mapping, mappings, text
 from stacks.problems import escaped
 
-from .changes.workloads import Tree, Workload, at, items, mapping, text, workloads
+from .changes.workloads import Tree, Workload, workloads
 from .kubectl import KubernetesObject
 
 _REMEDIES: Mapping[str, str] = {
@@ -83,7 +84,7 @@ def needs_of(objects: Sequence[Tree]) -> list[Prerequisite]:
 def _of_object(item: Tree) -> Iterator[Prerequisite]:
     kind, version, namespace = text(item, "kind"), text(item, "apiVersion"), text(item, "metadata", "namespace")
     spec, named = mapping(item, "spec"), f"{kind} {text(item, 'metadata', 'name')}"
-    for secret in items(item, "imagePullSecrets"):
+    for secret in mappings(item, "imagePullSecrets"):
         yield Prerequisite("v1", "Secret", text(secret, "name"), namespace, "images are pulled without it", hard=False)
     if kind == "PersistentVolume":
         mounted = f"no pod can mount {named}"
@@ -96,7 +97,7 @@ def _of_object(item: Tree) -> Iterator[Prerequisite]:
         nobody = "nobody reaches the proxy through the Ingress"
         yield Prerequisite(version, "IngressClass", text(spec, "ingressClassName"), "", nobody, hard=False)
     elif kind == "HTTPRoute":
-        for parent in items(spec, "parentRefs"):
+        for parent in mappings(spec, "parentRefs"):
             nobody = "nobody reaches the proxy through it"
             yield Prerequisite(version, "Gateway", text(parent, "name"), text(parent, "namespace"), nobody, hard=False)
     elif kind == "Certificate":
@@ -106,10 +107,10 @@ def _of_object(item: Tree) -> Iterator[Prerequisite]:
             version, issuer, text(spec, "issuerRef", "name"), where, f"{named} is never issued to the pods"
         )
     elif kind == "ResourceClaimTemplate":
-        for request in items(spec, "spec", "devices", "requests"):
+        for request in mappings(spec, "spec", "devices", "requests"):
             name = text(request, "exactly", "deviceClassName")
             yield Prerequisite(version, "DeviceClass", name, "", "pods that claim a device of it wait for ever")
-    elif kind == "Role" and dynamo.RULES[-1] in items(item, "rules"):
+    elif kind == "Role" and dynamo.RULES[-1] in mappings(item, "rules"):
         alone = f"workers end at once, for the objects that {named} lets them write are of no kind"
         yield Prerequisite("apiextensions.k8s.io/v1", "CustomResourceDefinition", dynamo.CRD, "", alone)
     elif kind == "HorizontalPodAutoscaler":
@@ -124,7 +125,7 @@ def _of_pods(objects: Sequence[Tree]) -> Iterator[Prerequisite]:
         yield Prerequisite("scheduling.k8s.io/v1", "PriorityClass", priority, "", never)
         yield Prerequisite("node.k8s.io/v1", "RuntimeClass", runtime, "", never)
         waits = f"pods of {workload.name} wait for it"
-        for volume in items(workload.pod, "volumes"):
+        for volume in mappings(workload.pod, "volumes"):
             storage = text(volume, "ephemeral", "volumeClaimTemplate", "spec", "storageClassName")
             yield Prerequisite("storage.k8s.io/v1", "StorageClass", storage, "", waits)
         for kind, name in _read(workload):
@@ -133,10 +134,10 @@ def _of_pods(objects: Sequence[Tree]) -> Iterator[Prerequisite]:
 
 def _read(workload: Workload) -> Iterator[tuple[str, str]]:
     """Yield kind and name of what a pod cannot start without."""
-    sources: list[Any] = [*items(workload.pod, "volumes")]
-    sources += [each for volume in items(workload.pod, "volumes") for each in items(volume, "projected", "sources")]
+    volumes = mappings(workload.pod, "volumes")
+    sources: list[Any] = [*volumes, *(each for one in volumes for each in mappings(one, "projected", "sources"))]
     for container in workload.containers:
-        sources += [*items(container, "envFrom"), *(at(one, "valueFrom") for one in items(container, "env"))]
+        sources += [*mappings(container, "envFrom"), *(at(one, "valueFrom") for one in mappings(container, "env"))]
     for source in sources:
         for key in ("secret", "secretRef", "secretKeyRef", "configMap", "configMapRef", "configMapKeyRef"):
             if not at(source, key, "optional"):

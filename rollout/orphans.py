@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationError
 
 from policies import guardrails
+from policies.guardrails.objects import mapping, text
 from policies.guardrails.settings import settings_of
 from stacks.command import WRONG_INPUT, CommandError, none_such
 from stacks.definition import DataPlane, Environment
@@ -17,7 +18,6 @@ from stacks.problems import counted, escaped, listed
 from stacks.stack import Definition, StackId
 
 from .changes.permissions import definition_in
-from .changes.workloads import mapping, text
 from .contexts import context_in
 from .engines.ownership import helm_release, owner_in
 from .kubectl import Kubectl, KubernetesObject

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from policies.guardrails.objects import mapping, mappings, text
 from stacks.command import CommandError
 from stacks.problems import count_of, escaped, listed
 from stacks.stack import Stack
 from stacks.validate import read_definition
 
-from .changes.workloads import Tree, items, mapping, text, workloads
+from .changes.workloads import Tree, workloads
 from .contexts import context_in, on_cluster, require_named
 from .kubectl import Kinds, Kubectl, KubernetesObject, as_list, explained
 from .needs import MissingPrerequisite, Prerequisite, needs_of
@@ -153,7 +154,7 @@ class _Cluster:
                 yield MissingPrerequisite(what.rstrip("."), command, do.strip(), hard=True)
 
     def of_needs(self, needs: Iterable[Prerequisite]) -> Iterator[MissingPrerequisite]:
-        there = {text(one, "name") for item in self._all("CSINode") for one in items(item, "spec", "drivers")}
+        there = {text(one, "name") for item in self._all("CSINode") for one in mappings(item, "spec", "drivers")}
         there |= {name for _, name in self.refused}
         for need in needs:
             identity = (need.kind, need.namespace, need.name)

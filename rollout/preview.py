@@ -12,7 +12,9 @@ from typing import Any
 import yaml
 from rich.text import Text
 
-from policies.guardrails import Finding, check_all
+from policies.guardrails import Finding, check
+from policies.guardrails.objects import mapping
+from policies.guardrails.objects import text as text_at
 from stacks.command import WRONG_INPUT, CommandError, chosen_stacks
 from stacks.devices import inventory
 from stacks.problems import DefinitionError, escaped, listed
@@ -26,8 +28,6 @@ from .changes.report import report
 from .changes.revision import NothingToCompare, rendering_of
 from .changes.sections import sections
 from .changes.stack_change import StackChange, stack_change, verdict
-from .changes.workloads import mapping
-from .changes.workloads import text as text_at
 from .contexts import context_in, on_cluster
 from .files import write_atomically
 from .guardrails import enforce, findings, today
@@ -59,7 +59,6 @@ class Comparison:
     against: str
     changes: Mapping[str, Sequence[ObjectChange]]
     before: Mapping[str, Objects | None]
-    """Of stacks that nobody asked for too, where they are known: rules compare them with the others."""
     after: Mapping[str, Objects | None]
     notes: tuple[str, ...] = ()  # What people must know to read it right.
     commit: str = ""
@@ -82,7 +81,7 @@ def preview_changes(wanted: PreviewRequest, seen: CommandReport) -> None:
         what = "is wrong" if isinstance(error, DefinitionError) else "could not be compared"
         _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
         raise
-    found = seen.guardrails = findings(rendering, definition)
+    found = seen.guardrails = findings(rendering)
     changes = seen.changes = _stack_changes(wanted, definition, found, comparison)
     seen.against, seen.verdict = comparison.against, verdict(changes, comparison.refused)
     moves = [
@@ -114,8 +113,7 @@ def _stack_changes(
 ) -> list[StackChange]:
     known = found
     if wanted.cluster is None:  # rules judge what is declared: in live objects stand defaults too
-        before = {name: objects for name, objects in comparison.before.items() if objects is not None}
-        known = check_all(before, today())
+        known = {name: check(objects or (), today()) for name, objects in comparison.before.items()}
     there: dict[str, Counter[str]] = defaultdict(Counter)
     for stack in definition.stacks:
         for (device, _), count in inventory(stack.data_plane.gpus).items():
@@ -123,16 +121,15 @@ def _stack_changes(
     return [
         stack_change(
             name,
-            comparison.changes.get(name, ()),
-            comparison.before[name] if name in comparison.changes else (),
-            comparison.after[name] if name in comparison.changes else (),
+            changes,
+            comparison.before[name],
+            comparison.after[name],
             there=there.get(name),
             findings=found.get(name, ()),
             known=known.get(name, ()),
             definition=definition.file,
         )
-        # A stack that nobody asked for is said where one of those that are asked for breaks something in it.
-        for name in {**comparison.changes, **found}
+        for name, changes in comparison.changes.items()
     ] + [_orphan_change(each, definition) for each in comparison.orphans]
 
 
@@ -201,7 +198,7 @@ def compared(wanted: PreviewRequest, definition: Definition) -> tuple[list[Rende
     names = dict.fromkeys([*after, *(() if wanted.only else there)])
     # What is no longer described stays in its cluster, so none of its objects changes.
     changes = {name: compare(there.get(name, ()), after[name]) if name in after else () for name in names}
-    before = {name: there.get(name) for name in {**changes, **there}}
+    before = {name: there.get(name) for name in changes}
     return rendering, Comparison(
         escaped(base), changes, before, {name: after.get(name) for name in changes}, tuple(notes), commit
     )

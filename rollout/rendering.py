@@ -1,11 +1,12 @@
 """`render`: every stack as YAML in a folder, one object a file. `preview` shows what that would change."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from policies.guardrails.devices import device_counts
-from policies.guardrails.rules.money import cost_of
+from stacks import devices
 from stacks.command import ExitStatus, chosen_stacks
+from stacks.definition.money import Cost
 from stacks.problems import advisory_text, count_of, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
@@ -23,14 +24,14 @@ def render_all(path: Path, out: Path, only: str | None, outcome: ExitStatus) -> 
     definition = read_definition(path)
     stacks = chosen_stacks(definition, only)
     rendering = [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks rendered")]
-    guarded = enforce(findings(rendering, definition))
+    guarded = enforce(findings(rendering))
     of_one = [each.name for each in (stacks[0], *stacks[0].former())] if only else None
     files = sum(len(item.files) for item in rendering)
     written = (
         f"{count_of(files, 'file')} written" if output.write(out, rendering, of_one, outcome) else "Nothing changed"
     )
-    for stack in rendering[:MOST_STACKS]:
-        print(_summary(stack))
+    for stack, rendered in [*zip(stacks, rendering, strict=True)][:MOST_STACKS]:
+        print(_summary(stack, rendered))
     if len(rendering) > MOST_STACKS:
         print(f"… and {len(rendering) - MOST_STACKS} more")
     for paragraph in (advisory_text(definition.advisories), guarded, _next_steps(definition, stacks, only, out)):
@@ -39,10 +40,14 @@ def render_all(path: Path, out: Path, only: str | None, outcome: ExitStatus) -> 
     print(f"{written}.")
 
 
-def _summary(rendered: Rendered) -> str:
+def _summary(stack: Stack, rendered: Rendered) -> str:
     """Return a stack's objects, its GPU slices and what they cost, in a line."""
-    slices = [f"{count} × {name}" for name, count in sorted(device_counts(rendered.objects).items())]
-    month = [f"{cost_of(rendered.objects)} a month"] if slices else []
+    taken = devices.taken(stack)
+    counts = Counter[str]()
+    for each in taken:
+        counts[str(each.device)] += each.count
+    slices = [f"{count} × {name}" for name, count in sorted((+counts).items())]
+    month = [f"{sum((each.cost for each in taken), Cost())} a month"] if slices else []
     return f"{rendered.stack}: {', '.join([count_of(len(rendered.objects), 'object'), *slices, *month])}"
 
 

@@ -10,11 +10,17 @@ import re
 from tidegate_contracts import environments as told
 from tidegate_contracts import routing
 
-from policies.guardrails.rules.datasets import mounted_part
-
 from .definition import Environment
 from .definition.base import byte_count
-from .definition.datasets import CsiDataset, Dataset, EfsDataset, HostPathDataset, NfsDataset, ObjectStoreRepository
+from .definition.datasets import (
+    CsiDataset,
+    Dataset,
+    EfsDataset,
+    HostPathDataset,
+    NfsDataset,
+    ObjectStoreRepository,
+    mounted_part,
+)
 from .definition.models import Model
 from .definition.placement import CpuPlacement
 from .definition.pools import Pool, Preload
@@ -98,7 +104,6 @@ def _server(stack: Stack, server: Server) -> told.ServerFacts:
         writers=writers,
         release=found[1] if server.kind == "triton" and (found := _RELEASE.match(image.tag)) else None,
         backends=image.backends,
-        packages=image.packages or None,
         pools=tuple(_pool(pool) for pool in server.pools),
     )
 

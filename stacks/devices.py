@@ -2,15 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from tidegate_contracts.eviction import MODELS_SHARE
-
-from policies.guardrails.devices import Device
-from policies.guardrails.money import CURRENCY, Hourly
 
 from .definition.base import byte_count
 from .definition.gpu_products import gpu_bytes, gpu_product, slice_bytes
 from .definition.mig_cuts import part_of_gpu
+from .definition.money import CURRENCY, Cost, Hourly, cost, price_of
 from .definition.placement import (
     CpuPlacement,
     DraPlacement,
@@ -23,6 +22,54 @@ from .definition.placement import (
 from .definition.pools import OnDemand, Pool
 from .definition.servers import Server
 from .stack import Stack
+
+
+@dataclass(frozen=True)
+class Device:
+    """A kind of device that a node gives and a pod requests."""
+
+    kind: str  # `mig`, `gpu`, `time-slicing`, `mps` or `dra`.
+    profile: str | None = None
+    strategy: str | None = None
+
+    def __str__(self) -> str:
+        """Words for people."""
+        if self.kind == "mig":
+            return f"MIG {self.profile} ({self.strategy})"
+        names = {"gpu": "whole GPU", "time-slicing": "time-sliced GPU", "mps": "MPS share of a GPU"}
+        return names.get(self.kind, f"device by DRA ({self.profile})")
+
+    @property
+    def price_key(self) -> str:
+        """Its key in a table of prices: its profile, or the kind."""
+        return self.profile or self.kind
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The devices that a pool takes, an autoscaler at its most."""
+
+    pool: str  # `server/pool`.
+    device: Device
+    count: int
+    price: float | None  # Of one device an hour.
+    currency: str
+
+    @property
+    def cost(self) -> Cost:
+        """What they cost together."""
+        return cost(self.count, self.price, self.currency, self.device.price_key)
+
+
+def taken(stack: Stack) -> list[Taken]:
+    """Return the devices that each pool of a stack takes, with their prices by the inventory of its data plane."""
+    known, unit, found = prices(stack.data_plane.gpus), currency(stack.data_plane.gpus), []
+    for _, server, pool in stack.pools():
+        if kind := device(pool.placement):
+            price = price_of(known, kind.price_key, getattr(pool.placement, "product", None) or "")
+            count = most_replicas(pool) * devices_per_replica(pool.placement)
+            found.append(Taken(f"{server.name}/{pool.name}", kind, count, price, unit))
+    return found
 
 
 def device(placement: Placement) -> Device | None:

@@ -7,12 +7,10 @@ are on: a replica of several whole GPUs needs them on one node.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from policies.guardrails.devices import Device
-
 from .definition.gpu_products import gpu_product
 from .definition.mig_cuts import Cut, cuts
 from .definition.placement import GpuNodes
-from .devices import inventory
+from .devices import Device, inventory
 
 Asked = Mapping[tuple[Device, str | None], int]
 """Devices by kind and product, None for those of any product: (Device("mig", "2g.20gb", "mixed"), None): 3."""

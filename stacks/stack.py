@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Self
 
-from policies.guardrails.rules.datasets import Folder, mounted_part
-
 from .definition import DataPlane, Environment, Header, Platform
 from .definition.datasets import (
     ClaimDataset,
@@ -15,9 +13,11 @@ from .definition.datasets import (
     Dataset,
     DatasetRepository,
     EfsDataset,
+    Folder,
     HostPathDataset,
     NfsDataset,
     ObjectStoreRepository,
+    mounted_part,
 )
 from .definition.models import Model
 from .definition.pools import OnDemand, Pool, Staging
@@ -127,7 +127,8 @@ class Stack(StackId):
             yield Folder(dataset.name, ("csi", dataset.driver, *(f"{key}={value}" for key, value in attributes)), path)
         if isinstance(dataset, CsiDataset) and dataset.store:
             store, folder = dataset.store
-            yield Folder(dataset.name, store, posixpath.normpath(f"/{folder}/{path}"))
+            point = "".join(dataset.volume_handle.split(":")[2:3]) if store[0] == "efs" else ""
+            yield Folder(dataset.name, store, posixpath.normpath(f"/{folder}/{path}"), point)
 
     def repository(self, server: Server) -> tuple[Folder, ...]:
         """Return the names under which the folder or prefix is known in which a server's models lie."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .order import ALONE, LONGEST, TOGETHER, unit
+from .order import TOGETHER, unit
 
 ROOT = Path(__file__).parents[1]
 LOUD = """
@@ -115,11 +115,6 @@ def test_thorough_tests_and_all_examples_are_for_test_all(
     done = run(tmp_path, TIERS, "-rP", *options)
     assert ran in done.stdout, done.stdout
     assert f"asked {asked}\n" in done.stdout
-
-
-@pytest.mark.parametrize("path", sorted({*ALONE, *TOGETHER, *LONGEST}))
-def test_a_place_that_is_named_in_the_order_is_there(path: str) -> None:
-    assert (ROOT / path).exists()
 
 
 def test_tests_that_share_servers_run_in_one_process() -> None:

@@ -7,7 +7,7 @@
 | `life/` | what becomes of a registered version: deployed, promoted, rolled back, compared, pruned |
 | `kinds`, `repository` | model repositories, whatever kind of server serves from them |
 | `triton/` | what is true of Triton alone: its entries, publishing, and the commands for them |
-| `environments`, `status` | which environments there are; what is served there, and how much it is used |
+| `environments`, `status` | which environments there are; what is served there |
 | `calling/` | the client of the proxy, and the MLflow model that does nothing else; light, so it imports little |
 | `errors`, `failures`, `findings` | how people are told what is wrong |
 | `hashing`, `parallel`, `names` | files and their digests, several at a time; safe names |

@@ -108,28 +108,23 @@ class Tidegate(AbstractContextManager["Tidegate"]):
             self._tell(f"registered as {registered_by}: {unproven}")
         return version
 
-    def deploy(self, model: str, to: str | None = None, *, replace: bool = False) -> "Outcome":
-        """Bring a registered version, by default the latest, into an environment that takes any: `to`, of several.
-
-        `replace` lets the old version go as the new one comes, where both cannot be served beside each other.
-        """
+    def deploy(self, model: str, to: str | None = None) -> "Outcome":
+        """Bring a registered version, by default the latest, into an environment that takes any: `to`, of several."""
         from .life.deploy import deploy
 
-        return deploy(self._context, model, to, replace=replace)
+        return deploy(self._context, model, to)
 
-    def promote(self, model: str, to: str, *, replace: bool = False) -> "Outcome":
+    def promote(self, model: str, to: str) -> "Outcome":
         """Bring the version that one environment has into the next, by the rules of that one."""
         from .life.deploy import promote
 
-        return promote(self._context, model, to, replace=replace)
+        return promote(self._context, model, to)
 
-    def roll_back(
-        self, model: str, environment: str, version: int | None = None, *, replace: bool = False
-    ) -> "Outcome":
+    def roll_back(self, model: str, environment: str, version: int | None = None) -> "Outcome":
         """Go back to the version that an environment had before, or to another one that it has had."""
         from .life.deploy import rollback
 
-        return rollback(self._context, model, environment, version, replace=replace)
+        return rollback(self._context, model, environment, version)
 
     def undeploy(self, model: str, environment: str) -> "Outcome":
         """Take a model out of an environment, where nothing serves it then; the registry keeps all of its versions."""
@@ -198,7 +193,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
     def status(
         self, model: str | None = None, *, environment: str | None = None, plane: str | None = None
     ) -> "list[PlaneStatus]":
-        """Return which models there are, where, which versions answer, what they take, and how much they are used."""
+        """Return which models there are, where, which versions answer, and what they take."""
         from .status import collect, proxies
 
         return collect(proxies(environment, plane, file=self._environments), model)

@@ -44,7 +44,7 @@ def load(path: Path | None = None) -> Environments:
         text = os.environ.get(ENVIRONMENTS, "").strip()
         if not text:
             raise UsageError("it is not known which environments there are", why=f"{ENVIRONMENTS} is not set", do=ask)
-        path = _path(text, ENVIRONMENTS)
+        path = Path(os.path.expanduser(text))
     if path.exists() and not path.is_file():
         raise UsageError("is no file", where=str(path), do=ask)  # a pipe would be waited for
     try:
@@ -72,7 +72,7 @@ def mounts(variables: Mapping[str, str] = os.environ) -> Mounts:
     found: dict[str, Path] = {}
     for part in filter(None, (each.strip() for each in variables.get(DATASETS, "").split(","))):
         name, _, folder = (each.strip() for each in part.partition("="))
-        path = _path(folder, DATASETS)
+        path = Path(os.path.expanduser(folder))
         if not (name and path.is_absolute()):
             do = "write names of the definition with absolute paths: models=/mnt/models,others=/mnt/others"
             raise UsageError(f"{part!r} is no dataset with its folder", where=DATASETS, do=do)
@@ -151,11 +151,3 @@ def _domino_name(dataset: str, api: str) -> str:
     if not isinstance(name, str) or not name or "/" in name or not is_inside(name):
         raise UnreachableError(f"Domino tells no name of the dataset {dataset} that is one", where=address)
     return name
-
-
-def _path(text: str, variable: str) -> Path:
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:  # `~name` of a user that this machine does not have
-        what = f"{text!r} begins with a home that is not here"
-        raise UsageError(what, where=variable, do="write the path in full") from None

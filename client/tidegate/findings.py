@@ -21,10 +21,8 @@ class ServerHas(TypedDict, total=False):
     """What the server has that an entry is checked for; None, or left out, where that is open."""
 
     backends: Collection[str] | None
-    gpu: bool | None
     gpus: int | None  # how many each of its replicas has
     release: str | None  # of Triton, such as 26.08
-    packages: Collection[str] | None  # of Python
 
 
 @dataclass(frozen=True)

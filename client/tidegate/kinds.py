@@ -33,7 +33,7 @@ def kind_of_entry(folder: Path) -> ServerKind:
     if not folder.is_dir():
         what = "this is a file" if folder.exists() else "there is no such folder"
     elif any(folder.iterdir()):
-        return next((kind for kind in KINDS.values() if kind.recognises(folder)), KINDS[TRITON])
+        return next((kind for kind in KINDS.values() if kind.entries_in(folder)), KINDS[TRITON])
     else:
         what = "this folder is empty"
     raise UsageError(what, where=folder, do=f"name a folder: {'; or '.join(kind.entry for kind in KINDS.values())}")

@@ -23,11 +23,8 @@ class ServerKind(Protocol):
     definition names, when they start."""
     speaks_v2: bool  # Whether models are called by KServe v2, as client models do it, and tell its statistics.
 
-    def recognises(self, folder: Path) -> bool:
-        """Tell whether a folder seems to be an entry, or a repository of entries, of this kind."""
-
     def entries_in(self, folder: Path) -> list[Path]:
-        """Return the entries in a repository, or the folder itself where it is an entry."""
+        """Return the entries in a repository, or the folder itself where it is an entry; none if none seems to be."""
 
     def version_folder(self, entry: Path) -> str:
         """Return the folder of an entry's version, `.` for the entry's own; raises UsageError where it has no such."""
@@ -46,7 +43,7 @@ class ServerKind(Protocol):
     def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> Mapping[str, Any]:
         """Send a golden request to a version; return the answer as `Golden.differences` takes it.
 
-        `about` is of `CallOptions`. Raises TidegateError.
+        `about` is `server`, `version` and `deadline`. Raises TidegateError.
         """
 
     @property
@@ -79,13 +76,9 @@ class ServerKind(Protocol):
         """Return the version that an alias stands for by a configuration, as a server tells it in JSON."""
         return None
 
-    def counts(self, statistics: Mapping[str, Any]) -> dict[str, float]:
-        """Return what a replica has counted of a version since it was loaded, by what it tells as its statistics.
-
-        `requests` that were answered, `failures`, `rows` in them; the seconds that requests took (`seconds`), waited
-        for their turn (`queued`) and were computed (`computed`); when the last one came (`last_used`, Unix time, or 0).
-        """
-        return dict.fromkeys(("requests", "failures", "rows", "seconds", "queued", "computed", "last_used"), 0.0)
+    def failures(self, statistics: Mapping[str, Any]) -> int:
+        """Return how many calls of a version failed at a replica since it was loaded, by what it tells of itself."""
+        return 0
 
     def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
         """Check that two versions, by their entries' configurations, can be served beside each other."""

@@ -1,10 +1,9 @@
-"""What is served where, why not, and how much it is used: asked of proxies, who ask servers. Nothing is loaded."""
+"""What is served where, and why not: asked of proxies, who ask servers. Nothing is loaded."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -18,7 +17,7 @@ from .calling.credentials import Credential, find_credential
 from .calling.inputs import signature_of
 from .calling.proxy import VARIABLE, ProxyClient, proxy_url, served_name
 from .environments import ENVIRONMENTS, environment, load
-from .errors import BusyError, NotFoundError, TidegateError, UnreachableError, UsageError
+from .errors import NotFoundError, TidegateError, UsageError
 from .kinds import KINDS, TRITON
 from .names import nearest_of
 from .parallel import in_parallel
@@ -130,21 +129,14 @@ def proxy_of(
 
 
 ANSWER_SECONDS: Final = 15.0
-Statistics = dict[str, dict[str, float]]  # What was counted of one model, by version: `ServerKind.counts`
 Key = tuple[str, str]  # server and model
 
 
 class VersionStatus(Message):
-    """One version of a model; counts are since it was loaded, of one replica, and None where its server tells none."""
+    """One version of a model."""
 
     version: str
     ready: bool | None = None  # whether it is in memory; None of a model that loads when it is called, and is cold
-    requests: int | None = None  # those that were answered
-    failures: int | None = None
-    rows: int = 0  # rows of batches in them
-    mean_seconds: float | None = None  # of an answered request, in Triton
-    queue_seconds: float | None = None  # what of that it waited for its turn
-    last_used: datetime | None = None
 
 
 class ModelStatus(Message):
@@ -166,11 +158,6 @@ class ModelStatus(Message):
     outputs: tuple[str, ...] = ()
     max_batch: int | None = None  # rows that a request may have; 0: it takes no batches
 
-    @property
-    def requests(self) -> int:
-        """How many were answered by its versions."""
-        return sum(each.requests or 0 for each in self.versions)
-
 
 class AskedPlane(Message):
     """One environment on one data plane, as its proxy was asked about it."""
@@ -181,6 +168,11 @@ class AskedPlane(Message):
     error: str = ""  # why nothing could be learned
     exit_code: int = 0  # with which `tidegate` ends for that
 
+    @property
+    def at(self) -> str:
+        """The environment and the data plane in words; the proxy's address where neither is known."""
+        return f"{self.environment} on {self.plane}" if self.plane else self.environment or self.proxy
+
 
 class PlaneOverview(AskedPlane):
     """Its models and slices, as the proxy tells them, and nothing asked beside."""
@@ -190,17 +182,16 @@ class PlaneOverview(AskedPlane):
 
 
 class PlaneStatus(AskedPlane):
-    """How much its models are used."""
+    """Its models, with what decides which version answers, and what they take."""
 
     caller: str = ""  # the name by which the proxy knows the caller
-    unavailable: tuple[str, ...] = ()  # pools that gave no statistics, as `server/pool`
     away: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Why replicas do not answer, or do not say what they have, by `server/pool`."""
-    models: tuple[ModelStatus, ...] = ()  # those with the most answered requests first
+    models: tuple[ModelStatus, ...] = ()
 
 
 Found = TypeVar("Found", PlaneOverview, PlaneStatus)
-Question = Callable[[KnownProxy, ProxyClient], Iterator[dict[str, Any]]]
+Question = Callable[[KnownProxy, ProxyClient], dict[str, Any]]
 
 
 def _ask_each(
@@ -208,8 +199,8 @@ def _ask_each(
 ) -> list[Found]:
     """Ask all proxies at the same time; one that gives no answer in so many seconds says why, and hides no other.
 
-    `question` yields fields of `kind` as soon as it knows them; a failure later on keeps them. Where a model is named,
-    those that do not have it are left out; raises NotFoundError where there are no others.
+    `question` returns fields of `kind`. Where a model is named, those that do not have it are left out; raises
+    NotFoundError where there are no others.
     """
     if model is not None:
         served_name(model)  # Refuses what is no name, once for all of them.
@@ -218,8 +209,7 @@ def _ask_each(
         about: dict[str, Any] = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
         try:
             with proxy.client(seconds, waits=False) as client:
-                for fields in question(proxy, client):
-                    about |= fields
+                about |= question(proxy, client)
         except TidegateError as error:
             about |= {"error": str(error), "exit_code": error.exit_code}
         return kind(**about)
@@ -248,10 +238,10 @@ def overview(
     """Return what sits where, or where one model is, with one question to each proxy; one that gives no answer in so
     many seconds, or cannot be asked, says why. Raises NotFoundError where no proxy has the model."""
 
-    def question(proxy: KnownProxy, client: ProxyClient) -> Iterator[dict[str, Any]]:
+    def question(proxy: KnownProxy, client: ProxyClient) -> dict[str, Any]:
         found = _whereabouts(client, model)
         environment = proxy.environment or found.environment
-        yield {"environment": environment, "models": found.models, "slices": found.slices}
+        return {"environment": environment, "models": found.models, "slices": found.slices}
 
     return _ask_each(asked, seconds, PlaneOverview, model, question)
 
@@ -275,86 +265,42 @@ def collect(asked: Sequence[KnownProxy], model: str | None = None) -> list[Plane
     return _ask_each(asked, ANSWER_SECONDS, PlaneStatus, model, lambda proxy, client: _status(proxy, client, model))
 
 
-def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> Iterator[dict[str, Any]]:
+def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> dict[str, Any]:
     caller = client.whoami()
     environment = proxy.environment or caller.environment
-    yield {"environment": environment, "caller": caller.principal}
-    collector = _Collector(client, proxy, _whereabouts(client, model).models, is_named=model is not None)
-    counts = collector.count()
+    found = _whereabouts(client, model).models
 
     def of(at: VisibleModel) -> ModelStatus:
-        about = collector.model(at, counts[at.server, at.model])
+        about = _model(proxy, client, at, is_named=model is not None)
         return ModelStatus(environment=environment, plane=proxy.plane, **about)
 
-    models = in_parallel(of, collector.models)
-    yield {
-        "unavailable": tuple(sorted(collector.unavailable)),
-        "away": _away(collector.models),
-        "models": tuple(sorted(models, key=lambda each: (-each.requests, each.model))),
+    models = tuple(in_parallel(of, sorted(found, key=lambda each: each.model)))
+    return {"environment": environment, "caller": caller.principal, "away": _away(found), "models": models}
+
+
+def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named: bool) -> dict[str, Any]:
+    """Return the state of a model as the proxy gives it, and what it takes; `is_named`: the caller named this one."""
+    facts, config = proxy.models.get((at.server, at.model)), dict[str, Any]()
+    # The question counts as use, and loads a model that went meanwhile: it is put where its answer is shown.
+    if at.state == "resident" and (is_named or (facts is not None and facts.alias is not None)):
+        with suppress(TidegateError):
+            config = client.config(at.model, server=at.server)
+    signature = signature_of(config)
+    named = () if facts is None else tuple(str(share.version) for share in facts.versions)
+    there = frozenset(str(version) for place in at.places for version in place.versions)
+    # A model that loads on demand is loaded when it is called: until then no version is ready or not.
+    is_known = at.loading != "on-demand" or bool(there)
+    return {
+        **at.model_dump(include={"model", "server", "pool", "loading", "state", "since", "why"}),
+        "traffic": proxy.traffic(at.server, at.model, config),
+        "versions": tuple(
+            VersionStatus(version=number, ready=number in there if is_known else None)
+            for number in sorted({*named, *there}, key=int)
+        ),
+        "inputs": tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs),
+        "outputs": tuple(map(str, signature.outputs)),
+        "max_batch": signature.max_batch if config else None,
     }
-
-
-@dataclass
-class _Collector:
-    """Asks one proxy how much models are used, and what they take."""
-
-    client: ProxyClient
-    proxy: KnownProxy
-    models: tuple[VisibleModel, ...]
-    is_named: bool  # whether the caller named one model
-    unavailable: set[str] = field(default_factory=set)  # pools that gave no statistics, as `server/pool`
-
-    def count(self) -> dict[Key, Statistics]:
-        """Return the statistics of each model that there is, by version; empty for what is not in memory."""
-        found: dict[Key, Statistics] = {(each.server, each.model): {} for each in self.models}
-        preloaded = {(each.server, each.model) for each in self.models if each.loading == "preload"}
-        for server in sorted({server for server, _ in preloaded}):
-            found |= {key: counts for key, counts in self._ask(server, None).items() if key in preloaded}
-        # Of an on-demand pool, only the question for one model finds the replica that has it in memory.
-        for key in found.keys() - preloaded:
-            found |= self._ask(*key)
-        return found
-
-    def model(self, at: VisibleModel, counts: Statistics) -> dict[str, Any]:
-        """Return the state of a model as the proxy gives it, with what its server has counted of its versions."""
-        facts, config = self.proxy.models.get((at.server, at.model)), dict[str, Any]()
-        # The question counts as use, and loads a model that went meanwhile: it is put where its answer is shown.
-        if at.state == "resident" and (self.is_named or (facts is not None and facts.alias is not None)):
-            with suppress(TidegateError):
-                config = self.client.config(at.model, server=at.server)
-        signature = signature_of(config)
-        named = () if facts is None else tuple(str(share.version) for share in facts.versions)
-        there = frozenset(str(version) for place in at.places for version in place.versions)
-        # A model that loads on demand is loaded when it is called: until then no version is ready or not.
-        is_known = at.loading != "on-demand" or bool(there)
-        return {
-            **at.model_dump(include={"model", "server", "pool", "loading", "state", "since", "why"}),
-            "traffic": self.proxy.traffic(at.server, at.model, config),
-            "versions": tuple(
-                _version(number, number in there if is_known else None, counts.get(number))
-                for number in sorted({*counts, *named, *there}, key=_by_number)
-            ),
-            "inputs": tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs),
-            "outputs": tuple(map(str, signature.outputs)),
-            "max_batch": signature.max_batch if config else None,
-        }
-
-    def _ask(self, server: str, model: str | None) -> dict[Key, Statistics]:
-        """Return the statistics of a model, or of all models of a server."""
-        try:
-            statistics = self.client.statistics(model, server=server)
-        except NotFoundError:
-            return {}  # nothing there that this caller may inspect
-        except (BusyError, UnreachableError):
-            of = [each for each in self.models if each.server == server and model in (None, each.model)]
-            self.unavailable |= {f"{server}/{each.pool}" for each in of}
-            return {}
-        self.unavailable |= set(statistics.unavailable)
-        found: dict[Key, Statistics] = {}
-        for entry in statistics.models:
-            counts = self.proxy.kind_of(server).counts(entry)
-            found.setdefault((server, str(entry["name"])), {})[str(entry.get("version", ""))] = counts
-        return found
 
 
 def _away(models: Iterable[VisibleModel]) -> dict[str, tuple[str, ...]]:
@@ -366,20 +312,3 @@ def _away(models: Iterable[VisibleModel]) -> dict[str, tuple[str, ...]]:
                 at = f"{model.server}/{place.pool or model.pool}"
                 found.setdefault(at, {})[place.why or f"{place.replica} is {place.state}"] = None
     return {at: tuple(whys) for at, whys in found.items()}
-
-
-def _by_number(version: str) -> tuple[int, str]:
-    return (int(version) if version.isdecimal() else 0), version
-
-
-def _version(number: str, ready: bool | None, counts: dict[str, float] | None) -> VersionStatus:
-    if counts is None:
-        return VersionStatus(version=number, ready=ready)
-    answered, last = counts["requests"], counts["last_used"]
-    return VersionStatus(
-        version=number, ready=ready,
-        requests=int(answered), failures=int(counts["failures"]), rows=int(counts["rows"]),
-        mean_seconds=counts["seconds"] / answered if answered else None,
-        queue_seconds=counts["queued"] / answered if answered else None,
-        last_used=datetime.fromtimestamp(last, UTC) if last else None,
-    )  # fmt: skip

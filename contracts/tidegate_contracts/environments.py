@@ -67,7 +67,6 @@ class ServerFacts(Message):
     writers: tuple[str, ...] = ()  # Groups that may write the repository; without any, everybody that can write it may.
     release: str | None = None  # Of Triton, by the tag of its image: 26.08.
     backends: tuple[str, ...] = ()  # Of its image; without any, that is not known.
-    packages: tuple[str, ...] | None = None  # Of its image's Python: `name`, or `name==version`.
     pools: tuple[PoolFacts, ...]
 
 

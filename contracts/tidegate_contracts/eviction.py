@@ -62,6 +62,4 @@ class EvictionSettings(Message):
     lease_seconds: Positive
     wait_seconds: Number
     models: tuple[ManagedModel, ...] = ()
-    metrics_models: Number | None = None
-    """Models that metrics have by name, the policy's own 1000 without; the others are counted together, as `*`."""
     tuning: Tuning = Tuning()

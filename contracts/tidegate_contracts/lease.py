@@ -62,7 +62,7 @@ class State(StrEnum):
     FREEING = "freeing"
     """The server has unloaded it, but its memory was not seen to be back yet; its room is still taken."""
     QUARANTINED = "quarantined"
-    """It failed to load too often: it is not tried until it changes, or is released by hand."""
+    """It failed to load too often: it is not loaded again until it changes, or the policy restarts."""
 
 
 IN_MEMORY: Final[tuple[str, ...]] = (State.RESIDENT, State.DRAINING, State.LOADING, State.UNLOADING, State.FREEING)
@@ -128,7 +128,7 @@ class TooLarge(Message):
 
 
 class Quarantined(Message):
-    """424: the model failed to load again and again; it is not tried until its files change, or somebody asks."""
+    """424: the model failed to load too often; it is not loaded again until it changes, or the policy restarts."""
 
     outcome: Literal["quarantined"] = "quarantined"
     why: str

@@ -18,8 +18,7 @@ class Goal:
     """What a figure of the last line is to be."""
 
     words: str
-    goal: str = ""
-    stretch: str = ""
+    goal: str
 
 
 @dataclass
@@ -59,14 +58,13 @@ def table(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[st
     made.add_column("what")
     made.add_column("measured", justify="right")
     made.add_column("goal", justify="right", no_wrap=True)
-    made.add_column("stretch", justify="right", no_wrap=True)
     for part in found.values():
         for what, value in part.lines:
-            made.add_row(what, value, "", "")
+            made.add_row(what, value, "")
         made.add_section()
     for key, figure in last_line(goals, found).items():
         goal = goals[key]
-        made.add_row(goal.words, "NOT MEASURED" if figure is None else f"{figure:,}", goal.goal, goal.stretch)
+        made.add_row(goal.words, "NOT MEASURED" if figure is None else f"{figure:,}", goal.goal)
     return made
 
 

@@ -99,7 +99,7 @@ def _recorded(seen: Prometheus, module: str) -> dict[str, str]:
     played = f"{module} tidegate_eviction simulate --trace zoo.csv.gz {like_here}"
     return {
         f"Calls of the zoo, which a Prometheus remembers ({seen.url})":
-            f"for model in {models} {models}; do {called}; sleep 1.5; done",
+            f"for model in {models}; do {called}; sleep 1.5; done",
         f"Alerts, for which an hour is {60 // SOONER} minutes here (as a page: {seen.url}/alerts)":
             f"curl -s {seen.url}/api/v1/alerts",
         "All that was called, as a trace, and what the simulator makes of it (docs/capacity.md)":

@@ -32,11 +32,6 @@ class Policy:
         """Host and port of its leases."""
         return f"{self.host}:{self.lease_port}"
 
-    @property
-    def state(self) -> Path:
-        """The folder with what it learned, in which `retry` names models."""
-        return self.root / "state"
-
     def listing(self) -> lease.Listing:
         """Return every model and the room that they take together; raises OSError."""
         request = urllib.request.Request(f"http://{self.leases}{lease.MODELS_PATH}")
@@ -88,8 +83,8 @@ def policy(
     """
     environment = os.environ | python_variables("policies/eviction", "contracts", "service", *packages)
     command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", server.host]
-    command += ["--settings", root / eviction_process.SETTINGS_FILE, "--control", root / "control"]
-    command += ["--state", root / "state", "--server", server.grpc, "--cluster", write_cluster(root / "cluster")]
+    write_cluster(root / "cluster")
+    command += ["--root", root, "--server", server.grpc]
     command += ["--lease-port", str(ports[0]), "--admin-port", str(ports[1]), *options]
     log = root / "policy.log"
     with running("the eviction policy", command, log, environment) as process:

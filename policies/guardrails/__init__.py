@@ -1,6 +1,6 @@
 """Guardrails: what no stack may do. One set of rules over plain Kubernetes objects, used in three ways.
 
-- in process, by `tidegate up`, `tidegate preview` and `tidegate guardrails`: `check` and `check_all`;
+- in process, by `tidegate up`, `tidegate preview` and `tidegate guardrails`: `check`;
 - as a Pulumi policy pack: `pulumi preview --policy-pack policies/guardrails`;
 - as a page for people: docs/guardrails.md, written by `make docs`.
 
@@ -8,8 +8,8 @@ An environment's settings (its kind, severities, waivers, ceilings) ride on its 
 with the objects.
 """
 
-from .checking import Finding, check, check_all
+from .checking import Finding, check
 from .rules import BY_NAME
 from .settings import ANNOTATION, Settings, Waiver, annotation
 
-__all__ = ["ANNOTATION", "BY_NAME", "Finding", "Settings", "Waiver", "annotation", "check", "check_all"]
+__all__ = ["ANNOTATION", "BY_NAME", "Finding", "Settings", "Waiver", "annotation", "check"]

@@ -59,29 +59,15 @@ class Finding:
 
 def check(objects: Iterable[Object], today: date) -> list[Finding]:
     """Return what is wrong with the objects of one stack, on a day; what is most severe comes first."""
-    return check_all({"": objects}, today)[""]
+    return by_severity(found for environment in judged(objects) for found in _findings(environment, today))
 
 
-def check_all(stacks: Mapping[str, Iterable[Object]], today: date) -> dict[str, list[Finding]]:
-    """Return what is wrong with each stack; rules that look at other environments see those of all these stacks."""
-    known = {stack: judged(objects, stack) for stack, objects in stacks.items()}
-    every = [environment for of_stack in known.values() for environment in of_stack]
-    found: dict[str, list[Finding]] = {}
-    for stack, of_stack in known.items():
-        findings: list[Finding] = []
-        for environment in of_stack:
-            others = tuple(other for other in every if other is not environment)
-            findings += _findings(replace(environment, others=others), today)
-        found[stack] = by_severity(findings)
-    return found
-
-
-def judged(objects: Iterable[Object], stack: str = "") -> list[Environment]:
+def judged(objects: Iterable[Object]) -> list[Environment]:
     """Return the environments in a stack, with the settings that they are held to.
 
     Settings that name a rule that does not exist count as unreadable: they would be without effect.
     """
-    return [replace(each, settings=_with_known_rules(each.settings)) for each in environments(objects, stack)]
+    return [replace(each, settings=_with_known_rules(each.settings)) for each in environments(objects)]
 
 
 def _with_known_rules(settings: Settings) -> Settings:

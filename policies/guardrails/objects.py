@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -26,26 +26,28 @@ TEMPLATES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def mapping(node: Any) -> Mapping[str, Any]:
-    """Return a mapping as it is, and anything else as an empty one."""
-    return node if isinstance(node, Mapping) else {}
-
-
-def items(node: Any) -> Sequence[Any]:
-    """Return a list as it is, and anything else as an empty one."""
-    return node if isinstance(node, list | tuple) else ()
-
-
-def mappings(node: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings in a list."""
-    return [item for item in items(node) if isinstance(item, Mapping)]
-
-
 def at(node: Any, *steps: str) -> Any:
     """Return what stands at a path of keys; None where a step is missing."""
     for step in steps:
-        node = mapping(node).get(step)
+        node = node.get(step) if isinstance(node, Mapping) else None
     return node
+
+
+def mapping(node: Any, *steps: str) -> Mapping[str, Any]:
+    """Return the mapping at a path; an empty one where there is anything else."""
+    found = at(node, *steps)
+    return found if isinstance(found, Mapping) else {}
+
+
+def items(node: Any, *steps: str) -> Sequence[Any]:
+    """Return the list at a path; an empty one where there is anything else."""
+    found = at(node, *steps)
+    return found if isinstance(found, list | tuple) else ()
+
+
+def mappings(node: Any, *steps: str) -> list[Mapping[str, Any]]:
+    """Return the mappings in the list at a path."""
+    return [item for item in items(node, *steps) if isinstance(item, Mapping)]
 
 
 def number(value: Any) -> int | None:
@@ -59,9 +61,10 @@ def number(value: Any) -> int | None:
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else None
 
 
-def text(value: Any) -> str:
-    """Return a text as it is, and anything else as an empty one."""
-    return value if isinstance(value, str) else ""
+def text(node: Any, *steps: str, default: str = "") -> str:
+    """Return the text at a path; the default where there is anything else."""
+    found = at(node, *steps)
+    return found if isinstance(found, str) else default
 
 
 def texts(node: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -166,9 +169,6 @@ class Environment:
     namespace: str
     objects: tuple[Object, ...]
     settings: Settings
-    stack: str = ""
-    others: tuple["Environment", ...] = field(default=(), repr=False)
-    """Environments that are known too: of the same stack, and of other stacks where those are at hand."""
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
@@ -228,7 +228,7 @@ def pods(objects: Iterable[Object]) -> Iterator[Pod]:
             yield Pod(item, mapping(at(item, *steps)))
 
 
-def environments(objects: Iterable[Object], stack: str = "") -> list[Environment]:
+def environments(objects: Iterable[Object]) -> list[Environment]:
     """Return the environments in a stack: the namespaces that hold something of Tidegate, with all that is in them.
 
     What is in no namespace, such as a ClusterRole, belongs to each of them. A Namespace that says nothing about itself
@@ -246,7 +246,7 @@ def environments(objects: Iterable[Object], stack: str = "") -> list[Environment
             ours.setdefault(namespace, Settings())
     everywhere = grouped.get("", []) if ours.keys() - {""} else []
     return [
-        Environment(name, (*grouped[name], *everywhere), settings, stack)
+        Environment(name, (*grouped[name], *everywhere), settings)
         for name, settings in ours.items()
         if name or not everywhere
     ]

@@ -1,4 +1,4 @@
-"""What a Namespace says about itself: its kind, the severities that it changes, its waivers, ceilings and prices."""
+"""What a Namespace says about itself: its kind, the severities that it changes, its waivers and ceilings."""
 
 import json
 from collections.abc import Mapping
@@ -9,8 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass
-
-from .money import CURRENCY
 
 ANNOTATION = "tidegate.dev/guardrails"
 """On the Namespace; JSON. With the objects of an environment its settings are there too."""
@@ -49,15 +47,12 @@ class Settings:
     severities: Mapping[str, Severity] = field(default_factory=dict)  # Severities that differ from the rules' own.
     waivers: tuple[Waiver, ...] = ()
     gpu_slices: _Amount | None = None  # How many devices the environment may take; any number without.
-    written: tuple[str, ...] = ()
-    """Claims and bucket addresses whose content somebody may write from outside of the servers."""
     monthly_budget: _Amount | None = None  # Money that its devices may cost a month; any without.
-    prices: Mapping[str, Mapping[str, Annotated[float, Field(ge=0)] | None]] = field(default_factory=dict)
-    """What the devices of its data plane cost, as `money.Hourly`."""
-    currency: str = CURRENCY
     malformed: str = ""  # Why the annotation could not be read.
 
 
+_FORMER = ("written", "prices", "currency")
+"""Keys that older versions wrote."""
 _SETTINGS: TypeAdapter[Settings] = TypeAdapter(Settings)
 
 
@@ -65,7 +60,6 @@ def annotation(settings: Settings) -> str:
     """Return settings as the text of the annotation."""
     tree = _SETTINGS.dump_python(settings, mode="json", by_alias=True, exclude={"malformed"})
     tree["waivers"] = [{key: value for key, value in each.items() if value is not None} for each in tree["waivers"]]
-    tree["currency"] = settings.currency if settings.prices else None
     said = {key: value for key, value in tree.items() if value not in (None, {}, [])}
     return json.dumps(said, sort_keys=True, ensure_ascii=False)
 
@@ -76,7 +70,8 @@ def settings_of(text: Any) -> Settings:
         said = json.loads(text, object_pairs_hook=_once)
         if "kind" not in said or "malformed" in said:
             raise ValueError("kind is missing, or malformed is said")
-        return _SETTINGS.validate_json(text, by_name=False, by_alias=True)
+        known = {key: value for key, value in said.items() if key not in _FORMER}
+        return _SETTINGS.validate_json(json.dumps(known), by_name=False, by_alias=True)
     except ValidationError as error:
         first = error.errors()[0]
         return Settings(malformed=f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
@@ -97,7 +92,6 @@ def held_to(settings: Settings) -> str:
         f"waivers: {', '.join(waivers) or 'none'}",
         f"GPU slices: {'any number' if settings.gpu_slices is None else settings.gpu_slices}",
         *([f"money a month: {settings.monthly_budget}"] if settings.monthly_budget is not None else []),
-        *([f"written from outside: {', '.join(settings.written)}"] if settings.written else []),
     ]
     return "; ".join(parts)
 

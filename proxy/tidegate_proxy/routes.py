@@ -152,7 +152,7 @@ class Route:
     __slots__ = (
         "_ends", "_heads", "_pools", "alias", "grpc_count", "http_count", "in_flight",
         "is_split", "key", "kind", "name", "names", "pool", "pools", "sequences", "served_names", "server",
-        "tells_usage", "too_long", "versions",
+        "tells_usage", "versions",
     )  # fmt: skip
 
     def __init__(
@@ -182,8 +182,6 @@ class Route:
         for version in self._pools:
             if (called := self.kind.version_name(self.name, version)) is not None:
                 self.names[called] = version
-        self.too_long: int | None = None
-        """Bytes of a body that a server did not take, perhaps because of its length; None if there was none."""
         self._heads: dict[tuple[str, str | None], bytes] = {}
         self.http_count: CallCount | None = None  # Where its calls over HTTP are counted, once there was one.
         self.grpc_count: CallCount | None = None  # The same over gRPC.

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from policies.guardrails.objects import mapping, text
 from stacks.resolve.settings import ENVIRONMENT, PLANE
 from stacks.stack import Stack
 
 from .permissions import definition_in, definitions
-from .workloads import Tree, mapping, text
+from .workloads import Tree
 
 Thing = TypeVar("Thing")
 Home = tuple[str, str]  # A namespace, and the kubeconfig context that it is in.

@@ -18,6 +18,7 @@ from tidegate_contracts import eviction_process, proxy_process
 from tidegate_contracts.proxy_settings import variable
 
 from policies import guardrails
+from policies.guardrails.objects import at, mapping, mappings, text
 from policies.guardrails.settings import settings_of
 from stacks.definition.base import byte_count
 from stacks.problems import listed
@@ -25,7 +26,7 @@ from stacks.resolve import settings
 from stacks.resolve.settings import ENVIRONMENT
 
 from .compare import json_tree
-from .workloads import Tree, at, items, mapping, number, pool_of, text
+from .workloads import Tree, number, pool_of
 
 MOST_MODELS = 12
 _PROTECTS = re.compile(r"/.*(internal|scheme|range|cidr|security-group|whitelist|allowlist|auth|waf|ssl|tls|protocol)")
@@ -152,7 +153,8 @@ class _State:
         self.routing = routing = _file(self.objects, proxy_process.ROUTING_FILE)
         self.access = _file(self.objects, proxy_process.ACCESS_FILE)
         self.settings = settings_of(_annotation(self.objects, guardrails.ANNOTATION))
-        self.models = {(self._server(text(model, "server")), text(model, "name")) for model in items(routing, "models")}
+        models = mappings(routing, "models")
+        self.models = {(self._server(text(model, "server")), text(model, "name")) for model in models}
         self.rights = list(dict.fromkeys(self._rights()))
 
     def _server(self, name: str) -> str:
@@ -160,7 +162,7 @@ class _State:
 
     def allowed(self) -> Facts:
         """Yield what callers and teams may do."""
-        for issuer in items(self.access, "issuers"):
+        for issuer in mappings(self.access, "issuers"):
             for audience in at(issuer, "audiences") or ():
                 keys = text(issuer, "jwksUrl")
                 how = f"with groups by {text(issuer, 'groupsClaim')}" + (f" and keys of {keys}" if keys else "")
@@ -179,7 +181,7 @@ class _State:
         if auth.get("dominoPrincipal"):
             url = text(self.tree, "domino", "principalUrl", default="its principal service")
             yield f"trusts Domino's principals, as {url} names them", True
-        for one in items(auth, "authorities"):
+        for one in mappings(auth, "authorities"):
             name = text(one, "configMap")
             source = f"ConfigMap {name}" if name else f"Secret {text(one, 'secret')}"
             yield f"trusts issuers by the authorities in the {source}", True
@@ -248,7 +250,7 @@ class _State:
         for name in sorted(self.servers):
             if isinstance(length := at(self.tree, "servers", name, "openai", "contextLength"), int):
                 yield f"takes tokens of context at the server {name}", length
-        for model in items(self.routing, "models"):
+        for model in mappings(self.routing, "models"):
             name = text(model, "name")
             if model.get("pinned") is True:
                 yield f"keeps the model {name} loaded", True
@@ -327,7 +329,7 @@ class _State:
                 yield _Way("egress", who, peer, port)
 
     def _rights(self) -> Iterator["_Right"]:
-        for rule in items(self.access, "rules"):
+        for rule in mappings(self.access, "rules"):
             reached: list[tuple[str, str]] = []
             for server, glob in product(rule.get("servers") or (), rule.get("models") or ()):
                 here = self._server(server)

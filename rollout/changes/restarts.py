@@ -9,13 +9,13 @@ from typing import Any
 from tidegate_contracts.eviction_process import SETTINGS_FILE
 from tidegate_contracts.proxy_process import ACCESS_FILE, ROUTING_FILE
 
-from policies.guardrails.objects import name_of
+from policies.guardrails.objects import at, mapping, mappings, name_of, text
 from stacks.definition.base import quantity_value
 from stacks.problems import listed
 
 from .compare import Identity, compare, field_changes, json_tree
 from .permissions import definition_in, definitions
-from .workloads import Pool, Serving, Tree, Workload, at, items, mapping, number, pool_of, serving, text, workloads
+from .workloads import Pool, Serving, Tree, Workload, number, pool_of, serving, workloads
 
 MODEL = "model"  # What a notice about a model has for a kind.
 MOST_CAUSES = 3
@@ -160,7 +160,7 @@ def _memory(objects: Sequence[Tree]) -> dict[Pool, tuple[int, int]]:
     for item in objects:
         settings, pool = json_tree(at(item, "data", SETTINGS_FILE)), pool_of(item)
         if settings and pool in replicas:
-            need = sum(number(model, "footprintBytes", default=0) for model in items(settings, "models"))
+            need = sum(number(model, "footprintBytes", default=0) for model in mappings(settings, "models"))
             found[pool] = need, number(settings, "capacityBytes", default=0) * replicas[pool]
     return found
 
@@ -187,7 +187,7 @@ def _names(objects: Sequence[Tree]) -> dict[tuple[str, str], list[str]]:
 
 def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
     """Yield which GPUs have to be cut again, by the inventory of the data plane."""
-    was, now = ([*items(definition_in(objects), "dataPlane", "gpus")] for objects in (before, after))
+    was, now = ([*mappings(definition_in(objects), "dataPlane", "gpus")] for objects in (before, after))
     for product in dict.fromkeys(text(group, "product") for group in now):
         left = [_layout(group) for group in was if text(group, "product") == product]
         come = []
@@ -204,7 +204,7 @@ def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
 
 def _layout(group: Tree) -> str:
     """Return how the inventory cuts a group of nodes: all GPUs of a node alike, or some of them in each way."""
-    layouts = [*items(group, "mig")] or [mapping(group, "mig")]
+    layouts = [*mappings(group, "mig")] or [mapping(group, "mig")]
     ways = []
     for layout in layouts:
         slices = ", ".join(f"{count} × {profile}" for profile, count in mapping(layout, "slices").items()) or "not cut"

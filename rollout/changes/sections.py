@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from policies.guardrails.checking import counted as counted_findings
-from policies.guardrails.money import difference
+from stacks.definition.money import difference
 
 from .compare import DATASETS, ObjectChange
 from .report import meaning, values

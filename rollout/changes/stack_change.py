@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
 
 from policies.guardrails import Finding
-from policies.guardrails.devices import device_counts
-from policies.guardrails.money import Cost, difference
-from policies.guardrails.rules.money import cost_of
+from policies.guardrails.objects import mappings, text
+from stacks.definition.money import Cost, cost, difference
 from stacks.problems import counted
 
 from ..terminal import tidegate
 from .compare import DATASETS, KEPT, ObjectChange, tally
 from .permissions import PermissionChange, definition_in, permission_change
 from .restarts import MODEL, Notice, Restart, notices, restarting, restarts
-from .workloads import text
+from .workloads import number
 
 State = Literal["new", "removed", "orphaned", "changed", "unchanged"]
 Thing = TypeVar("Thing")
@@ -109,7 +108,11 @@ def stack_change(
         stood, stands = (any(item.get("kind") not in KEPT for item in items) for items in (before, after))
         if stood or not stands:  # what was taken down comes up as a new one does
             permissions = permission_change(before, after)
-    was, will = device_counts(before or ()), device_counts(after or ())
+    if before and after and "devices" not in definition_in(before):  # an older version did not record them
+        was, cost_before = _devices(after)
+    else:
+        was, cost_before = _devices(before or ())
+    will, cost_after = _devices(after or ())
     devices = [
         Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
         for kind in sorted(was.keys() | will.keys())
@@ -124,10 +127,21 @@ def stack_change(
         findings,
         known,
         permissions,
-        costs=(cost_of(before or ()), cost_of(after or ())),
+        costs=(cost_before, cost_after),
         stays=stays,
         down=down,
     )
+
+
+def _devices(objects: Sequence[Mapping[str, Any]]) -> tuple[Counter[str], Cost]:
+    """Return how many devices of each kind a stack takes, and what they cost, as its Namespace carries them."""
+    counts, total = Counter[str](), Cost()
+    for each in mappings(definition_in(objects), "devices"):
+        count, price = number(each, "count", default=0), each.get("perHour")
+        counts[text(each, "device")] += count
+        known = price if isinstance(price, int | float) else None
+        total += cost(count, known, text(each, "currency"), text(each, "kind"))
+    return counts, total
 
 
 def _breach(finding: Finding) -> tuple[str, ...]:

@@ -3,13 +3,14 @@
 All of it is read from objects that may not be well-formed: another version, a hand or a cluster wrote them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tidegate_contracts import proxy_process
 from tidegate_contracts.labels import POOL, ROLE, SERVER
 
+from policies.guardrails.objects import at, mapping, mappings, text
 from stacks.definition.kinds import KINDS
 
 from .compare import Identity, json_tree
@@ -35,7 +36,7 @@ class Workload:
         self.identity = self.kind, self.namespace, self.name = _identity(item)
         self.template = mapping(item, "spec", "template")
         self.pod = mapping(self.template, "spec")
-        self.containers = [*items(self.pod, "initContainers"), *items(self.pod, "containers")]
+        self.containers = [*mappings(self.pod, "initContainers"), *mappings(self.pod, "containers")]
         self.pool = pool_of(item)
         role = text(self.template, "metadata", "labels", ROLE)
         self.role = "pool" if self.pool else "proxy" if role == "proxy" else self.kind.lower()
@@ -49,7 +50,7 @@ class Workload:
         Sidecars start one after the other, then all containers at the same time.
         """
         startups = [_probe_seconds(one, "startupProbe", "failureThreshold") for one in self.containers]
-        looks = [_probe_seconds(one, "readinessProbe", "successThreshold") for one in items(self.pod, "containers")]
+        looks = [_probe_seconds(one, "readinessProbe", "successThreshold") for one in mappings(self.pod, "containers")]
         sidecars = len(startups) - len(looks)
         if not looks or not all(startups):
             return None
@@ -122,22 +123,22 @@ def serving(objects: Sequence[Tree]) -> Serving:
         made_as: dict[Pool, Pool] = {}
         engines = set()
         found.traffic.update(_traffic(table))
-        for server in items(table, "servers"):
+        for server in mappings(table, "servers"):
             kind = KINDS.get(text(server, "kind"))
             engines |= {text(server, "name")} if kind and not kind.loads_whole_repository else set()
-            for pool in items(server, "pools"):
+            for pool in mappings(server, "pools"):
                 called = text(server, "name"), text(pool, "name")
                 behind = services.get(text(pool, "host").partition(".")[0])
                 made_as[called] = behind if behind and behind in there else called  # else it is before several pools
                 found.loading[made_as[called]] = text(pool, "loading")
                 found.called[made_as[called]] = called[0]
                 found.bound[made_as[called]] = kind.bound_to_image if kind else ""
-        for model in sorted(items(table, "models"), key=lambda model: text(model, "name")):
+        for model in sorted(mappings(table, "models"), key=lambda model: text(model, "name")):
             called, name = (text(model, "server"), text(model, "pool")), text(model, "name")
             server_pool = made_as.get(called, called)
             found.models.setdefault(server_pool, []).append(name)
             if called[0] in engines:
-                versions = [f"{name} version {share.get('version')}" for share in items(model, "versions")]
+                versions = [f"{name} version {share.get('version')}" for share in mappings(model, "versions")]
                 found.started_with.setdefault(server_pool, set()).update(versions or [name])
     return found
 
@@ -145,46 +146,18 @@ def serving(objects: Sequence[Tree]) -> Serving:
 def _traffic(table: Any) -> dict[str, str]:
     """Return to which versions the calls of each model go, and with which share."""
     models: dict[str, list[Tree]] = {}
-    for model in items(table, "models"):
+    for model in mappings(table, "models"):
         models.setdefault(text(model, "name"), []).append(model)
     found = {}
     for name, entries in models.items():
-        shares = [share for each in entries for share in items(each, "versions")]
+        shares = [share for each in entries for share in mappings(each, "versions")]
         to = [f"{share.get('weight')} % to version {share.get('version')}" for share in shares]
         to += [f"all to the version with the alias {alias}" for each in entries if (alias := text(each, "alias"))]
         found[name] = ", ".join(dict.fromkeys(to)) or "all to the newest version"
     return found
 
 
-# ---- reading what may not be well-formed ----
-
-
-def at(tree: Any, *path: str) -> Any:
-    """Return what stands at a path; None where there is nothing."""
-    for key in path:
-        tree = tree.get(key) if isinstance(tree, Mapping) else None
-    return tree
-
-
-def mapping(tree: Any, *path: str) -> Tree:
-    """Return the mapping at a path; an empty one where there is none."""
-    found = at(tree, *path)
-    return found if isinstance(found, Mapping) else {}
-
-
-def items(tree: Any, *path: str) -> Iterator[Tree]:
-    """Yield the mappings in the list at a path."""
-    found = at(tree, *path)
-    yield from (item for item in found if isinstance(item, Mapping)) if isinstance(found, list) else ()
-
-
 def number(tree: Any, *path: str, default: int) -> int:
     """Return the whole number at a path that is not negative, or the default."""
     found = at(tree, *path)
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else default
-
-
-def text(tree: Any, *path: str, default: str = "") -> str:
-    """Return the text at a path, or the default."""
-    found = at(tree, *path)
-    return found if isinstance(found, str) else default

@@ -4,13 +4,13 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from policies.guardrails.objects import mapping
 from stacks.command import CommandError
 from stacks.problems import counted, escaped, listed
 from stacks.stack import StackId
 
 from .. import managed_fields
 from ..changes.permissions import definition_in
-from ..changes.workloads import mapping
 from ..kubectl import BEING_DELETED, Kubectl, KubernetesObject
 from ..live import INSTANCE, PART_OF, remaining_objects
 from ..terminal import in_shell, tidegate

@@ -13,7 +13,7 @@ from stacks.validate import read_definition
 
 from ..contexts import refuse_tags
 from ..engines import Engine, find_engine
-from ..guardrails import compared_with, enforce, findings
+from ..guardrails import enforce, findings
 from ..render import Rendered
 from ..seen import CommandReport
 from ..terminal import note
@@ -85,10 +85,8 @@ def _new(request: RolloutRequest, history: History, last: Journal | None, seen: 
     stacks = {plane: every[plane] for step in steps for plane in step.planes}
     refuse_tags(definition, list(stacks.values()))
     engine = find_engine(request.engine)
-    around = compared_with((stack.name for stack in stacks.values()), definition)
-    rendered = engine.render([*stacks.values(), *around], definition)
-    rendering, beside = dict(zip(stacks, rendered, strict=False)), rendered[len(stacks) :]
-    seen.guardrails = findings([*rendering.values()], definition, beside)
+    rendering = dict(zip(stacks, engine.render([*stacks.values()], definition), strict=True))
+    seen.guardrails = findings(rendering.values())
     guarded = enforce(seen.guardrails, _UNTOUCHED)
     for text in (advisory_text(definition.advisories), guarded):
         if text:
@@ -177,8 +175,7 @@ def _of_kept_texts(
         [rendering[plane]] = engine.render([every[plane]], definition)
     for definition in read.values() if check else ():  # one: a rollout that goes on is brought up from its own texts
         refuse_tags(definition, list(stacks.values()))
-        around = compared_with((stack.name for stack in stacks.values()), definition)
-        seen.guardrails = findings([*rendering.values()], definition, engine.render(around, definition))
+        seen.guardrails = findings(rendering.values())
         if said := enforce(seen.guardrails, _UNTOUCHED):
             note(said)
     return stacks, rendering

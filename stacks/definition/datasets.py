@@ -1,6 +1,8 @@
 """Datasets: the volumes that hold model repositories. Every server mounts them read-only."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
@@ -102,6 +104,34 @@ class CsiSource(Section):
     """Secret, in the environment's namespace, that the driver reads when it mounts."""
 
 
+_BELOW = re.compile(r"-*(?:prefix|only-dir|subdirectory)[ =](.+)")
+"""Options by which drivers mount a part of a bucket: Mountpoint for S3, GCS FUSE and blobfuse2."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of a store, or a prefix of a bucket, that a server reads."""
+
+    label: str  # The dataset's name, or the bucket's address.
+    store: tuple[str, ...]
+    path: str
+    point: str = ""  # An access point of EFS, which may lie anywhere below the root.
+
+    def overlaps(self, other: "Folder") -> bool:
+        """Say whether one holds the other."""
+        if self.store != other.store:
+            return False
+        if self.point != other.point:
+            return "" in (self.point, other.point)  # another access point surely lies elsewhere
+        one, two = (f"{folder.path.strip('/')}/".lstrip("/") for folder in (self, other))
+        return one.startswith(two) or two.startswith(one)
+
+
+def mounted_part(options: Iterable[str]) -> str:
+    """Return the folder of a bucket that options of its mount choose; an empty text for all of it."""
+    return next((found[1].strip("/") for option in options if (found := _BELOW.fullmatch(option))), "")
+
+
 GCS_FUSE = "gcsfuse.csi.storage.gke.io"
 _DISKS = {
     "ebs.csi.aws.com": (),
@@ -131,6 +161,9 @@ class CsiDataset(CsiSource, VolumeBase):
         """What it mounts, as another kind of dataset or the address of a bucket tells it, and a folder in that."""
         said = self.volume_attributes
         match self.driver:
+            case "efs.csi.aws.com":  # <file system>[:<sub path>[:<access point>]]
+                system, _, rest = self.volume_handle.partition(":")
+                return ("efs", system), rest.partition(":")[0]
             case "s3.csi.aws.com" if "bucketName" in said:
                 return ("s3", said["bucketName"]), ""
             case "gcsfuse.csi.storage.gke.io":

@@ -19,10 +19,6 @@ Backend = Annotated[
     str, form(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$", "the name of a backend of Triton, such as onnxruntime")
 ]
 
-Package = Annotated[
-    str, form(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(==[A-Za-z0-9.!+_-]+)?$", "a package: numpy, or numpy==1.26.4")
-]
-
 PROXY_IMAGE = "proxy"
 POLICY_IMAGE = "eviction-policy"
 """Names of the images that every environment runs; servers name theirs themselves."""
@@ -42,11 +38,6 @@ class Image(Named):
     backends: tuple[Backend, ...] = ()
     """Backends of Triton that the image has, such as `python` and `onnxruntime`: `tidegate deploy` then refuses models
     of others. Without any it is not looked at."""
-    packages: tuple[Package, ...] = ()
-    """Packages that the image's Python has, as `pip list --format=freeze` tells them (`numpy==1.26.4`, or `numpy`):
-    `tidegate deploy` then warns of models of the Python backend that import others, or whose requirements.txt names
-    others or pins another version (only `==` is compared). It refuses those that name what they import, unless they
-    try to (`try: import …`) or import it within a function. Without any it is not looked at."""
 
     @property
     def registry(self) -> str:

@@ -77,8 +77,6 @@ class OnDemand(Section):
     staging: Staging | None = None
     """Keeps files of models near the GPU: a model that was evicted is loaded again from there, not from its repository.
     Off without it, and where the repository is a folder of the node (hostPath)."""
-    metrics_models: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    """Models that the policy's metrics have by name, some 15 series each; the first 1000 without it."""
 
     @model_validator(mode="after")
     def _idle_is_at_least_the_lease(self) -> Self:

@@ -4,10 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from policies.guardrails.money import CURRENCY
-
 from .base import Section, Text, form
 from .guardrails import Day
+from .money import CURRENCY
 
 Currency = Annotated[str, form(r"^[A-Z]{3}$", "a currency by its code in ISO 4217, such as USD or EUR")]
 

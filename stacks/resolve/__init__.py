@@ -24,13 +24,12 @@ from components.args import (
     TlsArgs,
 )
 from policies import guardrails
-from policies.guardrails.money import HOURS_A_MONTH, price_of
 from policies.guardrails.settings import Kind
 
 from ..definition.base import copy_as
-from ..definition.datasets import ClaimDataset
 from ..definition.environment import Reach, lies_within
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
+from ..definition.money import HOURS_A_MONTH, price_of
 from ..definition.proxy import PROXY, REPLICAS, CertificateIssuer, ProxyTls, SecretTls
 from ..devices import currency, device, devices_per_replica, prices
 from ..images_lock import ImagesLock
@@ -110,21 +109,8 @@ def guardrail_settings(stack: Stack) -> guardrails.Settings:
         dict(said.severities),
         waivers,
         said.gpu_slices,
-        tuple(_written(stack)),
-        monthly_budget=said.monthly_budget,
-        prices=prices(stack.data_plane.gpus),
-        currency=currency(stack.data_plane.gpus),
+        said.monthly_budget,
     )
-
-
-def _written(stack: Stack) -> list[str]:
-    claims = [
-        dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.made_as
-        for dataset in stack.platform.datasets
-        if dataset.writers
-    ]
-    urls = [bucket.url.rstrip("/") for _, _, bucket in stack.buckets() if bucket.writers]
-    return sorted({*claims, *urls})
 
 
 def _proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:

@@ -5,9 +5,11 @@ arrive; a cluster needs none of it. Written beside the objects it changes as the
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from .. import devices
 from ..definition.base import Renamable
 from ..stack import Stack
 
@@ -42,7 +44,7 @@ def annotation(stack: Stack) -> str:
                 },
             },
         ),
-        "images": _named(platform.images, {"backends", "packages"}),
+        "images": _named(platform.images, {"backends"}),
         "datasets": _named(platform.datasets, {"writers", "domino"}),
         "servers": {
             server.name: {
@@ -66,7 +68,7 @@ def annotation(stack: Stack) -> str:
             for key, peers in (("callers", platform.network.callers), ("reach", platform.network.reach))
         },
     }
-    return json.dumps(_said(tree), sort_keys=True, ensure_ascii=False)
+    return json.dumps({**_said(tree), "devices": _devices(stack)}, sort_keys=True, ensure_ascii=False)
 
 
 def _with_a_past(stack: Stack) -> Iterator[tuple[str, Renamable]]:
@@ -79,6 +81,17 @@ def _with_a_past(stack: Stack) -> Iterator[tuple[str, Renamable]]:
     for server in stack.platform.servers:
         yield f"server {server.name}", server
         yield from ((f"pool {pool.name} of server {server.name}", pool) for pool in server.pools)
+
+
+def _devices(stack: Stack) -> list[dict[str, Any]]:
+    """Return how many devices of each kind and price the pools take together, autoscalers at their most."""
+    counts = Counter[tuple[devices.Device, float | None, str]]()
+    for each in devices.taken(stack):
+        counts[each.device, each.price, each.currency] += each.count
+    return [
+        {"device": str(device), "kind": device.price_key, "count": count, "perHour": price, "currency": currency}
+        for (device, price, currency), count in sorted((+counts).items(), key=str)
+    ]
 
 
 def _named(parts: Any, keys: set[str]) -> dict[str, Any]:

@@ -7,13 +7,12 @@ from dataclasses import replace
 from pydantic.alias_generators import to_camel
 from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
 
-from policies.guardrails.devices import Device
-
 from .. import devices, mig_layouts
 from ..definition import DataPlane
 from ..definition.base import Section, byte_count
 from ..definition.gpu_products import gpu_bytes, gpu_product, slice_bytes
 from ..definition.mig_cuts import words
+from ..definition.money import Cost, money
 from ..definition.openai import OpenaiServer
 from ..definition.placement import (
     CpuPlacement,
@@ -24,7 +23,7 @@ from ..definition.placement import (
 )
 from ..definition.pools import OnDemand, Pool, QueueScaling
 from ..definition.servers import Server
-from ..devices import gb
+from ..devices import Device, gb
 from ..load import Document, PathInTree
 from ..problems import Position, Problem
 from ..stack import Definition, Stack
@@ -246,6 +245,35 @@ def _handed_out_otherwise(there: Counter[tuple[Device, str]], short: Device) -> 
         f"Its nodes have slices {short.profile} as {way}. Set placement to {{{placement}, …}}, "
         f"or mig.strategy to {strategy} under gpus if that is how the nodes hand them out."
     )
+
+
+@stack_rule("All replicas together, at an autoscaler's maximum, take at most `guardrails.gpuSlices` devices")
+def devices_stay_under_their_ceiling(stack: Stack) -> Iterator[Problem]:
+    """GPUs are expensive. The ceiling is per data plane; a slice, a share and a whole GPU count alike."""
+    ceiling, pools = stack.platform.guardrails.gpu_slices, devices.taken(stack)
+    total = sum(each.count for each in pools)
+    if ceiling is not None and total > ceiling:
+        most = ", ".join(f"{each.pool} {each.count}" for each in pools if each.count)
+        what = f"it may take {total} GPU slices, and its ceiling is {ceiling}"
+        do = "Set fewer replicas, or agree on a higher guardrails.gpuSlices with the owner of your budget."
+        yield stack.source.problem(("guardrails", "gpuSlices"), what, f"Taken by {most}.", do)
+
+
+@stack_rule("All replicas together, at an autoscaler's maximum, cost at most `guardrails.monthlyBudget` a month")
+def the_cost_a_month_stays_within_its_budget(stack: Stack) -> Iterator[Problem]:
+    """The inventory's prices count, for 730 hours. A device without a price could cost anything."""
+    budget = stack.platform.guardrails.monthly_budget
+    unit = devices.currency(stack.data_plane.gpus)
+    pools = {each.pool: each.cost for each in devices.taken(stack) if each.count}
+    total = sum(pools.values(), Cost())
+    if budget is None or (total.month is not None and total.month <= budget):
+        return
+    what = f"it may cost {total} a month, and its budget is {money(budget, unit)}"
+    if total.unpriced:
+        what = f"{total.unpriced} of its {total.devices} GPU devices have no price, and there is a budget"
+    why = f"Taken by {', '.join(f'{name}: {one}' for name, one in pools.items())}."
+    do = "Set fewer replicas or smaller slices, agree on a higher guardrails.monthlyBudget, or set prices under gpus."
+    yield stack.source.problem(("guardrails", "monthlyBudget"), what, why, do)
 
 
 @definition_rule("All prices are in one currency")

@@ -61,6 +61,27 @@ def no_two_environments_read_one_repository(definition: Definition) -> Iterator[
                     yield stack.source.problem(("servers", index, "repository"), what, why, do)
 
 
+@definition_rule("No repository of production lies in, or holds, one of another environment")
+def production_shares_nothing_that_others_may_write(definition: Definition) -> Iterator[Problem]:
+    """Production must not serve files that people may change in dev."""
+    theirs = [
+        (stack.name, server.name, folder)
+        for stack in definition.stacks
+        if not stack.environment.production
+        for server in stack.platform.servers
+        for folder in stack.repository(server)[-1:]
+    ]
+    for stack in definition.stacks if theirs else ():
+        for index, server in enumerate(stack.platform.servers if stack.environment.production else ()):
+            for other, name, folder in theirs:
+                # Of one that is the very same, the rule above tells.
+                if any(one.overlaps(folder) and one.path != folder.path for one in stack.repository(server)[-1:]):
+                    what = f'the repository of server "{server.name}" shares its files with "{name}" of {other}'
+                    do = "Give production a dataset, folder or bucket of its own."
+                    yield stack.source.problem(("servers", index, "repository"), what, do=do)
+                    break
+
+
 @stack_rule("`scratch` is large enough for models that are copied from a bucket", "advisory")
 def scratch_holds_what_is_copied_from_a_bucket(stack: Stack) -> Iterator[Problem]:
     """Models of a bucket are copied to /tmp before they are loaded, and stay there while they are."""

@@ -85,7 +85,7 @@ def test_the_command_writes_the_trace_of_logs_without_callers(tmp_path: Path) ->
 def test_loads_are_read_as_the_policy_itself_logs_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         for seconds in (12.0, 6.0):
-            tell(Loaded("fox", seconds, 10**9, {}, 1), Counts(), Footprints(tmp_path), {}, 0)
+            tell(Loaded("fox", seconds, 10**9, {}, 1), Counts(), Footprints(tmp_path), {})
     lines = [JsonLines().format(record) + "\n" for record in caplog.records]
     (tmp_path / "a.log").write_text(call(1.0, "fox", {"fox": 1}) + "".join(lines), "utf-8")
     assert read_logs(str(tmp_path)).measured["fox"].load_seconds == 9.0

@@ -1,16 +1,18 @@
 """The search finds the cheapest slices, and the figures of an answer are those of its simulation."""
 
+import math
+
 import pytest
 from tidegate_eviction.simulate.engine import simulate
 from tidegate_eviction.simulate.trace import Trace
 
-from capacity.answers import LOADING, Answer, best, capacity_bytes, dedicated, loading_for, target_of
+from capacity.answers import LOADING, Answer, best, loading_for, target_of
 from capacity.search import Search
 from capacity.simulations import Figures, figures, first_loads, only, simulations
 from capacity.slices import find_gpu
 from stacks.command import CommandError
 
-from .traces import GB, LARGE_AND_SMALL, trace_of
+from .traces import LARGE_AND_SMALL, trace_of
 
 GPU = find_gpu("a100-80gb")
 
@@ -68,24 +70,27 @@ def test_a_plan_has_its_callers_wait_for_twice_the_longest_load_as_far_as_a_requ
     assert row.figures.refused == 0
 
 
-def test_no_answer_is_recommended_that_locks_a_model_out() -> None:
-    """The model that only large slices hold has 1 call of 200: without it, small slices meet 99 %."""
-    trace = trace_of(20, huge=(15, 1.0, 3600.0), small=(1, 0.1, 18.0))
-    found = best(Search(trace, GPU, 0.99).rows(), 0.99)
+@pytest.mark.parametrize("calls", [0, 1, 5])
+def test_no_answer_is_recommended_that_locks_a_model_out(calls: int) -> None:
+    """Only large slices hold one model. It has at most 1 call of 200: without it, small slices meet 99 %."""
+    trace = trace_of(5, huge=(15, 1.0, 18000.0 / calls if calls else math.inf), small=(1, 0.1, 18.0))
+    rows = Search(trace, GPU, 0.99).rows()
+    found = best(rows, 0.99)
     locked = on_one_small(trace)
     assert locked.share_warm >= 0.99
-    assert locked.worst_served == ("huge", 20, 20)
+    assert locked.worst_served == (("huge", calls, calls) if calls else None)
+    assert not any(row.meets(0.99) for row in rows if row.answer.on == GPU.slices[0])
     assert found is not None
     assert found.figures.serves_every_model
-    assert found.answer.on != GPU.slices[0]
 
 
-def test_an_endpoint_for_each_model_takes_the_smallest_slice_that_holds_it() -> None:
-    trace = trace_of(1, huge=(75, 1.0, 600.0), large=(15, 1.0, 600.0), small=(9, 1.0, 600.0))
-    share, too_large = dedicated(GPU, trace)
-    assert share == GPU.slices[0].share + GPU.slices[1].share
-    assert [model.name for model in too_large] == ["huge"]
-    assert capacity_bytes(GPU, GPU.slices[0]) == 9 * GB
+@pytest.mark.parametrize(
+    ("refused", "calls", "serves"), [(1, 1, False), (1, 2, True), (2, 2, False), (2, 20, True), (3, 20, False)]
+)
+def test_a_model_is_served_while_some_of_its_calls_are_answered_and_a_tenth_at_most_is_refused(
+    refused: int, calls: int, serves: bool
+) -> None:
+    assert Figures(refusals={"other": (0, 1), "one": (refused, calls)}).serves_every_model == serves
 
 
 @pytest.mark.thorough

@@ -26,6 +26,7 @@ def everything_in(site: Site, namespace: str) -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.thorough
 def test_down_leaves_volumes_and_nothing_else_and_up_again_finds_them_bound(site: Site) -> None:
     """The same claims and the same volumes, bound to each other as before."""
     site.up()

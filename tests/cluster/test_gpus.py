@@ -147,10 +147,8 @@ BY_PLUGIN = (
 )
 
 
-@pytest.mark.parametrize(
-    ("pools", "gpus", "program"),
-    [(*BY_CLAIMS, DRA_DRIVER), pytest.param(*BY_PLUGIN, PLUGIN, marks=pytest.mark.thorough)],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("pools", "gpus", "program"), [(*BY_CLAIMS, DRA_DRIVER), (*BY_PLUGIN, PLUGIN)])
 def test_pods_start_where_no_other_program_runs_and_preflight_finds_nothing_amiss(
     tmp_path: Path, make_cluster: MakeCluster, pools: Sequence[str], gpus: Sequence[str], program: str
 ) -> None:

@@ -1,6 +1,5 @@
 """Where pods land on real control planes: the real scheduler, real controllers, simulated nodes."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,30 +160,3 @@ def _in_default(item: Object) -> Object:
     if "namespace" not in item["metadata"]:
         return item
     return {**item, "metadata": {**item["metadata"], "namespace": "default"}}
-
-
-def test_with_everything_switched_on_an_apply_of_the_same_changes_nothing(everything: LocalCluster) -> None:
-    """Every kind and field, also after the API server has filled in all defaults; what was scaled is put back first."""
-    objects = objects_of(read(EVERYTHING))
-    everything.apply(objects)
-    settled(everything, "inference-prod")
-    before = _versions(everything, objects)
-    everything.apply(objects)
-    assert _versions(everything, objects) == before
-
-
-def _versions(cluster: LocalCluster, objects: list[Object]) -> dict[tuple[str, str, str], Any]:
-    """Return each object as the cluster has it, with who has last written what of it and when, but for its status.
-
-    Controllers write that whenever they like, which makes new versions of an object that nobody else has touched.
-    """
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    found = {}
-    answer = cluster.kubectl("get", "-f", "-", "-o", "json", "--show-managed-fields", input=text)
-    for item in json.loads(answer.stdout)["items"]:
-        meta = item["metadata"]
-        meta.pop("resourceVersion")
-        item.pop("status", None)
-        meta["managedFields"] = [entry for entry in meta["managedFields"] if entry.get("subresource") != "status"]
-        found[item["kind"], meta.get("namespace", ""), meta["name"]] = item
-    return found

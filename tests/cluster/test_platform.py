@@ -2,13 +2,11 @@
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab import tools
 from lab.local_cluster import LocalCluster
 from lab.local_cluster.stand_ins import prepare
 from rollout.init.repository import DEFINITION
@@ -62,19 +60,3 @@ def test_a_platform_is_brought_up_previewed_rolled_out_and_taken_down_from_its_f
     assert proxy["spec"]["replicas"] == 3
     tidegate("down", *here, *helm, "--yes")
     assert cluster.get("deployments,statefulsets", namespace=f"{namespace}-prod") == []
-
-    # As the README has it with Helm alone, and with kubectl alone.
-    prepare(cluster, objects_of(definition, "dev-lab"))
-    (platform / "east.yaml").write_text(tidegate("values", "--stack", "dev-lab"), "utf-8")
-    tidegate("chart")
-    of_helm = ("--namespace", f"{namespace}-dev", "--create-namespace", "--take-ownership", "-f", "east.yaml")
-    chart = ("install", "dev-lab", "charts/tidegate", *of_helm)
-    subprocess.run([tools.path("helm"), *chart], cwd=platform, env=cluster.environment(), check=True)
-    settled(cluster, f"{namespace}-dev")
-    cluster.kubectl("delete", "namespace", f"{namespace}-prod")  # which is Helm's
-    cluster.kubectl("delete", "persistentvolume", f"{namespace}-prod-models")
-    tidegate("render", "--stack", "prod-main")
-    rendered = ("apply", "--server-side", "-f", "build/rendered/prod-main/")
-    kubectl = (tools.path("kubectl"), "--context", cluster.context)
-    subprocess.run([*kubectl, *rendered], cwd=platform, env=cluster.environment(), check=True)
-    settled(cluster, f"{namespace}-prod")

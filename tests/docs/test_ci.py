@@ -172,13 +172,13 @@ def test_a_guardrail_that_is_broken_fails_the_job_with_1(runner: Runner, monkeyp
     git = ("git", "-C", str(runner.home), "-c", "user.name=t", "-c", "user.email=t@example.com")
     for words in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "--no-gpg-sign", "--message=before")):
         subprocess.run([*git, *words], check=True)
-    definition.write_text(definition.read_text("utf-8").replace("gpuSlices: 6", "gpuSlices: 5"), "utf-8")
+    definition.write_text(definition.read_text("utf-8").replace("digest: advisory", "digest: mandatory"), "utf-8")
     (command,) = [each.text for each in gitlab("preview") if "tidegate preview" in each.text]
     _, *arguments = shlex.split(command.partition(" > ")[0].replace("$CI_MERGE_REQUEST_DIFF_BASE_SHA", "HEAD"))
     monkeypatch.chdir(runner.home)
     assert CliRunner().invoke(app, arguments).exit_code == 1
     lines = (runner.home / "build/preview.md").read_text("utf-8").rstrip().splitlines()
-    assert lines[0].startswith("**⛔ 1 mandatory guardrail finding")
+    assert " mandatory guardrail findings" in lines[0]
     assert lines[-1].startswith("**⛔ ")
 
 

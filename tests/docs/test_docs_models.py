@@ -98,20 +98,6 @@ def test_the_commands_of_the_page_print_what_it_says_and_no_call_of_production_f
     assert caller.failures == []
 
 
-def test_a_model_of_any_name_can_be_deployed_once_it_is_registered(here: World) -> None:
-    notebook.train(here.work / "mine", 1)
-    for words in (
-        ("model", "new", "my_own-model.2", "mine", "--input", "FEATURES:FP32:4", "--output", "SCORE:FP32:1"),
-        ("register", "my_own-model.2"),
-    ):
-        assert here.tidegate(DEVELOPER, *words).status == 0
-    assert "my_own-model.2" in here.adopt()
-    assert here.adopt() == []
-    done = here.tidegate(DEVELOPER, "deploy", "my_own-model.2")
-    assert done.status == 0, done.err
-    assert here.tidegate(DEVELOPER, "predict", "my_own-model.2", "--environment", "dev", "--zeros").status == 0
-
-
 def test_the_page_names_every_command() -> None:
     for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
         assert f"tidegate {name}" in PAGE

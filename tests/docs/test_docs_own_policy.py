@@ -33,11 +33,7 @@ def block(language: str, number: int = 0) -> str:
 
 def test_the_page_shows_the_files_that_the_demo_runs_and_they_are_few_lines_of_python() -> None:
     assert [language for language, _ in BLOCKS] == ["python", "ini", "sh", "dockerfile", "sh", "yaml"]
-    files = {
-        "python": "largest_first.py",
-        "ini": "largest_first-1.0.dist-info/entry_points.txt",
-        "dockerfile": "Dockerfile",
-    }
+    files = {"python": "largest_first.py", "ini": "largest_first-1.0.dist-info/entry_points.txt"}
     for language, file in files.items():
         assert block(language) == (HOME / file).read_text("utf-8")
     assert len([line for line in block("python").splitlines() if line.strip()]) == 7

@@ -22,14 +22,6 @@ def test_a_plain_destroy_is_refused_and_takes_nothing(project: Project) -> None:
     assert names(project) == before
 
 
-def test_without_a_preview_a_plain_destroy_takes_all_but_datasets_before_it_fails(project: Project) -> None:
-    """That is Pulumi's way, and docs/pulumi.md warns of it."""
-    answer = project.pulumi("destroy", "--yes", "--skip-preview", "--stack", DEV, code=None)
-    assert answer.code != 0
-    assert "protect" in answer.text
-    assert names(project) == KEPT
-
-
 def test_what_is_not_protected_can_be_destroyed_and_volumes_stay(project: Project) -> None:
     project.pulumi("destroy", "--yes", "--exclude-protected", "--stack", DEV)
     assert names(project) == KEPT

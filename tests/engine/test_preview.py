@@ -38,15 +38,6 @@ def test_plain_preview_passes_for_each_stack_of_the_reference_without_a_cluster(
             {"proxy-routing"},
             id="weights",
         ),
-        pytest.param(
-            "idleSeconds: 600", "idleSeconds: 660", {"pool-ondemand-large-eviction", "proxy-routing"}, id="idle"
-        ),
-        pytest.param(
-            'resources: {cpu: "1", memory: 512Mi}',
-            'resources: {cpu: "1", memory: 512Mi}\n  concurrency: 99',
-            {"proxy-settings", "proxy-deployment"},
-            id="settings",
-        ),
     ],
 )
 def test_an_edit_updates_what_it_concerns_and_replaces_nothing(

@@ -35,15 +35,6 @@ def test_pulumi_renders_a_platform_of_ones_own_with_the_program_that_it_pins(eng
     project.end_processes()
 
 
-def test_a_second_up_changes_nothing(project: Project) -> None:
-    def files() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in project.rendered_files("prod-east-rendered")}
-
-    before = files()
-    project.up("prod-east-rendered", "--expect-no-changes")
-    assert files() == before
-
-
 def test_no_resource_of_the_reference_is_renamed(brought_up: Project) -> None:
     known = (Path(__file__).parent / "dev-lab-resources.txt").read_text().splitlines()
     found = {item["urn"].split("::", 2)[2] for item in brought_up.state("dev-lab-rendered")}

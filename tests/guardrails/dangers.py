@@ -47,10 +47,6 @@ def polling(stack: Objects) -> list[Any]:
     return [one for one in tritons(stack) if RESTRICTED not in json.dumps(one.get("command"))]
 
 
-def accelerated(stack: Objects) -> list[Any]:
-    return [one for one in containers(stack) if "nvidia.com/" in json.dumps(one["resources"].get("limits"))]
-
-
 def mounts(stack: Objects) -> list[Any]:
     return [mount for one in containers(stack) for mount in one.get("volumeMounts", [])]
 

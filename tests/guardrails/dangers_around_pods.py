@@ -154,20 +154,6 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
         ("a Gateway without TLS", whole, added("Gateway", spec={"listeners": [{"name": "h", "protocol": "HTTP"}]})),
         ("a route of OpenShift without TLS", whole, added("Route", spec={"to": {"name": "inference-proxy"}})),
     ],
-    "routes-bring-no-configuration-of-their-own": [
-        (f"nginx is told: {name}", ROUTES, put(f"{NGINX}{name}", "x"))
-        for name in (
-            "configuration-snippet",
-            "server-snippet",
-            "auth-snippet",
-            "stream-snippet",
-            "modsecurity-snippet",
-            "mirror-target",
-            "permanent-redirect",
-            "temporal-redirect",
-        )
-    ]
-    + [("NGINX' own controller is told", ROUTES, put("metadata/annotations/nginx.org~location-snippets", "x"))],
     "namespaces-enforce-pod-security-restricted": [
         ("nothing is enforced", NAMESPACES, put(ENFORCE, GONE)),
         ("the baseline is enforced", NAMESPACES, put(ENFORCE, "baseline")),
@@ -204,10 +190,6 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
     ],
     "access-rules-name-servers-or-models": [
         ("all models there will ever be", ACCESS, granting(servers=["*"], models=["**"]))
-    ],
-    "issuers-name-their-audiences": [
-        ("no audience", ISSUERS, in_issuer(audiences=None)),
-        ("an audience without a name", ISSUERS, in_issuer(audiences=["inference", ""])),
     ],
     "issuers-are-asked-over-https": [
         ("an issuer without TLS", ISSUERS, in_issuer(issuer="http://idp.example.com")),

@@ -12,7 +12,6 @@ from .dangers import (
     POLLING,
     RESTRICTED,
     Danger,
-    accelerated,
     added,
     containers,
     controlled,
@@ -92,10 +91,6 @@ IN_PODS: Mapping[str, Sequence[Danger]] = {
         ("caches out of shared memory", tritons, more("args", "--cache-directory=/dev/shm/caches")),
     ],
     "datasets-are-mounted-read-only": [("a server that can write to models", models, made_writable)],
-    "gpu-pods-have-limit-selector-and-toleration-that-agree": [
-        ("all GPUs of the node", containers, more("env", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"})),
-        ("devices of a second kind", accelerated, put("resources/limits/nvidia.com~mig-9g.99gb", "1")),
-    ],
     "memory-and-scratch-have-limits": [
         ("no limit at all", containers, put("resources/limits", GONE)),
         ("no limit of memory", containers, put("resources/limits/memory", GONE)),

@@ -53,11 +53,6 @@ def prod() -> Objects:
     return copy.deepcopy(rendered(DEFINITIONS[0])["prod-east"])
 
 
-def dev() -> Objects:
-    """The reference's dev, likewise."""
-    return copy.deepcopy(rendered(DEFINITIONS[0])["dev-lab"])
-
-
 def everything() -> Objects:
     """The environment with most things switched on, likewise."""
     return copy.deepcopy(rendered(ROOT / "tests/definitions/everything.yaml")["prod-all"])
@@ -103,21 +98,6 @@ def place(tree: Any, path: str, value: Any) -> None:
 def at(kind: str, name: str, path: str, value: Any) -> Edit:
     """An edit that puts a value into an object, at a path with slashes."""
     return lambda objects: place(named(objects, kind, name), path, value)
-
-
-def setting(**changes: Any) -> Edit:
-    """An edit of what the Namespace says about itself."""
-    return lambda objects: settings(objects, **changes)
-
-
-def both(*edits: Edit) -> Edit:
-    """Several edits."""
-
-    def edit(objects: Objects) -> None:
-        for each in edits:
-            each(objects)
-
-    return edit
 
 
 def in_small(path: str, value: Any) -> Edit:

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cli.app import app
-from policies.guardrails import check, check_all
-from rollout.guardrails import findings
-from rollout.render import render
-from stacks.images_lock import lock_text
-from stacks.validate import read_definition
+from policies.guardrails import check
 from tests.components.test_environment import declared
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
@@ -33,10 +29,7 @@ DECIDED = {
     "callers-are-named",
     "destinations-are-named",
     "every-workload-has-a-budget",
-    "gpu-slices-stay-under-their-ceiling",
     "issuers-are-asked-over-https",
-    "production-shares-nothing-that-others-may-write",
-    "the-cost-a-month-stays-within-its-budget",
     "the-proxy-is-exposed-to-named-callers",
     "waivers-have-not-expired",
     "waivers-match-something",
@@ -46,7 +39,7 @@ DECIDED = {
 
 def broken(objects: dict[str, stacks.Objects]) -> set[tuple[str, str]]:
     """Which rules are broken, and how severe that is."""
-    return {(each.rule, each.severity) for found in check_all(objects, TODAY).values() for each in found}
+    return {(each.rule, each.severity) for found in objects.values() for each in check(found, TODAY)}
 
 
 @pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.stem)
@@ -115,101 +108,3 @@ def test_up_writes_nothing_where_a_mandatory_guardrail_is_broken_and_names_every
     assert f"{WILDCARD}, advisory here" in ended.stderr
     assert "8 mandatory findings, 1 advisory; nothing was written." in ended.stderr
     assert not out.exists()
-
-
-# ---- one stack is judged among all of its definition ----
-
-SHARING = """\
-images:
-  - {name: triton, repository: registry.test/triton, tag: "1"}
-  - {name: proxy, repository: registry.test/proxy, tag: "1"}
-  - {name: eviction-policy, repository: registry.test/eviction-policy, tag: "1"}
-datasets:
-  - {name: models, kind: efs, fileSystemId: fs-00000001}
-servers:
-  - name: small
-    repository: {dataset: models}
-    pools: [{name: main, loading: {mode: on-demand}, replicas: 1}]
-proxy: {auth: {apiKeys: {secret: keys}}, access: [{name: ci, principals: [ci], servers: [small]}]}
-models: [{name: one, server: small}]
-network: {callers: [{name: ci, namespaceLabels: {kubernetes.io/metadata.name: ci}}]}
-guardrails: {severities: {images-are-pinned-by-digest: advisory}}
-environments:
-  - name: dev # writes to the same file system, by a driver's name that the definition's own rule does not look into
-    datasets:
-      - {name: drafts, kind: csi, driver: efs.csi.aws.com, volumeHandle: fs-00000001, writers: [data-scientists]}
-    servers: [{name: small, repository: {dataset: drafts}}]
-  - name: trial
-    datasets: [{name: models, fileSystemId: fs-00000002, writers: [data-scientists]}]
-  - {name: prod, production: true}
-dataPlanes:
-  - {name: lab, environments: [dev, trial]}
-  - {name: east, environments: [prod]}
-  - {name: west, environments: [prod]}
-"""
-SHARED = "models shares its files with drafts of dev-lab, which others may write"
-
-
-@pytest.fixture
-def sharing(tmp_path: Path) -> Path:
-    """A definition whose production serves what dev may write."""
-    path = tmp_path / "sharing.yaml"
-    path.write_text(SHARING)
-    return path
-
-
-def pin(path: Path) -> None:
-    """Write a lock with a digest for every image of a definition: no cluster takes one without."""
-    path.with_name("images.lock").write_text(lock_text(stacks.pinned(read_definition(path)).images))
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["render", "--stack", "prod-east"],
-        ["rollout", "--environment", "prod", "--dry-run"],
-    ],
-    ids=["render", "rollout"],
-)
-def test_production_alone_is_judged_among_the_stacks_that_are_not_asked_for(
-    sharing: Path, tmp_path: Path, command: list[str]
-) -> None:
-    out = tmp_path / "out"
-    name, *options = command
-    folder = ["--journals" if name == "rollout" else "--out", str(out)]
-    pin(sharing)
-    ended = CliRunner().invoke(app, [name, str(sharing), *options, *folder])
-    assert ended.exit_code == 1, ended.stdout
-    stacks_said = "prod-east, prod-west" if name == "rollout" else "prod-east"
-    assert f"{stacks_said}: PersistentVolume/tidegate-prod-models in tidegate-prod: {SHARED}" in ended.stderr
-
-
-def test_what_a_stack_breaks_in_another_stops_it_too_and_is_said_of_the_other(sharing: Path, tmp_path: Path) -> None:
-    ended = CliRunner().invoke(app, ["render", str(sharing), "--stack", "dev-lab", "--out", str(tmp_path / "out")])
-    assert ended.exit_code == 1, ended.stdout
-    assert f"prod-east, prod-west: PersistentVolume/tidegate-prod-models in tidegate-prod: {SHARED}" in ended.stderr
-    assert "1 mandatory finding, 3 advisories; nothing was written." in ended.stderr
-
-
-def test_what_is_wrong_in_others_anyway_stops_no_stack(sharing: Path, tmp_path: Path) -> None:
-    definition = read_definition(sharing)
-    (trial,) = (stack for stack in definition.stacks if stack.name == "trial-lab")
-    rendering = [render(trial, definition)]
-    assert set(findings(rendering, definition)) == {"trial-lab"}
-    ended = CliRunner().invoke(app, ["render", str(sharing), "--stack", "trial-lab", "--out", str(tmp_path / "out")])
-    assert ended.exit_code == 0, ended.stderr
-
-
-def test_a_waiver_is_not_called_idle_because_the_other_stack_was_not_asked_for(sharing: Path) -> None:
-    waiver = (
-        "{name: w, rule: production-shares-nothing-that-others-may-write, owner: me, reason: so, until: 2999-01-01}"
-    )
-    text = sharing.read_text()
-    sharing.write_text(text.replace("advisory}}", f"advisory}}, waivers: [{waiver}]}}", 1))
-    definition = read_definition(sharing)
-    for name in ("prod-east", "dev-lab"):
-        rendering = [render(stack, definition) for stack in definition.stacks if stack.name == name]
-        found = [
-            each for each in findings(rendering, definition)["prod-east"] if each.rule != "images-are-pinned-by-digest"
-        ]
-        assert [each.severity for each in found] == ["waived"], name

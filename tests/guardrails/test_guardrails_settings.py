@@ -124,7 +124,6 @@ UNREADABLE = (
     '{"kind": "production", "severities": {"a": "of"}}',
     '{"kind": "production", "gpuSlices": "4"}',
     '{"kind": "production", "monthlyBudget": 4.5}',
-    '{"kind": "production", "prices": {"a": {"gpu": -4}}}',
     '{"kind": "production", "kind": "local"}',
     '{"kind": "local", "severities": {"no-such-rule": "advisory"}}',
     *(json.dumps({"kind": "production", "waivers": [{**WAIVER, **wrong}]})
@@ -147,7 +146,7 @@ def test_settings_come_back_from_the_annotation_as_they_were() -> None:
         Waiver("a", PODS, "me", "so", date(2027, 1, 31), "Deployment/x"),
         Waiver("b", PROBES, "you", "“because” – so", date(2030, 12, 1)),
     )
-    shared = Settings("shared", {PODS: "advisory"}, waivers, 0, ("models", "s3://a"))
+    shared = Settings("shared", {PODS: "advisory"}, waivers, 0, 9)
     for said in (Settings(), Settings("local"), shared):
         assert settings_of(annotation(said)) == said
 
@@ -166,11 +165,11 @@ def definition(section: dict[str, Any], of_dev: dict[str, Any] | None = None) ->
 def test_the_settings_of_each_environment_are_those_of_the_definition() -> None:
     waiver = {**WAIVER, "object": "Deployment/x"}
     of_dev = {"severities": {PROBES: "mandatory"}, "waivers": [{"name": "w", "remove": True}], "gpuSlices": 9}
-    found = definition({"severities": {PODS: "advisory"}, "waivers": [waiver], "gpuSlices": 4}, of_dev)
+    found = definition({"severities": {PODS: "advisory"}, "waivers": [waiver], "gpuSlices": 40}, of_dev)
     settings = {stack.name: guardrail_settings(stack) for stack in found.stacks}
     kept = Waiver("w", PODS, "platform-team", "The old store needs it.", date(2026, 11, 21), "Deployment/x")
-    assert settings["prod-east"] == Settings("production", {PODS: "advisory"}, (kept,), 4, ("models",))
-    assert settings["dev-lab"] == Settings("shared", {PODS: "advisory", PROBES: "mandatory"}, (), 9, ("models",))
+    assert settings["prod-east"] == Settings("production", {PODS: "advisory"}, (kept,), 40)
+    assert settings["dev-lab"] == Settings("shared", {PODS: "advisory", PROBES: "mandatory"}, (), 9)
 
 
 # ---- what is said ----

@@ -104,7 +104,6 @@ def test_the_lease_port_accepts_the_tokens_of_the_proxies_of_its_environment_onl
         for path in (lease.ACQUIRE_PATH, lease.RENEW_PATH, lease.RELEASE_PATH):
             url = listing.replace(lease.MODELS_PATH, path)
             assert status(other, url, "POST") == HTTPStatus.UNAUTHORIZED, path
-    environment.run(POD, CONTAINER, "python", "-m", eviction_process.MODULE, "retry", "digits")
     assert ask(environment, admin(lease.MODELS_PATH))[0] == HTTPStatus.NOT_FOUND
 
 

@@ -185,11 +185,8 @@ def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_its_own(
 def test_a_mandatory_guardrail_stops_everything_before_an_engine_is_asked(
     up_in: Call, engine: Engine, edit: Edit
 ) -> None:
-    pool = "{name: main, placement: {kind: mig, profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}}"
-    servers = f"servers: [{{name: small, pools: [{pool}]}}]"
-    edit("  - {name: dev}\n", f"  - {{name: dev, guardrails: {{gpuSlices: 0}}, {servers}}}\n")
-    gpus = "{nodes: 1, product: NVIDIA-A100-SXM4-80GB, perNode: 1, mig: {slices: {1g.10gb: 2}}}"
-    edit("environments: [dev]}", f"environments: [dev], gpus: [{gpus}]}}")
+    severities = "{access-rules-name-servers-or-models: mandatory}"
+    edit("  - {name: dev}\n", f"  - {{name: dev, guardrails: {{severities: {severities}}}}}\n")
     ended = up_in("kind-lab")
     assert (ended.code, engine.asked) == (1, []), ended.err
     assert "mandatory" in ended.err

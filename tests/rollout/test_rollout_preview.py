@@ -12,7 +12,7 @@ import pytest
 
 from rollout.live import Live
 
-from .conftest import LOCK, ROOT, Call, Edit, Patch, Tree, change
+from .conftest import ROOT, Call, Edit, Patch, Tree, change
 
 
 def test_nothing_would_change_after_a_rendering(preview: Call) -> None:
@@ -307,26 +307,6 @@ def test_a_mandatory_rule_that_breaks_fails_the_preview_after_it_was_written(rep
     assert " mandatory guardrail findings · 2 stacks: 1 changed, 1 unchanged" in text.splitlines()[0]
     assert text.splitlines()[-1] == "**⛔ This preview failed: 4 mandatory guardrail findings.**"
     assert "- **NEW mandatory** <code>prod-east</code> <code>Deployment/inference-proxy</code>" in text
-
-
-@pytest.mark.thorough
-def test_what_a_stack_breaks_in_another_that_nobody_asked_for_stands_on_the_page(repo: Repository) -> None:
-    (repo.folder / "definitions/images.lock").write_text(LOCK, "utf-8")
-    repo.edit(*PRODUCTION)
-    repo.edit("datasets: [{name: models, path: /prod}]", "servers: [{name: small, repository: {dataset: efs}}]")
-    repo.edit("datasets:\n", "datasets:\n  - {name: efs, kind: efs, fileSystemId: fs-00000001}\n")
-    repo.commit("sound")
-    theirs = "{name: x, kind: csi, driver: efs.csi.aws.com, volumeHandle: fs-00000001, writers: [everybody]}"
-    dev = f"  - name: dev\n    datasets: [{theirs}]\n    servers: [{{name: small, repository: {{dataset: x}}}}]\n"
-    repo.edit("  - {name: dev}\n", dev)
-    ended = repo.against("main", "--stack", "dev-lab", code=1)
-    text = repo.said()
-    assert text.startswith("**⛔ 1 mandatory guardrail finding · ")
-    assert "- **NEW mandatory** <code>prod-east</code> <code>PersistentVolume/tidegate-prod-efs</code>" in text
-    assert "prod-east NEW mandatory PersistentVolume/tidegate-prod-efs: efs shares its files" in ended.out
-    repo.commit("shared")
-    ended = repo.against("HEAD", "--stack", "dev-lab", code=1)
-    assert "**NEW " not in repo.said()
 
 
 # ---- against a cluster ----

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from policies.guardrails.devices import Device
 from stacks import devices
 from stacks.definition.placement import GpuNodes
 from stacks.definition.pools import Pool
+from stacks.devices import Device
 from stacks.load import frozen
 
 A100 = "NVIDIA-A100-SXM4-80GB"

@@ -5,11 +5,10 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.guardrails.devices import Device
 from stacks.definition.gpu_products import PRODUCTS
 from stacks.definition.mig_cuts import Cut, stand_on
 from stacks.definition.placement import GpuNodes, MigLayout
-from stacks.devices import inventory
+from stacks.devices import Device, inventory
 from stacks.mig_layouts import Asked, layout
 from tests.counts import examples
 

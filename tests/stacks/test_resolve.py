@@ -110,11 +110,10 @@ DEFINITION = {"Namespace NAMESPACE.metadata.annotations.tidegate.dev/definition"
         ("dev/proxy/replicas", {"Deployment inference-proxy.spec.replicas"}),
         ("dev/proxy/access/data-scientists-look/actions", ACCESS),
         ("prod/datasets/models/fileSystemId", {"PersistentVolume NAMESPACE-models.spec.csi.volumeHandle"}),
-        ("prod/servers/preload/pools/main/replicas", {"StatefulSet preload-main.spec.replicas"}),
+        ("prod/servers/preload/pools/main/replicas", {"StatefulSet preload-main.spec.replicas", *DEFINITION}),
         ("prod/proxy/exposure/className", {"Ingress inference-proxy.spec.ingressClassName", *DEFINITION}),
         ("prod/proxy/exposure/annotations", {"Ingress inference-proxy.metadata.annotations", *DEFINITION}),
         ("prod/proxy/access/model-endpoints/servers", ACCESS),
-        ("prod/guardrails/gpuSlices", GUARDRAILS),
         ("prod/guardrails/severities", GUARDRAILS),
         # How it is rolled out, and who promotes what, is no object of its own.
         ("prod/rollout/canary", DEFINITION),

@@ -90,7 +90,7 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     ]
     for environment in tree["environments"]:
         _expose_apart(environment, tree)
-    for environment in tree["environments"][1:]:
+    for environment in tree["environments"] if tree["environments"][1:] else ():
         _read_apart(environment, tree)
     for number, environment in enumerate(tree["environments"]):
         if draw(st.booleans()):
@@ -118,8 +118,8 @@ def guardrails() -> st.SearchStrategy[Tree]:
     optional: dict[str, st.SearchStrategy[Any]] = {
         "severities": st.dictionaries(rule, st.sampled_from(get_args(Severity)), max_size=3),
         "waivers": st.lists(waiver, max_size=2, unique_by=lambda each: str(each["name"])),
-        "gpuSlices": st.integers(0, 100),
-        "monthlyBudget": st.integers(0, 10_000),
+        "gpuSlices": st.integers(10**5, 10**6),
+        "monthlyBudget": st.integers(10**8, 10**9),
     }
     return sometimes(optional)
 
@@ -165,8 +165,11 @@ def _read_apart(environment: Tree, common: Tree) -> None:
     """Give an environment model repositories of its own."""
     servers = {server["name"]: server for server in environment.get("servers", [])}
     for server in common["servers"]:
-        key = "url" if "url" in server["repository"] else "path"
-        own = {key: f"{server['repository'].get(key, 'models')}/{environment['name']}"}
+        said = server["repository"]
+        own = {"path": f"{environment['name']}/{said.get('path', 'models')}"}
+        if "url" in said:
+            scheme, _, bucket, *rest = said["url"].split("/")
+            own = {"url": "/".join([scheme, "", bucket, environment["name"], *rest])}
         servers.setdefault(server["name"], {"name": server["name"]})["repository"] = own
     environment["servers"] = [*servers.values()]
 

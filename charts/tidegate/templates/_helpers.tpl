@@ -60,9 +60,6 @@
   "grpcTls": {{ not (empty ($server.triton).grpcTls) }},
   "idleSeconds": {{ int64 (ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)) }},
   "leaseSeconds": {{ int64 ($pool.loading.leaseSeconds | default 15) }},
-  {{- if ne $pool.loading.metricsModels nil }}
-  "metricsModels": {{ int64 $pool.loading.metricsModels }},
-  {{- end }}
   "models": [
     {{- range $model := $pool.models }}
     {

@@ -31,9 +31,8 @@ _IN_DOMINO: Final = ("DOMINO_RUN_ID", "DOMINO_PROJECT_ID", "DOMINO_PROJECT_NAME"
 """Variables of which Domino sets at least one wherever it runs something."""
 _ACCESS_TOKEN: Final = "/access-token"
 _DOMINO_SECONDS: Final = 3.0
-_PAUSE_SECONDS: Final = 0.5  # before the service is asked again that did not answer
 _HOLD_SECONDS: Final = 60.0
-"""How long a token is used that does not say when it ends, and how long a service is left alone that gave none."""
+"""How long a token is used that does not say when it ends."""
 _EARLY_SECONDS: Final = 30.0  # a token is renewed so long before it ends, or at half of its time if that is shorter
 _SENDABLE: Final = re.compile(r"[\x21-\x7e]+")
 _MOST_BYTES: Final = 65536
@@ -69,31 +68,24 @@ class TokenFile(Credential):
         except OSError as error:
             where = f"{TOKEN_FILE} ({self._path})"
             raise UsageError("the token cannot be read", where=where, why=error.strerror or str(error)) from None
-        self._header = _bearer(TOKEN_FILE, token)
-        return self._header
+        return _bearer(TOKEN_FILE, token)
 
     def renew(self) -> bool:
-        """Tell whether the file has changed since it was read."""
-        before = self._header
-        try:
-            return self.header() != before
-        except UsageError:
-            return False
+        """Tell that there may be another one: each call reads the file."""
+        return True
 
 
 class DominoToken(Credential):
     """The token of a Domino run, asked of the run's own token service and again before it ends."""
 
-    def __init__(self, url: str, otherwise: Credential | None = None) -> None:
-        """`otherwise` serves where the service below `url` does not answer, which is then left alone for a minute."""
+    def __init__(self, url: str) -> None:
         super().__init__("Domino's access token")
-        self._otherwise = otherwise
         parts = parse_url(url if "://" in url else f"http://{url}")
         base = parts._replace(auth=None).url.rstrip("/")  # a password in it is none of ours to show
         self._url = base + _ACCESS_TOKEN
         self._transport = Transport(base)
         self._lock = threading.Lock()
-        self._until = self._ask_at = 0.0
+        self._until = 0.0
 
     def header(self, seconds: float | None = None) -> tuple[str, str] | None:
         """Return the header; the service is asked at most once at a time. Raises UnreachableError, UsageError."""
@@ -101,8 +93,6 @@ class DominoToken(Credential):
         if not self._lock.acquire(timeout=max(end - time.monotonic(), 0.0)):
             raise self._silent("another call is waiting for it")
         try:
-            if self._otherwise is not None and time.monotonic() < self._ask_at:
-                return self._otherwise.header()
             if self._header is None or time.monotonic() >= self._until:
                 token = self._ask(end)
                 self._header = _bearer(self.source, token)
@@ -113,11 +103,7 @@ class DominoToken(Credential):
         except UnreachableError:
             if self._header is not None and time.monotonic() < self._until + _EARLY_SECONDS:
                 return self._header  # it is still good for a moment
-            if self._otherwise is None:
-                raise
-            if seconds is None or seconds >= _DOMINO_SECONDS:  # else it had no fair time to answer
-                self._ask_at = time.monotonic() + _HOLD_SECONDS
-            return self._otherwise.header()
+            raise
         finally:
             self._lock.release()
 
@@ -128,17 +114,13 @@ class DominoToken(Credential):
         return True
 
     def _ask(self, end: float) -> str:
-        while True:
-            try:
-                answer = self._transport.ask("GET", _ACCESS_TOKEN, (), {}, end)
-            except UnreachableError as error:
-                if time.monotonic() + _PAUSE_SECONDS >= end:
-                    raise self._silent(error.why or error.what) from None
-                time.sleep(_PAUSE_SECONDS)
-                continue
-            if answer.status != 200:
-                raise self._silent(f"it answers {answer.status}")
-            return bytes(answer.body[:_MOST_BYTES]).decode("utf-8", "replace").strip()
+        try:
+            answer = self._transport.ask("GET", _ACCESS_TOKEN, (), {}, end)
+        except UnreachableError as error:
+            raise self._silent(error.why or error.what) from None
+        if answer.status != 200:
+            raise self._silent(f"it answers {answer.status}")
+        return bytes(answer.body[:_MOST_BYTES]).decode("utf-8", "replace").strip()
 
     def _silent(self, why: str) -> UnreachableError:
         do = f"try again; outside of Domino set {API_KEY} or {TOKEN}"
@@ -154,12 +136,11 @@ def find_credential(environ: Mapping[str, str] = os.environ) -> Credential:
         return Credential(TOKEN, _bearer(TOKEN, token))
     if path := variables[TOKEN_FILE]:
         return TokenFile(path)
-    own = None
+    if url := variables[DOMINO_PROXY]:
+        return DominoToken(url)
     if key := variables[DOMINO_KEY]:
-        own = Credential(DOMINO_KEY, ("X-Domino-Api-Key", _sendable(DOMINO_KEY, key)))
-    if variables[DOMINO_PROXY] or (own is None and any(environ.get(name) for name in _IN_DOMINO)):
-        return DominoToken(variables[DOMINO_PROXY] or DOMINO_DEFAULT, own)
-    return own or Credential()
+        return Credential(DOMINO_KEY, ("X-Domino-Api-Key", _sendable(DOMINO_KEY, key)))
+    return DominoToken(DOMINO_DEFAULT) if any(environ.get(name) for name in _IN_DOMINO) else Credential()
 
 
 def _bearer(source: str, token: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import numpy
 
 from ..errors import RefusedError, UnreachableError, UsageError
 from .inputs import Signature, is_frame, requests, signature_of, take
-from .proxy import CallOptions, ProxyClient, Version
+from .proxy import ProxyClient, Version
 from .tensors import Answer, Array
 
 _OWN: Final = ("version", "sticky", "deadline")
@@ -95,10 +95,11 @@ class Model:
         parts = list(requests(taken, signature))
         for place, inputs in enumerate(parts):
             step = call.step(place, len(parts))
-            how: CallOptions = {
-                "server": self.server, "version": step.version, "sticky": step.sticky, "deadline": step.left,
-            }  # fmt: skip
-            found.append(self.proxy.infer(self.name, inputs, step.parameters, **how))
+            answer = self.proxy.infer(
+                self.name, inputs, step.parameters,
+                server=self.server, version=step.version, sticky=step.sticky, deadline=step.left,
+            )  # fmt: skip
+            found.append(answer)
         if not found:
             raise UsageError("there are no rows to answer")
         if taken.rows is None or (taken.batched and len(found) == 1):

@@ -8,8 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ..errors import UnreachableError, UsageError
@@ -101,29 +100,6 @@ def _sticky(word: str | None) -> dict[str, str]:
     return {} if word is None else {"tidegate-sticky": word}
 
 
-class ModelOptions(TypedDict, total=False):
-    """What may be said of a model besides its name, wherever one is asked about or called."""
-
-    server: str | None  # its inference server, where several have a model of that name
-    version: Version
-    deadline: float | None  # seconds that it may take, all tries together
-
-
-class CallOptions(ModelOptions, total=False):
-    """What may be said of a call."""
-
-    sticky: str | None  # calls with the same word go to the same version while traffic is shared between several
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """What Triton counted since a model was loaded, of one replica of each pool."""
-
-    models: list[dict[str, Any]]
-    """One for each version that is loaded, as Triton's statistics extension has it (`model_stats`)."""
-    unavailable: tuple[str, ...] = ()  # pools that gave none, as `server/pool`
-
-
 class ProxyClient(AbstractContextManager["ProxyClient"]):
     """Calls and inspects models.
 
@@ -167,21 +143,27 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         except ValueError:
             raise self._strange("/whoami") from None
 
-    def ready(self, model: str, **about: Unpack[ModelOptions]) -> bool:
+    def ready(
+        self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
+    ) -> bool:
         """Tell whether a call could be answered: the model is in memory, or nothing speaks against loading it."""
-        path = _path(model, about, "/ready")
-        reply = self._requester.ask("GET", path, deadline=about.get("deadline"), also=400)
+        path = model_path(server, model, version, "/ready")
+        reply = self._requester.ask("GET", path, deadline=deadline, also=400)
         if is_problem(reply):
             raise error_of(reply, self.url + path)
         return reply.status == 200
 
-    def metadata(self, model: str, **about: Unpack[ModelOptions]) -> dict[str, Any]:
+    def metadata(
+        self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
+    ) -> dict[str, Any]:
         """Return a model's metadata; one of an on-demand pool is loaded for it."""
-        return self._json(_path(model, about), about)[0]
+        return self._json(model_path(server, model, version), deadline)
 
-    def config(self, model: str, **about: Unpack[ModelOptions]) -> dict[str, Any]:
+    def config(
+        self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
+    ) -> dict[str, Any]:
         """Return a model's configuration, as Triton completed it; one of an on-demand pool is loaded for it."""
-        return self._json(_path(model, about, "/config"), about)[0]
+        return self._json(model_path(server, model, version, "/config"), deadline)
 
     def whereabouts(
         self, model: str | None = None, *, server: str | None = None, deadline: float | None = None
@@ -193,19 +175,20 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         path = f"{'' if server is None else f'/servers/{server}'}{WHEREABOUTS_PATH}"
         path += "" if model is None else f"/{served_name(model)}"
         try:
-            return Whereabouts.model_validate(self._json(path, {"deadline": deadline})[0])
+            return Whereabouts.model_validate(self._json(path, deadline))
         except ValueError:
             raise self._strange(path) from None
 
-    def statistics(self, model: str | None = None, **about: Unpack[ModelOptions]) -> Statistics:
-        """Return the statistics of a model, or of all that the caller may inspect; nothing is loaded for it."""
-        path = _path(model, about, "/stats")
-        document, headers = self._json(path, about)
-        found = document.get("model_stats")
+    def statistics(
+        self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
+    ) -> list[dict[str, Any]]:
+        """Return what Triton's statistics extension has (`model_stats`) for each version that one replica of each pool
+        has loaded; nothing is loaded for it."""
+        path = model_path(server, model, version, "/stats")
+        found = self._json(path, deadline).get("model_stats")
         if not isinstance(found, list) or not all(isinstance(each, dict) and "name" in each for each in found):
             raise self._strange(path)
-        lacking = headers.get("tidegate-unavailable", "").split(",")
-        return Statistics(found, tuple(each.strip() for each in lacking if each.strip()))
+        return found
 
     # --- calling
     def infer(
@@ -213,17 +196,32 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         model: str,
         inputs: Mapping[str, Array],
         parameters: Mapping[str, Any] | None = None,
-        **how: Unpack[CallOptions],
+        *,
+        server: str | None = None,
+        version: Version = None,
+        sticky: str | None = None,
+        deadline: float | None = None,
     ) -> Answer:
-        """Call a model with arrays, by the names of its inputs; they go and come as bytes, uncopied."""
-        path = _path(model, how, "/infer", CallOptions)
-        body, length = pack(inputs, parameters)
-        headers = {HEADER_LENGTH: str(length), "Content-Type": "application/octet-stream"} | _sticky(how.get("sticky"))
-        return unpack(self._requester.ask("POST", path, body, headers, how.get("deadline")), self.url + path)
+        """Call a model with arrays, by the names of its inputs; they go and come as bytes, uncopied.
 
-    def infer_json(self, model: str, body: Mapping[str, Any], **how: Unpack[CallOptions]) -> dict[str, Any]:
+        Calls with the same `sticky` word go to the same version while traffic is shared between several.
+        """
+        path = model_path(server, model, version, "/infer")
+        body, length = pack(inputs, parameters)
+        headers = {HEADER_LENGTH: str(length), "Content-Type": "application/octet-stream"} | _sticky(sticky)
+        return unpack(self._requester.ask("POST", path, body, headers, deadline), self.url + path)
+
+    def infer_json(
+        self,
+        model: str,
+        body: Mapping[str, Any],
+        *,
+        server: str | None = None,
+        version: Version = None,
+        deadline: float | None = None,
+    ) -> dict[str, Any]:
         """Call a model with the body of a v2 inference request as JSON, and return Triton's answer as it is."""
-        return self._json(_path(model, how, "/infer", CallOptions), how, body, how.get("sticky"))[0]
+        return self._json(model_path(server, model, version, "/infer"), deadline, body)
 
     def openai(
         self, call: str, body: Mapping[str, Any], *, server: str | None = None, deadline: float | None = None
@@ -231,18 +229,15 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         """Call a model, which the body names, by OpenAI's API: `call` is `chat/completions`, `embeddings` …, and is
         answered as a whole. OpenAI's own client does that, too, and streams: docs/openai.md."""
         where = model_path(server, None).removesuffix("/v2/models")
-        return self._json(f"{where}/v1/{call}", {"deadline": deadline}, body)[0]
+        return self._json(f"{where}/v1/{call}", deadline, body)
 
     # ---
-    def _json(
-        self, path: str, about: ModelOptions, body: Mapping[str, Any] | None = None, sticky: str | None = None
-    ) -> tuple[dict[str, Any], Mapping[str, str]]:
-        """Return the object that is answered to a look, or to a JSON body, and the answer's headers."""
-        deadline = about.get("deadline")
+    def _json(self, path: str, deadline: float | None, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the object that is answered to a look, or to a JSON body."""
         if body is None:
             reply = self._requester.ask("GET", path, deadline=deadline)
         else:
-            headers = {"Content-Type": "application/json"} | _sticky(sticky)
+            headers = {"Content-Type": "application/json"}
             reply = self._requester.ask("POST", path, [_dumped(body)], headers, deadline)
         document = reply.json()
         if not isinstance(document, dict):
@@ -250,18 +245,11 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         # Where an answer has no version of its own, the proxy says which one it chose.
         if "model_name" in document and not document.get("model_version") and VERSION in reply.headers:
             document["model_version"] = reply.headers[VERSION]
-        return document, reply.headers
+        return document
 
     def _strange(self, path: str) -> UnreachableError:
         do = "see whether the address is that of an inference proxy, of this version"
         return UnreachableError("this does not answer as an inference proxy does", where=self.url + path, do=do)
-
-
-def _path(model: str | None, about: ModelOptions, tail: str = "", known: type[ModelOptions] = ModelOptions) -> str:
-    """Return the path; a keyword that is none is refused as Python refuses one of a function."""
-    if unknown := sorted(about.keys() - known.__annotations__.keys()):
-        raise TypeError(f"there is no keyword argument {unknown[0]!r}; there are {', '.join(known.__annotations__)}")
-    return model_path(about.get("server"), model, about.get("version"), tail)
 
 
 def _dumped(body: Mapping[str, Any]) -> bytes:

@@ -61,7 +61,7 @@ def add_commands(app: typer.Typer) -> None:
         (app, life.history, "Show who brought which version where."),
         (app, life.prune, "Remove versions that nobody serves."),
         (app, predict, "Call a model."),
-        (app, status, "Show models: where, in memory, and used."),
+        (app, status, "Show models: where, and in memory."),
         (app, top, "Show what sits in every slice, live."),
         (app, why, "Say where a model is, and why it does not answer."),
     ):

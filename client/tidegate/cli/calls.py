@@ -1,4 +1,4 @@
-"""`tidegate predict` and `status`: calls a model, and tells which there are, where, and how much they are used."""
+"""`tidegate predict` and `status`: calls a model, and tells which there are, and where."""
 
 import time
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from typer import Exit, Option
 
 from ..errors import ExitCode, UsageError, hints_once
 from .completion import environment_option, model_argument
-from .output import Json, Text, Texts, exit_codes, moment, note, print_json, print_table, printable
+from .output import Json, Text, Texts, exit_codes, note, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from ..calling.model import Model
     from ..calling.tensors import Answer
-    from ..status import AskedPlane, ModelStatus, PlaneStatus, VersionStatus
+    from ..status import AskedPlane, ModelStatus, PlaneStatus
 
 _SHOWN = 8  # values of an output that a table has
 _LONGEST = 200  # characters of a text that it has
@@ -108,7 +108,7 @@ def _short(value: object) -> str:
 def status(
     model: Only = None, environment: Environment = None, plane: Plane = None, proxy: Proxy = None, json: Json = False
 ) -> None:
-    """Show which models there are, in memory or not, which versions answer, and how much they are used. Loads nothing.
+    """Show which models there are, in memory or not, and which versions answer. Loads nothing.
 
     Of one model, also what it takes and gives, where it is in memory.
     """
@@ -127,7 +127,7 @@ def status(
 def end(planes: "Sequence[AskedPlane]", json: bool) -> None:
     """End with the exit code of what could not be asked, where all have one; in words where no JSON says it."""
     if failed := [each for each in planes if each.error]:
-        messages = (f"{f'{each.environment} {each.plane}'.strip() or each.proxy}: {each.error}" for each in failed)
+        messages = (f"{each.at}: {each.error}" for each in failed)
         for text in () if json else hints_once(messages):
             note(text)
         codes = {each.exit_code for each in failed}
@@ -137,22 +137,17 @@ def end(planes: "Sequence[AskedPlane]", json: bool) -> None:
 def _show(plane: "PlaneStatus", *, signatures: bool) -> None:
     if plane.error:
         return
-    of_version = "VERSION", "#REQUESTS", "#FAILED", "#MEAN", "#QUEUED", "LAST USED"
-    columns = "MODEL", "SERVER", "STATE", "TRAFFIC", *of_version
+    columns = "MODEL", "SERVER", "STATE", "TRAFFIC", "VERSION"
     rows = [row for model in plane.models for row in _rows(model)]
-    at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment
+    at = plane.at
     print_table(columns, rows, f"{at}: {plane.proxy} (you are {plane.caller})")
     for model in plane.models if signatures else ():
         if model.inputs or model.outputs:
             batch = f", {model.max_batch} rows at most" if model.max_batch else ""
             words = f"takes {', '.join(model.inputs)}{batch}; gives {', '.join(model.outputs)}"
             print(printable(f"{model.model} ({at}) {words}"))
-    note(f"{at}: counts are of one replica of each pool, since it loaded the model")
     for pool, whys in plane.away.items():
         note(f"{at}: {pool} is not ready: {'; '.join(whys)}")
-    for pool in plane.unavailable:
-        if pool not in plane.away:
-            note(f"{at}: the pool {pool} gives no statistics now")
     models_by_reason: dict[str, list[str]] = {}
     for model in plane.models:
         if model.why and f"{model.server}/{model.pool}" not in plane.away:
@@ -164,21 +159,6 @@ def _show(plane: "PlaneStatus", *, signatures: bool) -> None:
 def _rows(model: "ModelStatus") -> list[tuple[object, ...]]:
     head = model.model, f"{model.server}/{model.pool}", model.state, model.traffic
     if not model.versions:
-        return [(*head, *[""] * 6)]
-    first, *others = map(_cells, model.versions)
-    return [(*head, *first), *(("", "", "", "", *each) for each in others)]
-
-
-def _cells(version: "VersionStatus") -> tuple[object, ...]:
-    return (
-        f"{version.version} (not ready)" if version.ready is False else version.version,
-        "" if version.requests is None else version.requests,
-        "" if version.failures is None else version.failures,
-        _time(version.mean_seconds),
-        _time(version.queue_seconds),
-        moment(version.last_used) or ("" if version.requests is None else "never"),
-    )
-
-
-def _time(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1000:.2f} ms"
+        return [(*head, "")]
+    first, *others = (f"{each.version} (not ready)" if each.ready is False else each.version for each in model.versions)
+    return [(*head, first), *(("", "", "", "", each) for each in others)]

@@ -27,9 +27,6 @@ Name = Annotated[str, model_argument(help="The model.")]
 OneModel = Annotated[str | None, model_argument(help="Only this model.")]
 Environment = Annotated[str, environment_argument(help="The environment, such as prod.")]
 Wait = Annotated[float, Option(min=0, help="Seconds to wait until the version is loaded.")]
-Replace = Annotated[
-    bool, Option("--replace", help="Let the old version go first, where both cannot serve side by side.")
-]
 PublicKey = Annotated[
     File, Option(envvar="TIDEGATE_PUBLIC_KEY", help="Take only versions signed with this key's other half.")
 ]
@@ -63,7 +60,7 @@ def register(
     It is the folder of a Triton model, or of a language model, as `tidegate model check` takes it.
     """
     with _opened() as tidegate:
-        from ..registry import Registry, SigningKey
+        from ..registry import SigningKey
 
         signing = None if key is None else SigningKey(key, os.environ.get(PASSWORD) or None)
         version = tidegate.register(
@@ -72,19 +69,13 @@ def register(
         if json:
             print_json(version)
             return
-        manifest = Registry().manifest(version)
-        columns = ("Model", "#Version", "#Files", "Size", "Manifest", "Registered by", "Client model")
-        row = (
-            version.model, version.number, len(manifest.files), size(manifest.size), version.manifest_sha256[:12],
-            version.registered_by, version.client_model,
-        )  # fmt: skip
-        print_table(columns, [row])
+        client = f", and its client model is {version.client_model}" if version.client_model else ""
+        print(f"{version.model} is registered as version {version.number}{client}")
 
 
 def deploy(
     model: Model,
     to: Annotated[Text, environment_option(help="The environment; needed where several take any version.")] = None,
-    replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
@@ -94,13 +85,12 @@ def deploy(
     Of a language model it is published, and tried once the definition names it; until then the exit code is 8.
     """
     with _opened(wait, public_key) as tidegate:
-        _show(tidegate.deploy(model, to, replace=replace), json)
+        _show(tidegate.deploy(model, to), json)
 
 
 def promote(
     model: Model,
     to: Annotated[str, environment_option(help="The environment, such as prod.")],
-    replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
@@ -110,14 +100,13 @@ def promote(
     Of a language model it is published, and tried once the definition names it; until then the exit code is 8.
     """
     with _opened(wait, public_key) as tidegate:
-        _show(tidegate.promote(model, to, replace=replace), json)
+        _show(tidegate.promote(model, to), json)
 
 
 def rollback(
     model: Name,
     environment: Annotated[str, environment_option("--in", help="The environment, such as prod.")],
     version: Annotated[int | None, Option(help="The version to go back to; else the one that was before.")] = None,
-    replace: Replace = False,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
@@ -127,7 +116,7 @@ def rollback(
     Calls of a language model come back to it by their weights in the definition.
     """
     with _opened(wait, public_key) as tidegate:
-        _show(tidegate.roll_back(model, environment, version, replace=replace), json)
+        _show(tidegate.roll_back(model, environment, version), json)
 
 
 def undeploy(

@@ -16,12 +16,7 @@ def check(
         list[Path], Argument(metavar="FOLDER...", help="Entries, or model repositories, whose entries are all checked.")
     ],
     backend: Annotated[Texts, Option(help="A backend that Triton has; may be repeated. Any without it.")] = None,
-    package: Annotated[
-        Texts,
-        Option(help="A package that Triton's Python has, numpy or numpy==1.26.4; may be repeated. Any without it."),
-    ] = None,
-    gpu: Annotated[bool | None, Option("--gpu/--no-gpu", help="Whether Triton has a GPU. Both do without.")] = None,
-    gpus: Annotated[int | None, Option(min=0, help="How many GPUs each of Triton's replicas has.")] = None,
+    gpus: Annotated[int | None, Option(min=0, help="GPUs of each of Triton's replicas. Any without it.")] = None,
     release: Annotated[str | None, Option(metavar="26.08", help="Triton's release, as its image has it.")] = None,
     trusted: Trusted = False,
     strict: Annotated[bool, Option("--strict", help="Warnings count as errors do.")] = False,
@@ -40,10 +35,8 @@ def check(
         found = {}
         for folder in folders:
             kind = kind_of_entry(folder)
-            for entry in kind.entries_in(folder):
-                found[entry] = kind.check(
-                    entry, backends=backend, gpu=gpu, gpus=gpus, release=release, packages=package, trusted=trusted
-                )
+            for entry in kind.entries_in(folder) or [folder]:
+                found[entry] = kind.check(entry, backends=backend, gpus=gpus, release=release, trusted=trusted)
                 found[entry] += [*against_environments(entry, entry.resolve().name), *memory_unknown(entry)]
         if json:
             print_json([

@@ -27,7 +27,6 @@ _COLUMNS: Final = {
     "MODEL": 0, "SERVER": 80, "STATE": 0, "SINCE": 0, "SIZE": 120, "HELD BY": 100, "LAST USE": 120, "WHY": 0,
 }  # fmt: skip
 """Columns, and how wide a terminal must be for each."""
-_ROWS: Final = 15  # of models, where there is no terminal
 _LONGEST_PAUSE: Final = 10.0  # seconds between two looks, for proxies that answer slowly
 _ANSWER_SECONDS: Final = 3.0  # that a proxy may take, where others are looked at, too
 _ONCE_SECONDS: Final = 6.0  # and where it is looked but once: a proxy itself gives its replicas five
@@ -41,9 +40,7 @@ def top(
     proxy: Proxy = None,
     every: Annotated[float, Option(min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, Option("--once", help="Look once; so it does where there is no terminal.")] = False,
-    rows: Annotated[
-        int | None, Option(min=1, help="Models to show of each environment, those in memory first; as many as fit.")
-    ] = None,
+    rows: Annotated[int, Option(min=1, help="Models to show of each environment, those in trouble first.")] = 15,
     json: Json = False,
 ) -> None:
     """Show what sits in every slice, who holds it, what loads and what fails; until Ctrl-C. Loads nothing."""
@@ -59,7 +56,7 @@ def top(
             found = overview(asked, _ONCE_SECONDS)
             if json:
                 print_json(found)
-            for part in () if json else _shown(found, to.width, rows or _ROWS):
+            for part in () if json else _shown(found, to.width, rows):
                 to.print(part)
             end(found, json)
             return
@@ -69,8 +66,7 @@ def top(
                     began = time.monotonic()
                     found = overview(asked, _ANSWER_SECONDS)
                     clock = Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
-                    fit = rows or _that_fit(found, to.width, to.height)
-                    live.update(Group(clock, *_shown(found, to.width, fit, live=True)), refresh=True)
+                    live.update(Group(clock, *_shown(found, to.width, rows)), refresh=True)
                     # Most of a proxy's time is for calls; one that gives no answer spends none.
                     took = 0.0 if any(each.error for each in found) else time.monotonic() - began
                     time.sleep(max(every, min(5 * took, _LONGEST_PAUSE)))
@@ -78,50 +74,39 @@ def top(
             return
 
 
-def _that_fit(planes: "Sequence[PlaneOverview]", width: int, height: int) -> int:
-    """Return how many models of each environment fit into so many lines of a live display; one at least."""
-    above = sum(len(list(_above(each, width, live=True))) for each in planes)
-    below = sum(3 if each.models else 1 for each in planes)  # the table's head, "and N more", and an empty line
-    clock_and_hints = 2 + any(each.slices for each in planes)
-    return max(1, (height - above - below - clock_and_hints) // max(1, sum(bool(each.models) for each in planes)))
-
-
-def _shown(
-    planes: "Sequence[PlaneOverview]", width: int, rows: int, *, live: bool = False
-) -> "Iterator[RenderableType]":
-    """Yield what is seen, those that cannot be asked first; `live`: every line is one, and errors are among them."""
+def _shown(planes: "Sequence[PlaneOverview]", width: int, rows: int) -> "Iterator[RenderableType]":
+    """Yield what is seen, those that cannot be asked first."""
     for each in sorted(planes, key=lambda each: not each.error):
-        yield from _above(each, width, live=live)
+        yield from _above(each, width)
         if each.models:
-            yield _table(each.models, rows, width, wraps=not live)
+            yield _table(each.models, rows, width)
         if (more := len(each.models) - rows) > 0:
-            yield _line(f"and {more} more: `tidegate status`, or --rows", "dim", live=live)
-        yield _line("", live=live)
+            yield _line(f"and {more} more: `tidegate status`, or --rows", "dim")
+        yield _line("")
     if any(each.slices for each in planes):
-        yield _line(_LEGEND, "dim", live=live)
+        yield _line(_LEGEND, "dim")
     hint = "`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it."
-    yield _line(hint, "dim", live=live)
+    yield _line(hint, "dim")
 
 
-def _above(plane: "PlaneOverview", width: int, *, live: bool) -> "Iterator[RenderableType]":
+def _above(plane: "PlaneOverview", width: int) -> "Iterator[RenderableType]":
     """Yield the lines above the table of an environment: its sums, and what sits in its slices."""
-    at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment or plane.proxy
-    yield _line(f"{at}   {_sums(plane)}", "bold", live=live)
-    for error in plane.error.splitlines() if live else ():
-        yield _line(error, "red", live=live)
+    yield _line(f"{plane.at}   {_sums(plane)}", "bold")
+    for error in plane.error.splitlines():
+        yield _line(error, "red")
     for room in plane.slices:
-        yield _line(_title(room), live=live)
+        yield _line(_title(room))
         yield _bar(room, plane.models, width)
     for where, states in _preloaded(plane).items():
-        yield _line(f"{where}  {states}", live=live)
+        yield _line(f"{where}  {states}")
     for where, why in _unknown(plane).items():
-        yield _line(f"{where}  {why}", "red", live=live)
+        yield _line(f"{where}  {why}", "red")
 
 
-def _line(text: str, style: str = "", *, live: bool) -> "Text":
+def _line(text: str, style: str = "") -> "Text":
     from rich.text import Text
 
-    return Text(printable(text), style=style, no_wrap=live, overflow="ellipsis")
+    return Text(printable(text), style=style)
 
 
 def _sums(plane: "PlaneOverview") -> str:
@@ -216,7 +201,7 @@ def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "Re
     return line
 
 
-def _table(models: "Sequence[VisibleModel]", rows: int, width: int, *, wraps: bool) -> "RenderableType":
+def _table(models: "Sequence[VisibleModel]", rows: int, width: int) -> "RenderableType":
     """Return a row for each of so many models, first those that fail or whose callers get no answer."""
     from rich.table import Table
 
@@ -231,7 +216,7 @@ def _table(models: "Sequence[VisibleModel]", rows: int, width: int, *, wraps: bo
         table.add_column(
             name,
             overflow="ellipsis",
-            no_wrap=name != "WHY" or not wraps,
+            no_wrap=name != "WHY",
             max_width=width // 3 if name == "MODEL" else None,
             ratio=1 if name == "WHY" else None,  # It takes what the others leave.
         )

@@ -19,8 +19,7 @@ _MEANING: Final = {
     "draining": "it goes from memory when its last lease has ended",
     "unloading": "it goes from memory, and its next call loads it again",
     "freeing": "it goes from memory, and its next call loads it again",
-    "quarantined": "it failed too often, and is not loaded until it changes or is released by hand "
-    "(python -m tidegate_eviction retry MODEL, in the pod's container eviction-policy)",
+    "quarantined": "it failed too often, and is not loaded until it changes or the policy beside the server restarts",
 }
 """What a state of a replica means to callers; the others say why themselves."""
 _AGAIN: Final = "its load failed, and its next call tries it again"
@@ -41,11 +40,10 @@ def why(
         if json:
             print_json(found)
         for each in () if json else found:
-            at = f"{each.environment} on {each.plane}" if each.plane else each.environment
             if rows := [_row(one, place) for one in each.models for place in one.places]:
                 columns = "SERVER", "REPLICA", "STATE", "SINCE", "VERSIONS"
                 print_table(
-                    (*columns, "#WAITING", "HELD BY PROXY", "LAST USE", "EVICTABLE"), rows, f"{at}: {each.proxy}"
+                    (*columns, "#WAITING", "HELD BY PROXY", "LAST USE", "EVICTABLE"), rows, f"{each.at}: {each.proxy}"
                 )
             for line in dict.fromkeys(line for one in each.models for line in _reasons(one)):
                 print(printable(line))

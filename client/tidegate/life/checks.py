@@ -84,10 +84,8 @@ def _server_has(of: Sequence[Placement]) -> ServerHas:
     releases = [home.server.release for home in of if home.server.release]
     return {
         "backends": _backends(of),
-        "gpu": all(home.pool.gpu for home in of),
-        "gpus": min(gpus, default=None),
+        "gpus": min(gpus, default=None) if all(home.pool.gpu for home in of) else 0,
         "release": min(releases, default=None),
-        "packages": _packages(of),
     }
 
 
@@ -118,23 +116,6 @@ def _backends(of: Iterable[Placement]) -> set[str] | None:
     """Return the backends that every server has; None where one does not say."""
     has = [set(home.server.backends) for home in of]
     return set.intersection(*has) if all(has) else None
-
-
-def _packages(of: Iterable[Placement]) -> list[str] | None:
-    """Return the packages of every server that says which it has; None where none does.
-
-    One of several versions is without a version.
-    """
-    listings = [home.server.packages for home in of if home.server.packages is not None]
-    if not listings:
-        return None
-    by_name = [{each.partition("==")[0]: each for each in packages} for packages in listings]
-    first, *others = by_name
-    return [
-        full if all(each[name] == full for each in others) else name
-        for name, full in first.items()
-        if all(name in each for each in others)
-    ]
 
 
 def _in_memory(home: Placement, manifest: Manifest, peak: int) -> list[Finding]:

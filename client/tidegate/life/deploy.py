@@ -18,16 +18,16 @@ from .rules import Operation, before, current, of_environment
 from .target import command_into, homes, targets
 
 
-def deploy(context: Context, model: str, to: str | None = None, *, replace: bool = False) -> Outcome:
+def deploy(context: Context, model: str, to: str | None = None) -> Outcome:
     """Bring a version, the latest if none is said, into an environment that takes any: the only one without `to`."""
     name, which = _wanted(model)
     of = context.environment(to) if to is not None else _open_environment(context)
     if of.promotion.source is not None:
         raise RefusedError(f"{of.name} takes versions from {of.promotion.source}", do=command_into(of, model))
-    return _bring(context, "deploy", name, which or LATEST, of, replace=replace)
+    return _bring(context, "deploy", name, which or LATEST, of)
 
 
-def promote(context: Context, model: str, to: str, *, replace: bool = False) -> Outcome:
+def promote(context: Context, model: str, to: str) -> Outcome:
     """Bring a version into an environment that takes them from another one, which says which if you do not."""
     name, which = _wanted(model)
     of = context.environment(to)
@@ -40,12 +40,10 @@ def promote(context: Context, model: str, to: str, *, replace: bool = False) -> 
         if not which:
             do = command_into(context.environment(source), name)
             raise NotFoundError(f"{source} has no version of {name}", do=do)
-    return _bring(context, "promote", name, which, of, replace=replace)
+    return _bring(context, "promote", name, which, of)
 
 
-def rollback(
-    context: Context, model: str, environment: str, to: int | None = None, *, replace: bool = False
-) -> Outcome:
+def rollback(context: Context, model: str, environment: str, to: int | None = None) -> Outcome:
     """Go back to the version that was there before, or to another one that the environment has had.
 
     A rollback that was stopped half way is finished; a deployment that was, is taken back.
@@ -60,7 +58,7 @@ def rollback(
     if all(each.version != number or each.environment != of.name for each in records):
         do = f"tidegate history {model} shows which were; new ones come by `tidegate deploy` and `tidegate promote`"
         raise RefusedError(f"version {number} of {model} was never in {of.name}", do=do)
-    return _bring(context, "rollback", model, number, of, replace=replace)
+    return _bring(context, "rollback", model, number, of)
 
 
 def may(context: Context, of: Environment, model: str) -> WhoAmI:
@@ -87,15 +85,13 @@ def _open_environment(context: Context) -> Environment:
     return found[0]
 
 
-def _bring(
-    context: Context, what: Operation, model: str, which: int | str, of: Environment, *, replace: bool
-) -> Outcome:
+def _bring(context: Context, what: Operation, model: str, which: int | str, of: Environment) -> Outcome:
     """Bring a version into an environment as the caller, where its rules allow it; a rollback has passed them."""
     version = context.registry.version(model, which)
     who = may(context, of, model)
     if what != "rollback":
         _check_rules(context, of, version, who)
-    return publish_version(context, what, version, of, who.principal, replace=replace)
+    return publish_version(context, what, version, of, who.principal)
 
 
 def _check_rules(context: Context, of: Environment, version: RegisteredVersion, who: WhoAmI) -> None:
@@ -119,10 +115,10 @@ def _failures(context: Context, source: Environment, version: RegisteredVersion)
             return None
         proxy = context.proxy(home.plane)
         statistics = proxy.statistics(version.model, server=home.server.name, version=version.number)
-        here = [each for each in statistics.models if str(each.get("version")) == str(version.number)]
+        here = [each for each in statistics if str(each.get("version")) == str(version.number)]
         if not here:
             return None
-        failures += sum(int(home.kind.counts(each)["failures"]) for each in here)
+        failures += sum(home.kind.failures(each) for each in here)
     return failures
 
 

@@ -81,10 +81,8 @@ class Plan:
         return "what served before serves on"
 
 
-def make_plan(
-    target: Target, repository: Repository, number: int, entry_config: str, had: History, *, alone: bool = False
-) -> Plan:
-    """Return the plan for a version whose entry has this configuration; `alone`: the old one does not serve beside it.
+def make_plan(target: Target, repository: Repository, number: int, entry_config: str, had: History) -> Plan:
+    """Return the plan for a version whose entry has this configuration.
 
     Raises UsageError for a model that somebody else put there.
     """
@@ -100,7 +98,7 @@ def make_plan(
     aliases = published.aliases if published is not None else {}
     old = version_called(target, published, had.current)
     named = set(target.named & there)
-    served = set(published.served) if published is not None and not alone else set()
+    served = set(published.served) if published is not None else set()
     # A version that is called already stays as it is, with what a rollback goes back to. A run that was killed after
     # its cut-over left the version that the records tell, which proxies may still call.
     kept = named | (served & (had.ever if number == old == had.current else {old, had.current}))
@@ -113,7 +111,7 @@ def make_plan(
 
     after = {each for each in named if each < number} if target.newest else kept
     last = config(after | {number}, dict.fromkeys(target.aliases, number))
-    first = last if alone else config(kept | {number}, aliased(old))
+    first = config(kept | {number}, aliased(old))
     fresh = published is None or number not in published.served or number not in had.ever
     before = None
     if number == old and number not in (had.current, had.named):

@@ -42,12 +42,11 @@ class Outcome(Message):
 
 
 def publish_version(
-    context: Context, what: Operation, version: RegisteredVersion, of: Environment, who: str, *, replace: bool = False
+    context: Context, what: Operation, version: RegisteredVersion, of: Environment, who: str
 ) -> Outcome:
     """Bring a version, which the rules allow, into an environment; it serves everywhere when this returns.
 
-    `replace` lets the old version go as the new one comes, where they cannot be served beside each other. Raises
-    TidegateError: BusyError where somebody else is at it, UnfinishedError where it came to nothing half way.
+    Raises TidegateError: BusyError where somebody else is at it, UnfinishedError where it came to nothing half way.
     """
     registry, model, number = context.registry, version.model, version.number
     if not is_alias(of.name):
@@ -72,7 +71,7 @@ def publish_version(
         plans = []
         for target in everywhere:
             had = History(current(records, of.name, target.homes[0].plane.name), ever, expected)
-            plans.append(make_plan(target, repositories[target.key], number, entry_config, had, alone=replace))
+            plans.append(make_plan(target, repositories[target.key], number, entry_config, had))
         run = _Run(context, version, manifest, of, plans)
         if expected not in (None, number, recorded := current(records, of.name)):
             has = "no version" if recorded is None else f"version {recorded}"
@@ -82,7 +81,7 @@ def publish_version(
         to_do = changed or any(current(records, of.name, home.plane.name) != number for _, home in run.homes)
         locks.enter_context(attempted(context, what, version, of, who) if to_do else nullcontext())
         for plan in plans:
-            run.check(plan, entry_config, replace=replace)
+            run.check(plan, entry_config)
         what_failed = f"version {number} of {model} did not come into {of.name}"
         if not to_do:
             what_failed = f"{of.name} has version {number} of {model} already, and it was not seen to be called"
@@ -127,7 +126,7 @@ class _Run:
         """Every data plane that it comes to, with the plan for the repository that it reads."""
         return [(plan, home) for plan in self.plans for home in plan.target.homes]
 
-    def check(self, plan: Plan, entry_config: str, *, replace: bool) -> None:
+    def check(self, plan: Plan, entry_config: str) -> None:
         """Have the files here or at hand, and everything looked at, before anything is written."""
         repository, model, number = plan.repository, self.version.model, self.version.number
         cannot = f"{model} version {number} cannot be served there"
@@ -147,7 +146,7 @@ class _Run:
             with self.context.progress(f"fetching {model} version {number}", self.manifest.size) as done:
                 self.context.registry.fetch(self.version, staged, done)
             self.notes += refuse(check_staged(staged, plan.target, repository), cannot, repository.where)
-        if not replace and plan.old is not None and plan.old != number:
+        if plan.old is not None and plan.old != number:
             old_config = published_entry_config(repository, model, plan.old)
             beside = plan.target.kind.check_beside(old_config, entry_config, plan.old, number)
             self.notes += refuse(beside, cannot, repository.where)

@@ -154,26 +154,21 @@ def wait_until_withdrawn(context: Context, home: Placement, versions: Collection
     lets go of at its next look.
     """
     polls = home.pool.loading == PRELOAD
+    places: list[Place] = []
+
+    def is_gone() -> bool:
+        nonlocal places
+        places = places_of(context, home)
+        if there := _serving(context, home, places, versions if polls else ()):
+            raise errors.BusyError(", ".join(there))
+        return True
+
     context.tell(f"waiting until nothing serves {home.model.name} on {home.plane.name}")
     # One that began its look just before knows of nothing yet, and begins to load a moment later.
-    steady_seconds, bound = look_seconds(home) if polls else 0.0, context.wait_seconds + look_seconds(home)
-    begun = since = time.monotonic()
-    while True:
-        places: list[Place] = []
-        try:
-            places = places_of(context, home)
-            there = _serving(context, home, places, versions if polls else ())
-        except _NOT_TOLD as error:
-            there = [f"it could not be told at the last look ({error.why or error.what})"]
-        now = time.monotonic()
-        since = now if there else since
-        if not there and now - since >= steady_seconds:
-            return all(each.state != "unreachable" for each in places)
-        if there and now - begun > bound:
-            do = f"tidegate why {home.model.name} --environment {home.environment.name} says who holds it"
-            what, why = f"it is still served after {bound:.0f} s", ", ".join(there)
-            raise errors.UnfinishedError(what, where=home.plane.name, why=why, do=do)
-        time.sleep(LOOK_SECONDS)
+    steady_seconds = look_seconds(home) if polls else 0.0
+    do = f"tidegate why {home.model.name} --environment {home.environment.name} says who holds it"
+    _until(context, home, is_gone, "it is still served", steady_seconds, do)
+    return all(each.state != "unreachable" for each in places)
 
 
 def places_of(context: Context, home: Placement) -> list[Place]:
@@ -220,7 +215,14 @@ def _not_loaded(home: Placement, what: str, why: str) -> errors.UnfinishedError:
     return errors.UnfinishedError(f"{what}: it cannot be loaded", where=_where(home), why=why, do=do)
 
 
-def _until(context: Context, home: Placement, check: Callable[[], bool], what: str, steady_seconds: float) -> None:
+def _until(
+    context: Context,
+    home: Placement,
+    check: Callable[[], bool],
+    what: str,
+    steady_seconds: float,
+    do: str = "look into the log of the inference server there; then run the same command again",
+) -> None:
     """Wait until a check holds, and has held for so long.
 
     That the load failed is believed when nothing else was said until the loader has surely seen what is there now:
@@ -243,9 +245,8 @@ def _until(context: Context, home: Placement, check: Callable[[], bool], what: s
             return
         if state == "failed" and now - since > look_seconds(home) + LOOK_SECONDS:
             raise _not_loaded(home, what, why)
-        if now > end:
+        if now > end and state != "holds":
             why = why or "the inference server has not loaded it, or cannot"
-            do = "look into the log of the inference server there; then run the same command again"
             raise errors.UnfinishedError(f"{what} after {bound:.0f} s", where=where, why=why, do=do)
         time.sleep(LOOK_SECONDS)
 

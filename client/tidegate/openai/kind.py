@@ -29,12 +29,8 @@ class OpenaiKind(ServerKind):
     follows_repository = False
     speaks_v2 = False
 
-    def recognises(self, folder: Path) -> bool:
-        """Tell whether there is a `config.json`, or weights as safetensors or GGUF."""
-        return any(self.entries_in(folder))
-
     def entries_in(self, folder: Path) -> list[Path]:
-        """Return the folder itself, or those in it that are entries."""
+        """Return the folder itself, or those in it, with a `config.json`, or weights as safetensors or GGUF."""
         from .entry import is_entry
 
         if is_entry(folder) or not folder.is_dir():

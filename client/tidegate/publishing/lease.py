@@ -5,13 +5,11 @@ back, or not renewed for a while by the store's own clock, creates the next.
 A holder that could not renew its own in time has lost it.
 """
 
-import json
 import os
 import re
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from secrets import token_hex
 from threading import Event, Thread
@@ -21,19 +19,9 @@ from typing import Final
 from ..errors import BusyError, NotFoundError, TidegateError, UnfinishedError
 from .stores import Store, TakenError
 
-_LIMIT_BYTES: Final = 1 << 16
+_LIMIT_BYTES: Final = 500
 _NAME: Final = re.compile(r"(lease|free)-([1-9][0-9]{0,17})")
 """Leases, and the marks of those that were given back: empty files, for which a full volume has room."""
-
-
-@dataclass(frozen=True)
-class LockHolder:
-    """The process that holds a lease, and its user."""
-
-    who: str
-    host: str = field(default_factory=socket.gethostname)
-    process: int = field(default_factory=os.getpid)
-    since: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 class Lease:
@@ -44,7 +32,8 @@ class Lease:
 
     def __init__(self, store: Store, folder: str, model: str, who: str) -> None:
         self._store, self._folder, self._model = store, folder, model
-        self._text = json.dumps(asdict(LockHolder(who))).encode()
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        self._text = f"{who} is at it since {since} (process {os.getpid()} on {socket.gethostname()})".encode()
         self._number, self._renewed, self._lost = 0, 0.0, False
 
     @contextmanager
@@ -117,12 +106,9 @@ class Lease:
         return b""
 
     def _busy(self, text: bytes, retry_after: float) -> BusyError:
-        """Return the error that names the holder, as far as a lease's text does."""
-        who = "another publisher is at it"
-        with suppress(ValueError, TypeError, RecursionError):
-            holder = LockHolder(**json.loads(text))
-            if all(str(each).isprintable() for each in asdict(holder).values()):
-                who = f"{holder.who} is at it since {holder.since} (process {holder.process} on {holder.host})"
+        """Return the error that names the holder, as far as a lease's text does, which others may have written."""
+        said = text.decode("utf-8", "replace")
+        who = said if said and said.isprintable() else "another publisher is at it"
         do = "wait until that is done, then run the same command again; a killed process holds it for a minute"
         what = f"model {self._model} is being changed"
         return BusyError(what, why=who, do=do, retry_after=min(retry_after, self.EXPIRY_SECONDS))

@@ -35,14 +35,8 @@ class TritonKind(ServerKind):
     follows_repository = True
     speaks_v2 = True
 
-    def recognises(self, folder: Path) -> bool:
-        """Tell whether there is a `config.pbtxt`, or a version's folder."""
-        from .entries.entry import is_entry
-
-        return folder.is_dir() and any(map(is_entry, self.entries_in(folder)))
-
     def entries_in(self, folder: Path) -> list[Path]:
-        """Return the folder itself, or those in it when it is a model repository."""
+        """Return the folder itself, or those in it, with a `config.pbtxt` or a version's folder."""
         from .entries.entry import entries_in
 
         return entries_in(folder)
@@ -160,28 +154,16 @@ class TritonKind(ServerKind):
         parameter: Mapping[str, str] = (config.get("parameters") or {}).get(ALIAS_PARAMETER + alias, {})
         return parameter.get("string_value")
 
-    def counts(self, statistics: Mapping[str, Any]) -> dict[str, float]:
-        """Return what Triton's statistics extension counts."""
-        counted = statistics.get("inference_stats", {})
-
-        def of(field: str, *names: str) -> float:
-            return float(sum(counted.get(name, {}).get(field, 0) for name in names))
-
-        computed = of("ns", "compute_input", "compute_infer", "compute_output") / 1e9
-        counts = {"requests": of("count", "success"), "failures": of("count", "fail"), "computed": computed}
-        counts |= {"seconds": of("ns", "success") / 1e9, "queued": of("ns", "queue") / 1e9}
-        rows, last = statistics.get("inference_count", 0), statistics.get("last_inference", 0)
-        return counts | {"rows": float(rows), "last_used": int(last) / 1000}
+    def failures(self, statistics: Mapping[str, Any]) -> int:
+        """Return what Triton's statistics extension counts as failed."""
+        return int(statistics.get("inference_stats", {}).get("fail", {}).get("count", 0))
 
     def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
         """Check that two versions can be served beside each other: Triton has one configuration for both."""
         from .publishing.config import CONFIG, config_differences
 
         why = "Triton has one configuration for all versions of a model"
-        do = (
-            "register it as a model of another name, which its callers then move to; or say --replace: the old version "
-            "goes as the new one comes, and calls may fail for some seconds"
-        )
+        do = "register it as a model of another name, which its callers then move to; or run `tidegate undeploy` first"
         return [
             warning(f"version {old} runs under version {new}'s {each}", CONFIG)
             if each.startswith("parameters")

@@ -1,1 +1,1 @@
-"""How good the eviction policy decides, and what it costs."""
+"""How good the eviction policy decides."""

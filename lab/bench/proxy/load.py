@@ -40,40 +40,29 @@ class LoadError(ProcessError):
     """Requests that were not answered as they should have been: nothing was measured."""
 
 
-def post(where: str, path: str, headers: Mapping[str, str], body: bytes, seconds: float = 60) -> tuple[int, bytes]:
-    """Send a request on a connection of its own; return status and body, 0 and why where there is no answer."""
-    asking = http.client.HTTPConnection(where, timeout=seconds)
+def answer(where: str, call: Call) -> None:
+    """Send a request once; raises LoadError unless the right answer comes."""
+    asking = http.client.HTTPConnection(where, timeout=30)
     try:
-        asking.request("POST", path, body, dict(headers))
+        asking.request("POST", call.path, call.body, dict(call.headers))
         found = asking.getresponse()
-        return found.status, found.read()
+        body = found.read()
     except (OSError, http.client.HTTPException) as error:
-        return 0, str(error).encode()
+        raise LoadError(f"{where}{call.path}: {error}") from None
     finally:
         asking.close()
+    if found.status != 200 or not body.endswith(call.ends):
+        raise LoadError(f"{where}{call.path} answers {found.status}: {body[-500:]!r}")
 
 
-def answer(where: str, call: Call) -> bytes:
-    """Send a request once, and return what comes; raises LoadError unless it is 200."""
-    status, body = post(where, call.path, call.headers, call.body, seconds=30)
-    said = body[:500].decode(errors="replace")
-    if not status:
-        raise LoadError(f"{where}{call.path}: {said}")
-    if status != 200:
-        raise LoadError(f"{where}{call.path} answers {status}: {said}")
-    if not body.endswith(call.ends):
-        raise LoadError(f"{where}{call.path} answers something else: {body[-500:]!r}")
-    return body
-
-
-def load(where: str, call: Call, seconds: float, connections: int, core: int, folder: Path) -> Measured:
-    """Send a request on so many connections, each as soon as the one before is answered; raises LoadError."""
+def load(where: str, call: Call, seconds: float, core: int, folder: Path) -> Measured:
+    """Send a request on 32 connections, each as soon as the one before is answered; raises LoadError."""
     wrk = debian_package("wrk")
     body = folder / "body"
     body.write_bytes(call.body)
     headers = [option for name, value in call.headers.items() for option in ("-H", f"{name}: {value}")]
     whole = max(1, round(seconds))  # as wrk wants it
-    command = [wrk.path("wrk"), "-t1", f"-c{connections}", f"-d{whole}s", "--timeout", "20s", "-s", SCRIPT, *headers]
+    command = [wrk.path("wrk"), "-t1", "-c32", f"-d{whole}s", "--timeout", "20s", "-s", SCRIPT, *headers]
     with pinned(core):
         done = subprocess.run(
             [*map(str, command), f"http://{where}{call.path}", "--", str(body), str(call.variants)],

@@ -71,9 +71,9 @@ def reload_ratio(folder: Path, upstream: int, issuer: Issuer, cores: Cores, *, a
 
     with proxy(folder, cores.measured) as ours:
         for _ in range(_RELOAD_TURNS):
-            before = load(ours.http, call, _TURN_SECONDS, 32, cores.rest, folder)
+            before = load(ours.http, call, _TURN_SECONDS, cores.rest, folder)
             with repeating(reload, pause=_RELOAD_EVERY_SECONDS):
-                meanwhile = load(ours.http, call, _TURN_SECONDS, 32, cores.rest, folder)
+                meanwhile = load(ours.http, call, _TURN_SECONDS, cores.rest, folder)
             ratios.append(meanwhile.p99 / before.p99)
     return statistics.median(ratios)
 

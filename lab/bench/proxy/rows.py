@@ -24,8 +24,6 @@ ANSWER = json.dumps(
     separators=(",", ":"),
 ).encode()
 _REQUEST = {"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 4], "data": [1.0, 2.0, 3.0, 4.0]}]}
-_PICTURE = 3 * 224 * 224  # Numbers in a picture, as models of vision take it: 602 112 bytes.
-_SUMS = f'"data":[{",".join(["0"] * 16)}]}}]}}'.encode()
 WARM_SECONDS = 1.0
 VARIANTS = 5000  # Heads of the rows whose heads vary as real clients' do.
 BUSY = 0.85  # A contestant must have been the limit itself: it must have used so much of its core.
@@ -60,8 +58,6 @@ _RATIOS = {
     "predict_varying_vs_nginx": ("predict_varying", "nginx", "per_second", "≥ 0.55"),
     "v2_varying_vs_nginx": ("v2_varying", "nginx", "per_second", "≥ 0.65"),
     "v2_varying_p99_vs_nginx": ("v2_varying", "nginx", "p99", "≤ 1.1"),
-    "triton_http_vs_nginx": ("triton_http", "nginx", "per_second", "≥ 0.95"),
-    "tensor_600k_vs_nginx": ("tensor_600k", "nginx", "per_second", "≥ 0.85"),
     "grpc_vs_direct": ("grpc", DIRECT, "per_second", "≥ 0.85"),
     "stream_first_token_vs_nginx": ("stream_first_token", "nginx", "p50", "≤ 1.5"),
 }
@@ -152,10 +148,8 @@ def rows() -> list[Row]:
     """Return every row."""
     infer = f"/v2/models/{MODEL}/infer"
     wrapped = {"inference_server_name": SERVER, "model_name": MODEL, "payload": _REQUEST}
-    numbers = [{"name": f"INPUT{which}", "datatype": "INT32", "shape": [16], "data": [*range(16)]} for which in (0, 1)]
-    predict, predict_varying = (_http(_json("/predict", wrapped, ANSWER, variants), 32) for variants in (0, VARIANTS))
-    v2, v2_varying = (_http(_json(infer, _REQUEST, ANSWER, variants), 32) for variants in (0, VARIANTS))
-    add_sub = _http(_json("/v2/models/add_sub/infer", {"inputs": numbers}, _SUMS), 32)
+    predict, predict_varying = (_http(_json("/predict", wrapped, ANSWER, variants)) for variants in (0, VARIANTS))
+    v2, v2_varying = (_http(_json(infer, _REQUEST, ANSWER, variants)) for variants in (0, VARIANTS))
     repeat = _first_event(_json("/v2/models/repeat/generate_stream", {"IN": [1, 2, 3], "DELAY": [0, 5, 5]}))
     pair, triton = ["nginx", OURS], "triton"
     return [
@@ -163,8 +157,6 @@ def rows() -> list[Row]:
         Row("v2", "/v2/…/infer, 32 connections", "simple", [*pair, "envoy"], v2),
         Row("predict_varying", "/predict, heads vary, 32 connections", "simple", pair, predict_varying),
         Row("v2_varying", "/v2/…/infer, heads vary, 32 connections", "simple", [*pair, "envoy"], v2_varying),
-        Row("triton_http", "real Triton, /v2/…/infer, 32 connections", triton, pair, add_sub),
-        Row("tensor_600k", "real Triton, 600 KB there and back, 8 connections", triton, pair, _http(_picture(), 8)),
         Row("grpc", "real Triton, gRPC, 32 streams (perf_analyzer)", triton, [DIRECT, OURS], _grpc),
         Row("stream_first_token", "real Triton, first event of generate_stream", triton, pair, repeat),
     ]
@@ -174,22 +166,12 @@ def _json(path: str, body: object, ends: bytes = b"", variants: int = 0) -> Call
     return Call(path, json.dumps(body).encode(), {"Content-Type": "application/json"}, ends, variants)
 
 
-def _picture() -> Call:
-    size = _PICTURE * 4
-    tensor = {"name": "INPUT", "datatype": "FP32", "shape": [_PICTURE], "parameters": {"binary_data_size": size}}
-    output = {"name": "OUTPUT", "parameters": {"binary_data": True}}
-    head = json.dumps({"inputs": [tensor], "outputs": [output]}).encode()
-    headers = {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(head))}
-    picture = bytes(range(256)) * (size // 256)
-    return Call("/v2/models/echo/infer", head + picture, headers, picture)
-
-
-def _http(call: Call, connections: int) -> Play:
+def _http(call: Call) -> Play:
     def play(contestant: Server, turn: Turn) -> Result:
         said = _with_token(call, turn)
         answer(contestant.http, said)
         before = contestant.process.processor_seconds()
-        found = load(contestant.http, said, turn.seconds, connections, turn.cores.rest, turn.folder)
+        found = load(contestant.http, said, turn.seconds, turn.cores.rest, turn.folder)
         used = contestant.process.processor_seconds() - before
         seconds = found.requests / found.per_second
         return Result(found.per_second, found.p50, found.p99, used / found.requests * 1e6, used / seconds)

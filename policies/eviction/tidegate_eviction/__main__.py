@@ -1,4 +1,4 @@
-"""`python -m tidegate_eviction`: serve, retry, simulate and generate."""
+"""`python -m tidegate_eviction`: serve, simulate and generate."""
 
 import asyncio
 import json
@@ -14,9 +14,9 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
+from tidegate_contracts import eviction_process
 from tidegate_service import json_lines
 
-from . import retrying
 from .policies.registry import BUILT_IN, find
 from .process import EvictionPolicy, ServeOptions
 from .serving.settings import SettingsError
@@ -28,7 +28,7 @@ from .simulate.zoo import generate as make_trace
 
 WRONG_INPUT, DEFECT = 2, 1
 PIPE_WIDTH = 140  # Columns of tables that go to no terminal.
-LEVELS = ("debug", "info", "warning", "error", "critical")
+FOLDERS = {"settings": eviction_process.SETTINGS_FILE} | {name: name for name in ("control", "state", "cluster", "tls")}
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 app = typer.Typer(
@@ -40,46 +40,24 @@ Port = Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)
 
 @app.command()
 def serve(
-    settings: Annotated[Path, typer.Option(help="The settings file.")] = ServeOptions.settings,
-    control: Annotated[
-        Path, typer.Option(help="Folder for the control secret, which the server reads.")
-    ] = ServeOptions.control,
-    state: Annotated[Path, typer.Option(help="Folder for what is learned.")] = ServeOptions.state,
-    cluster: Annotated[
-        Path,
-        typer.Option(help="Folder with the namespace, and with what reads the keys of proxies' tokens."),
-    ] = ServeOptions.cluster,
+    root: Annotated[Path | None, typer.Option(help=f"Folder that holds {', '.join(FOLDERS.values())}.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = ServeOptions.host,
     lease_port: Port = ServeOptions.lease_port,
     admin_port: Port = ServeOptions.admin_port,
     server: Annotated[str, typer.Option(help="Host and port of Triton's gRPC.")] = ServeOptions.server,
-    tls: Annotated[Path, typer.Option(help="Folder with Triton's certificate and ca.crt.")] = ServeOptions.tls,
     drain_seconds: Annotated[
         float, typer.Option(help="How long requests may take to end after SIGTERM.", min=0)
     ] = ServeOptions.drain_seconds,
-    log_level: Annotated[str, typer.Option(help=f"One of {', '.join(LEVELS)}.")] = "info",
 ) -> None:
     """Serve until SIGTERM."""
-    if log_level.lower() not in LEVELS:
-        _refuse(f"--log-level: it is none of {', '.join(LEVELS)}")
-    json_lines.configure(log_level)
+    json_lines.configure("info")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # of two servers
-    options = ServeOptions(settings, control, state, host, lease_port, admin_port, server, tls, drain_seconds, cluster)
+    folders = {} if root is None else {name: root / folder for name, folder in FOLDERS.items()}
+    options = ServeOptions(host, lease_port, admin_port, server, drain_seconds, **folders)
     with _refusing(SettingsError, OSError):
         is_well = asyncio.run(_serve(EvictionPolicy(options)))
     if not is_well:
         raise SystemExit(DEFECT)
-
-
-@app.command()
-def retry(
-    model: Annotated[str, typer.Argument(help="Its name.")],
-    state: Annotated[Path, typer.Option(help="The policy's folder for what is learned.")] = ServeOptions.state,
-) -> None:
-    """Let a model out of quarantine: the next acquire of it loads it."""
-    with _refusing(OSError, retrying.RetryError):
-        retrying.ask(state, model)
-    print(f"{model} is in no quarantine and no back-off now: it is loaded when it is called for.")
 
 
 @app.command()

@@ -16,7 +16,6 @@ import uvicorn
 from tidegate_contracts import eviction_process, triton
 from tidegate_service.listening import AdminThread, listen
 
-from . import retrying
 from .serving.admin import Heartbeat, make_admin
 from .serving.callers import Callers
 from .serving.files import kept_secret
@@ -40,17 +39,17 @@ log = logging.getLogger(__name__)
 class ServeOptions:
     """Paths and addresses; the contract's by default. A port of 0 is any free one, and an empty host every address."""
 
-    settings: Path = Path(eviction_process.SETTINGS_ROOT, eviction_process.SETTINGS_FILE)
-    control: Path = Path(eviction_process.CONTROL_ROOT)
-    state: Path = Path(eviction_process.STATE_ROOT)
     host: str = ""
     lease_port: int = eviction_process.LEASE_PORT
     admin_port: int = eviction_process.ADMIN_PORT
     server: str = f"127.0.0.1:{triton.GRPC_PORT}"
+    drain_seconds: float = 30.0
+    settings: Path = Path(eviction_process.SETTINGS_ROOT, eviction_process.SETTINGS_FILE)
+    control: Path = Path(eviction_process.CONTROL_ROOT)
+    state: Path = Path(eviction_process.STATE_ROOT)
+    cluster: Path = Path(eviction_process.CLUSTER_ROOT)
     tls: Path = Path(triton.TLS_ROOT)
     """Folder with the certificate of Triton's gRPC and its authority's, where the settings say that it has one."""
-    drain_seconds: float = 30.0
-    cluster: Path = Path(eviction_process.CLUSTER_ROOT)
 
 
 async def every_second(work: Callable[[], Awaitable[None] | None]) -> None:
@@ -115,7 +114,7 @@ class EvictionPolicy:
         ]
         # Looked at on a thread: to import a policy of somebody else's takes its time.
         look = partial(asyncio.to_thread, self.settings.look)
-        for work in (heartbeat.beat, look, service.keep, self._retry):
+        for work in (heartbeat.beat, look, self._footprints.keep):
             self._tasks.append(self._loop.create_task(every_second(work)))
         log.info("serving", extra={"said": {"ports": self.ports}})
 
@@ -171,18 +170,6 @@ class EvictionPolicy:
         self._admin.stop()
         log.info("stopped")
 
-    async def _retry(self) -> None:
-        async def retry(model: str) -> bool:
-            return self.service.retry(model)
-
-        def on_the_loop(model: str) -> bool:
-            return asyncio.run_coroutine_threadsafe(retry(model), self._loop).result()
-
-        try:
-            await asyncio.to_thread(retrying.answer, self.options.state, on_the_loop)
-        except Exception:  # a model that stays in quarantine is no reason to end
-            log.exception("models to retry cannot be read")
-
     def _use(self, data: bytes) -> None:
         settings = read(data)
         if self._service is None:
@@ -199,7 +186,7 @@ class EvictionPolicy:
             service, settings = self.service, self.settings
             return Snapshot(
                 service.listing(), service.counts, service.reading, self.driver.is_up, self._callers.keys.known,
-                service.residency.leases, service.named_models, settings.last_error,
+                service.residency.leases, settings.last_error,
                 service.residency.load_seconds,
                 None if service.stager is None else service.stager.snapshot(),
             )  # fmt: skip

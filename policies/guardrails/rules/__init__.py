@@ -10,8 +10,6 @@ from . import (  # noqa: F401
     datasets,
     encryption,
     exposure,
-    gpu,
-    money,
     network,
     pod_security,
     triton,

@@ -45,18 +45,6 @@ def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Br
 
 
 @guardrail(
-    "Every issuer names audiences", "Name the audiences in proxy.auth.oidc.", shared="mandatory", local="advisory"
-)
-def issuers_name_their_audiences(environment: Environment) -> Iterator[Breach]:
-    """Without an audience, the proxy also accepts tokens that the issuer made for its other services."""
-    for item, table in access_tables(environment):
-        for one in mappings(table.get("issuers")):
-            audiences = items(one.get("audiences"))
-            if not audiences or not all(text(audience).strip() for audience in audiences):
-                yield Breach(item, f"tokens of {text(one.get('issuer'))} need no audience")
-
-
-@guardrail(
     "Roles grant reading only, and no Secrets; every binding is of such a role, and names its subjects",
     "Let a Role get, list and watch what it names, no Secrets among it; bind that, or the ClusterRole view.",
     shared="mandatory",

@@ -1,6 +1,5 @@
 """The proxy is the one entry point."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +10,6 @@ from ..objects import Environment, Pod, at, items, mapping, mappings, matches, n
 from ..rule import Breach, guardrail
 from .network import is_wide
 
-_SNIPPET = re.compile(r"/.*(snippet|mirror-target|(permanent|temporal)-redirect$)")
 _ADMIN = (proxy_process.ADMIN_PORT, "admin")
 _METRICS = (triton.METRICS_PORT, eviction_process.ADMIN_PORT)
 """Ports that are not for inference; other rules say which callers may read them."""
@@ -60,23 +58,6 @@ def the_proxy_is_exposed_to_named_callers(environment: Environment) -> Iterator[
             yield from (Breach(service, what) for what in _open(environment, service))
     for item in environment.of_kind("Endpoints", "EndpointSlice"):
         yield Breach(item, "it sends callers of a Service to addresses that no selector chose")
-
-
-@guardrail(
-    "No annotation writes into an ingress controller's configuration, copies requests, or sends callers elsewhere",
-    "Take the annotation away; what it does belongs into the proxy.",
-    shared="mandatory",
-    local="advisory",
-)
-def routes_bring_no_configuration_of_their_own(environment: Environment) -> Iterator[Breach]:
-    """A snippet runs in the controller, which holds the certificates of the whole cluster.
-
-    A copy of a request holds its token.
-    """
-    for item in environment.objects:
-        for key in mapping(at(item, "metadata", "annotations")):
-            if _SNIPPET.search(str(key)):
-                yield Breach(item, f"annotation {key} is not the proxy's business")
 
 
 def _open(environment: Environment, service: Mapping[str, Any]) -> Iterator[str]:

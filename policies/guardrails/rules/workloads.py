@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..devices import replicas
 from ..objects import Environment, Pod, at, mapping, mappings, matches, name_of, number, text
 from ..rule import Breach, guardrail
 
@@ -63,22 +62,6 @@ def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
             yield Breach(ours[0], f"it lets no pod of {name_of(pod.maker)} go, so no node is ever drained")
         elif _lets_all_go(ours[0], least := _least_replicas(environment, pod)):
             yield Breach(ours[0], f"it lets all {least} pods of {name_of(pod.maker)} go at once")
-
-
-@guardrail(
-    "A workload with an autoscaler sets no replicas itself, and has one autoscaler only",
-    "Leave replicas out where there is an autoscaler, and let there be one.",
-    shared="mandatory",
-    local="advisory",
-)
-def autoscalers_own_the_number_of_replicas(environment: Environment) -> Iterator[Breach]:
-    """Each time it is applied, the number would be put back, and pods with loaded models would go."""
-    for pod in environment.workloads:
-        owners = [text(item.get("kind")) for item in environment.autoscalers(pod)]
-        if owners and "replicas" in mapping(pod.maker.get("spec")):
-            yield Breach(pod.maker, f"replicas is set, and a {owners[0]} owns the number")
-        if len(owners) > 1:
-            yield Breach(pod.maker, f"it has {len(owners)} autoscalers: {', '.join(sorted(owners))}")
 
 
 @guardrail(
@@ -145,7 +128,11 @@ def _lets_all_go(budget: Mapping[str, Any], replicas: int) -> bool:
 
 
 def _least_replicas(environment: Environment, pod: Pod) -> int:
-    """Return how many replicas there are, or how many an autoscaler keeps; 0 where one may take all away."""
+    """Return how many replicas there are, or how many an autoscaler keeps; 0 where one may take all away.
+
+    One is Kubernetes' own default.
+    """
     for item in environment.autoscalers(pod):
         return number(at(item, "spec", "minReplicas") or at(item, "spec", "minReplicaCount")) or 0
-    return replicas(pod)
+    said = number(at(pod.maker, "spec", "replicas"))
+    return 1 if said is None else said

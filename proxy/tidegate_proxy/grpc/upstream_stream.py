@@ -6,7 +6,7 @@ from math import inf
 from time import monotonic
 
 from ..concurrency import CUT_SECONDS
-from ..forwarding import Forwarding, call_record, no_whole_answer
+from ..forwarding import Forwarding, call_record, count_problem, no_whole_answer
 from ..http2.frames import CANCEL, encode_header
 from ..http2.sending import Stream
 from ..memory import Reservation
@@ -90,6 +90,9 @@ class UpstreamRequest:
 
 UNKNOWN = 2
 DEADLINE_EXCEEDED = 4
+INTERNAL = 13
+PREFIX = 5  # Bytes before each message: whether it is compressed, and its length.
+ERROR_MESSAGE = 0x0A  # The tag of `error_message` in a ModelStreamInferResponse.
 MOST_KEPT = 256 * 1024
 """Bytes of a request that are kept until its answer begins, to send them to another replica if this one refuses."""
 
@@ -110,6 +113,9 @@ class UpstreamStream(Stream):
     deadline = inf  # When an abandoned call is reset, in monotonic seconds.
     _booking: Reservation | None = None  # What an abandoned call holds.
     _kept_bytes = 0
+    _has_error = False  # Whether a message of the stream reported an error.
+    _prefix = b""  # The beginning of a message, as far as it came.
+    _rest = 0  # Bytes of the last message that are still to come.
     _uncredited = 0  # Bytes of the answer that wait for the caller to take what came before them.
 
     def __post_init__(self) -> None:
@@ -234,6 +240,10 @@ class UpstreamStream(Stream):
                 caller.answer_began(STATUS_200 + headers.block)
         elif code is not None and not caller.began and self._is_lost(code, headers):
             caller.fail(self._forwarding.lost())
+        elif self._has_error and code == 0:
+            caller.problem = problem = no_whole_answer("its stream reported an error")
+            count_problem(caller.shared.meter, problem, self._forwarding)
+            caller.end(INTERNAL, headers.block)
         elif code is None:
             caller.end(UNKNOWN, headers.block + encode_header(b"grpc-status", b"2"), STATUS_200)
         else:
@@ -262,10 +272,20 @@ class UpstreamStream(Stream):
                 self.connection.credit(self, len(data))
             if self._streaming:
                 self._caller.time.message_received()
+                self._find_error(data)
             if end:
                 self._fail("its answer has no status")
         except Exception:
             caller.defect()
+
+    def _find_error(self, data: bytes) -> None:
+        """Note whether a message of the stream begins with its field `error_message`, the first one."""
+        data = self._prefix + data
+        at, size = self._rest, len(data)
+        while at + PREFIX < size:
+            self._has_error = self._has_error or data[at + PREFIX] == ERROR_MESSAGE
+            at += PREFIX + int.from_bytes(data[at + 1 : at + PREFIX])
+        self._rest, self._prefix = max(0, at - size), data[at:]
 
     def reset_received(self, code: int | None, processed: bool) -> None:
         """Send the call elsewhere where the replica did nothing, else tell the caller."""

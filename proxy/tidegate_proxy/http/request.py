@@ -352,7 +352,10 @@ class HttpRequest(HeadedRequest):
             body.of_version = None
             if body.booking is not None:
                 body.ease(self.connection.transport.get_write_buffer_size())
-        self._is_stream = length is None and self.target.streams
+        if length is None and self.target.streams:
+            self._is_stream = True
+            if self.usage is None:  # of Triton, whose streams may report an error
+                self.usage = Usage(True, False, ends=False)
         self._begin(head, length)
 
     def _begin(self, head: bytes, length: int | None) -> None:
@@ -479,11 +482,13 @@ class HttpRequest(HeadedRequest):
     def _count_usage(self) -> None:
         """Count what was used: for the caller's limit, where that is not told, about as many tokens as it may have
         been. That guess is no upper bound."""
-        if self.usage is None or self._status >= 400 or not (self._status or self.is_cut):
+        if self.usage is None or not self.route.tells_usage or self._status >= 400 or not (self._status or self.is_cut):
             return
         route, principal = self.route, self.identity.principal
-        if route.too_long is not None and self._status and self.body.received >= route.too_long:
-            route.too_long = None  # its length was not why
+        if self._status and self._problem is None and self.replica is not None:
+            untaken = self.replica.untaken
+            if untaken and (not_taken := untaken.pop(route.key, None)) and self.body.received < not_taken[0]:
+                untaken[route.key] = not_taken[0], True
         if (told := self.usage.told()) is not None:
             self.shared.meter.used(route.server, route.name, principal.source, told)
         if self.grant is not None and self.grant.tokens is not None:
@@ -495,17 +500,18 @@ class HttpRequest(HeadedRequest):
         is on what is not there."""
         route, replica = self.route, self.replica
         assert replica is not None
-        if await route.kind.lacks(self._status, self.pool, replica, route.name, self.version):
+        if await self._lacks(self._status):
             if self.lease is not None:
                 raise self.lost()
             size, other = self.body.received, None
             if size < LONG_BODY or self._status == 404:
                 other = self.avoid(replica)
             else:  # its length may be why, and another replica would fail of it, too
-                if route.too_long is not None and size >= route.too_long:
-                    why = f"The inference server did not take a request of {size} bytes, again: send a shorter one."
-                    raise Problem(ProblemType.TOO_LONG, why, replica=replica.name)
-                route.too_long = size
+                least, is_too_long = replica.untaken.get(route.key, (size + 1, False))
+                if size >= least and (is_too_long or not await self._lacks(404)):  # it lists the model, so it is up
+                    why = f"The inference server takes shorter requests, but not one of {size} bytes, again."
+                    raise Problem(ProblemType.TOO_LONG, f"{why} Send a shorter one.", replica=replica.name)
+                replica.untaken[route.key] = min(size, least), False
             if other is not None and self.body.of_version is not None:
                 self.leave_replica(monotonic())
                 await self.connect(other)
@@ -514,6 +520,11 @@ class HttpRequest(HeadedRequest):
                 why = f"No inference server has the model {route.name} just now; it may be back soon."
                 raise Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="lost", replica=replica.name)
         self._end_answer(monotonic())
+
+    async def _lacks(self, status: int) -> bool:
+        """Return whether the replica lacks the model, as the kind of its server finds out after such a status."""
+        assert self.replica is not None
+        return await self.route.kind.lacks(status, self.pool, self.replica, self.route.name, self.version)
 
     def _says_lost(self) -> bool:
         """Tell whether the replica may have lost the model that it was to have; no error is handed on before."""

@@ -1,7 +1,13 @@
 """What a call used, in tokens, as its answer tells it (`usage`): read as it goes by."""
 
 import re
+from typing import Any
 
+import msgspec
+
+from .body import UNREADABLE
+
+_LONGEST_MARK = 48  # Bytes of `"type": "response.completed"`, with room.
 _KEY = b'"usage"'
 _MOST_EVENT = 16 * 1024  # Bytes of an event that is held until it is whole.
 _MOST_USAGE = 4096  # Bytes that a usage has at most.
@@ -12,14 +18,11 @@ caller's are, a quotation mark has a backslash before it, and is none of these."
 _begins = re.compile(rb'"usage"\s*:\s*\{').search
 _PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})')
 _COMPLETION = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})')
-_CHUNK = re.compile(rb'"object"\s*:\s*"(?:chat\.completion\.chunk|text_completion)"')
-_reports_error = re.compile(
-    rb"\n(?:event: ?(?:error|response\.failed)"
-    rb'|data: ?\{\s?"(?:error|object"\s?:\s?"error|type"\s?:\s?"(?:error|response\.failed))")'
-).search
-"""An event that reports an error, as Triton, vLLM, SGLang, Dynamo and OpenAI write it. In JSON text, a line break has a
-backslash, so a completion cannot look like one."""
-_LONGEST_END = 48  # Bytes of what begins an error event, or of `data: [DONE]` with the empty lines after it.
+_begins_event = re.compile(rb"\n(?:data|event):").search
+_ends = re.compile(rb'\ndata: ?\[DONE\]|\nevent: ?response\.(?:co|in)|"type"\s*:\s*"response\.(?:co|in)').search
+"""The last event: `[DONE]`, or of a response that is completed or incomplete. In JSON text, line breaks and quotation
+marks have a backslash, so a completion cannot look like one."""
+_names_error = re.compile(rb"\nevent: ?(?:error|response\.failed)").search
 _ASKED_FOR = re.compile(
     rb'^data: ?\{(?=[^\n]*"choices"\s*:\s*\[\s*\])(?=[^\n]*"usage"\s*:\s*\{)[^\n]*+\n\r?\n', re.MULTILINE
 )
@@ -27,21 +30,49 @@ _ASKED_FOR = re.compile(
 usage in it."""
 
 
+class _Event(msgspec.Struct):
+    error: Any = None
+    type: Any = None
+    object: Any = None
+    model_name: Any = None  # In each answer of Triton's: one of its tensors may be called `error`.
+
+
+_event = msgspec.json.Decoder(_Event)
+
+
+def _is_error(line: bytes) -> bool:
+    """Tell whether a line is an event that reports an error, as Triton, vLLM, SGLang, Dynamo and OpenAI write it."""
+    if not line.startswith(b"data:"):
+        return False
+    try:
+        said = _event.decode(line[5:])
+    except UNREADABLE:
+        return False
+    return said.model_name is None and (bool(said.error) or "error" in (said.type, said.object))
+
+
 class Usage:
-    """Reads one answer. Where it `hides` the event that the caller has not asked for, an event is handed on whole."""
+    """Reads one answer. Where it `hides` the event that the caller has not asked for, an event is handed on whole.
 
-    __slots__ = ("_events", "_has_error", "_held", "_hides", "_is_of_chunks", "_last", "_streams", "_unread", "_used")
+    `ends`: a stream has a last event.
+    """
 
-    def __init__(self, streams: bool, hides: bool) -> None:
+    __slots__ = (
+        "_ends", "_events", "_has_ended", "_has_error", "_held", "_hides", "_is_of_events", "_line", "_streams",
+        "_unread", "_used",
+    )  # fmt: skip
+
+    def __init__(self, streams: bool, hides: bool, ends: bool = True) -> None:
         self._streams = streams
+        self._ends = ends
         self._hides = hides
         self._held = b""  # The beginning of an event.
         self._unread = b""  # What came last: a usage may have begun there.
         self._used = 0, 0  # The most that was told so far.
         self._events = 0
-        self._is_of_chunks = False  # Whether it is a stream that has to end with `[DONE]`.
-        self._has_error = False
-        self._last = b"\n"
+        self._is_of_events = False  # Whether what came is plain events, neither another answer nor compressed.
+        self._has_error = self._has_ended = False
+        self._line = b"\n"  # The last line so far.
 
     def feed(self, data: bytes) -> bytes:
         """Return what can go on, now that this has come."""
@@ -49,10 +80,15 @@ class Usage:
         if not self._streams:
             return data
         self._events += data.count(b"data:")
-        self._is_of_chunks = self._is_of_chunks or _CHUNK.search(data) is not None
-        recent = self._last + data
-        self._has_error = self._has_error or _reports_error(recent) is not None
-        self._last = recent[-_LONGEST_END:]
+        recent = self._line + data
+        self._is_of_events = self._is_of_events or _begins_event(recent) is not None
+        if b"[DONE]" in recent or b"response." in recent:
+            self._has_ended = self._has_ended or _ends(recent) is not None
+        if not self._has_error:
+            named = _names_error(recent) is not None
+            self._has_error = named or (b'"error"' in recent and any(map(_is_error, recent.split(b"\n"))))
+        line = recent[max(0, recent.rfind(b"\n")) :]
+        self._line = line if len(line) <= _MOST_EVENT else line[-_LONGEST_MARK:]
         if not self._hides:
             return data
         if self._held:
@@ -69,8 +105,9 @@ class Usage:
         return rest
 
     def breaks_off(self) -> bool:
-        """Return whether an event reported an error, or chunks came, but not the event that ends them."""
-        return self._has_error or (self._is_of_chunks and b"[DONE]" not in self._last)
+        """Return whether an event reported an error, or the last event of a stream is missing, or all of it."""
+        is_open = self._streams and self._ends and not self._has_ended
+        return self._has_error or (is_open and (self._is_of_events or not self._unread))
 
     def told(self) -> tuple[int, int] | None:
         """Return the tokens of the prompt, and of the completion, as the answer says; None where it does not.

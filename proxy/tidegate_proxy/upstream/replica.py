@@ -25,6 +25,9 @@ class Replica:
     in_flight: int = 0
     listed: bool = True  # Whether the pool's name still resolves to it.
     avoided_until: float = 0.0  # Monotonic seconds until which others are preferred: it said that it lacks a model.
+    untaken: dict[tuple[str, str], tuple[int, bool]] = field(default_factory=dict)
+    """By server and model: bytes of a long body that it did not take, and whether it has answered a shorter one since,
+    so that the length is why."""
     _closed: bool = False
     _idle: list[Connection] = field(default_factory=list)
     _own: "Replica | None" = None

@@ -197,6 +197,7 @@ def test_whatever_is_given_fits_or_is_refused(value: Any) -> None:
         ({"age": [1, 2, 1.5], "who": ["a"] * 3}, "1.5", 2),
         ({"age": [1, float("nan")], "who": ["a"] * 2}, "nan", 1),
         ({"age": [1, None], "who": ["a"] * 2}, "None", 1),
+        ({"age": "NA", "who": ["a"] * 2}, "<NA> (a missing value)", 1),
         ({"age": ["x", 1], "who": ["a"] * 2}, "'x'", 0),
         ({"age": [2**70], "who": ["a"]}, "11805916207174", 0),
         ({"age": [float(2**63)], "who": ["a"]}, "9.22", 0),
@@ -211,6 +212,10 @@ def test_a_refusal_names_the_input_the_value_its_row_and_what_the_model_takes(
         {"name": "age", "data_type": "TYPE_INT64", "dims": [1]},
         {"name": "who", "data_type": "TYPE_STRING", "dims": [1]},
     ]
+    if given["age"] == "NA":
+        import pandas
+
+        given = given | {"age": pandas.array([1, pandas.NA], dtype=object)}
     with pytest.raises(UsageError) as refused:
         take(given, signature_of({"max_batch_size": 8, "input": inputs, "output": []}))
     wrong = "who" if (value, row) in (("5", 1), ("None", 0)) else "age"

@@ -156,14 +156,6 @@ def test_one_deadline_is_for_all_requests_that_a_call_takes(behind: Upstream, tr
     assert time.monotonic() - begun < 3  # all of them take 4
 
 
-def test_asking_what_a_model_takes_is_in_the_time_of_the_call(behind: Upstream, triton: Triton) -> None:
-    triton.pause = 60.0
-    begun = time.monotonic()
-    with pytest.raises(UnreachableError, match="no answer in time"):
-        model(behind).predict({"X": [1]}, {"deadline": 0.3})
-    assert time.monotonic() - begun < 20
-
-
 def test_a_model_that_streams_is_called_by_other_means(behind: Upstream, triton: Triton) -> None:
     triton.config = b'{"model_transaction_policy": {"decoupled": true}}'
     with pytest.raises(UsageError, match=r"answers in a stream(.|\n)*tritonclient\.grpc"):

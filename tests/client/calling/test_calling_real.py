@@ -80,9 +80,6 @@ def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_
                 assert calls.infer("echo", {"INPUT": array}).outputs["OUTPUT"].tobytes() == array.tobytes()
 
 
-# --- by signature
-
-
 def test_rows_for_a_model_with_sequences_are_the_steps_of_one(calls: ProxyClient) -> None:
     model = Model(calls, "accumulate")
     sequence = {"sequence_id": 5, "sequence_start": True, "sequence_end": False}

@@ -103,20 +103,6 @@ def test_sizes_are_words(count: int, words: str) -> None:
     assert output.size(count) == words
 
 
-def test_who_registers_is_told_once_it_is_done(tmp_path: Path) -> None:
-    entry = tmp_path / "m" / "1"
-    entry.mkdir(parents=True)
-    (entry / "model.py").write_text("class TritonPythonModel:\n    def auto_complete_config(c): return c\n")
-    (entry.parent / "config.pbtxt").write_text('backend: "python"\n')
-    said = tidegate(
-        "register", str(entry.parent), MLFLOW_TRACKING_URI="http://127.0.0.1:1", MLFLOW_HTTP_REQUEST_MAX_RETRIES="0"
-    )
-    assert said.returncode == ExitCode.UNREACHABLE
-    assert "nothing listens there" in said.stderr
-    assert "registered as" not in said.stderr
-    assert "urllib3" not in said.stderr
-
-
 def test_nothing_that_somebody_wrote_gives_orders_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     order = "\x1b]0;owned\x07"
     output.print_table(("A",), [(f"cell{order}",)], f"title{order}")

@@ -113,7 +113,7 @@ def test_the_server_is_described_by_options(repository: Path) -> None:
     said = run("check", repository / "good", "--backend", "onnxruntime", "--backend", "fil")
     assert said.exit_code == ExitCode.FOUND
     assert "it has fil, onnxruntime" in said.output
-    assert run("check", repository / "good", "--backend", "python", "--no-gpu").exit_code == ExitCode.OK
+    assert run("check", repository / "good", "--backend", "python", "--gpus", "0").exit_code == ExitCode.OK
 
 
 def test_a_hint_that_several_findings_share_is_said_once(tmp_path: Path) -> None:

@@ -59,8 +59,7 @@ def model(name: str, server: str = local.PRELOAD, alias: str | None = "champion"
 
 
 MODELS = (
-    model("killed"), model("faulty"), model("wrong", alias=None), model("soaked", alias=None),
-    model("ocr", local.ON_DEMAND),
+    model("killed"), model("faulty"), model("soaked", alias=None), model("ocr", local.ON_DEMAND),
 )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.calling.proxy import Statistics
 from tidegate.environments import Mounts
 from tidegate.errors import NotFoundError, TidegateError, UnfinishedError
 from tidegate.life.context import Context
@@ -152,10 +151,10 @@ class Answers:
     def whoami(self) -> WhoAmI:
         return WhoAmI(environment="prod", principal="anna", source="api-keys")
 
-    def statistics(self, model: str, *, version: int, **_how: Any) -> Statistics:
+    def statistics(self, model: str, *, version: int, **_how: Any) -> list[dict[str, Any]]:
         count = next(self.failures)
         failed = {"inference_stats": {"fail": {"count": count}}}
-        return Statistics([] if count is None else [{"name": model, "version": str(version)} | failed])
+        return [] if count is None else [{"name": model, "version": str(version)} | failed]
 
     def _served(self, model: str) -> tuple[int, ...]:
         return read_published(open_repository(self.repository).config(model) or "").served

@@ -70,12 +70,6 @@ def test_who_fails_after_a_run_killed_behind_its_cut_over_goes_back_by_the_recor
     assert life.served() == (2,)
 
 
-def test_it_is_said_when_calls_may_have_gone_to_a_version_that_did_not_come(life: Life) -> None:
-    life.bring(1)
-    life.papers.request = golden(7)
-    assert "calls may have been answered by version 2, what served before serves again" in life.fails(2).what
-
-
 def test_where_nothing_could_be_written_it_is_not_said_that_the_version_may_answer(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,23 +217,6 @@ def test_an_environment_and_a_plane_of_other_names_keep_their_past(life: Life) -
     assert life.papers.written == written
     assert life.bring(3).previous == 2
     assert life.papers.aliases == {"prod": 2, "live": 3}
-
-
-def test_of_two_who_deploy_at_once_one_wins_and_the_other_is_told(life: Life) -> None:
-    life.papers.register(2)
-    told: list[str] = []
-
-    def meanwhile(text: str) -> None:
-        if text == "waiting until version 1 serves on east":
-            with pytest.raises(errors.BusyError) as busy:
-                life.bring(2)
-            told.append(str(busy.value))
-
-    life.here.tell = meanwhile
-    assert life.bring(1).changed
-    assert len(told) == 1
-    assert "anna" in told[0]
-    assert life.bring(2).previous == 1
 
 
 def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(life: Life) -> None:

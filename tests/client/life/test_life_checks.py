@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tidegate.errors import UsageError
 from tidegate.findings import errors
-from tidegate.life.checks import _packages, against_environments, check_fits, check_staged, memory_unknown, refuse
+from tidegate.life.checks import against_environments, check_fits, check_staged, memory_unknown, refuse
 from tidegate.life.target import Target, targets
 from tidegate.publishing import Repository
 from tidegate.triton.kind import TritonKind
@@ -178,22 +178,6 @@ def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
     assert said.severity == "warning"
     assert "beside the 800 MiB that the pool's other models are declared to need" in said.what
     assert check_fits(on(**both, loading="on-demand"), "", manifest(0), 1) == []
-
-
-def test_packages_are_those_that_every_server_has_that_says_which() -> None:
-    def everywhere(*said: tuple[str, ...] | None) -> list[str] | None:
-        made = [plane(f"p{number}", dataset("a")) for number in range(len(said))]
-        servers = [
-            (at.servers[0].model_copy(update={"packages": packages}),) for at, packages in zip(made, said, strict=True)
-        ]
-        planes = [at.model_copy(update={"servers": servers_of}) for at, servers_of in zip(made, servers, strict=True)]
-        of, _ = known(*planes)
-        return _packages(targets(of, MODEL)[0].homes)
-
-    assert everywhere(None, None) is None
-    assert everywhere(("numpy==1", "torch==2"), None) == ["numpy==1", "torch==2"]
-    assert everywhere(("numpy==1", "torch==2", "x"), ("torch==3", "numpy==1")) == ["numpy==1", "torch"]
-    assert everywhere(("numpy==1",), ()) == []
 
 
 @pytest.mark.parametrize(

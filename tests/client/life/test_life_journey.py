@@ -1,14 +1,12 @@
 """From a registration to production and back, with real parts, while somebody calls all the time."""
 
 import time
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tidegate import environments
 from tidegate.errors import RefusedError, TidegateError, UnfinishedError, UsageError
-from tidegate.life import publish, ready
+from tidegate.life import ready
 from tidegate.life.deploy import deploy, promote, rollback
 from tidegate.life.rules import history
 from tidegate.life.undeploy import undeploy
@@ -56,34 +54,6 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
     ends = [(each.version, each.ended) for each in history(context, "faulty", "dev")]
     assert ends == [(sound, "done"), (narrow, "failed"), (lies, "failed"), (broken, "failed"), (one, "done")]
     assert broken < lies < narrow < sound
-
-
-def test_a_first_version_that_is_taken_back_while_it_is_loaded_a_second_time_is_let_go_of_and_the_next_one_comes(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context, client = world.context(), world.client(world.dev)
-    log, version = world.dev.preload.process.log, world.dev.repository("preload") / "wrong" / "1"
-    monkeypatch.setattr(publish, "answers", partial(_answers_while_it_is_loaded_again, log, version))
-    world.register("wrong", 3, tmp_path, expected=4)
-    with pytest.raises(UnfinishedError, match="where nothing served before, it may answer") as told:
-        deploy(context, "wrong", "dev")
-    assert "golden request otherwise" in told.value.why
-    monkeypatch.undo()
-    with pytest.raises(TidegateError):
-        [client.infer_json("wrong", REQUEST) for _ in range(20_000)]  # until Triton has looked at the repository
-    world.register("wrong", 5, tmp_path)
-    assert deploy(context, "wrong", "dev").version == 2
-    with Caller(client, "wrong") as caller:
-        caller.until(5)
-
-
-def _answers_while_it_is_loaded_again(log: Path, version: Path, *asked: Any) -> None:
-    """Touch a file, as Python does that writes bytecode beside a program, and ask when Triton has begun to load it."""
-    begun = log.read_text().count(f'loading: {version.parent.name}:1"')
-    (version / "factor").touch()
-    while log.read_text().count(f'loading: {version.parent.name}:1"') == begun:
-        time.sleep(0.01)
-    ready.answers(*asked)
 
 
 def test_an_on_demand_model_drains_and_the_new_version_is_loaded_and_called(world: World, tmp_path: Path) -> None:

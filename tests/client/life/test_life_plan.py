@@ -91,8 +91,6 @@ def test_old_and_new_serve_until_the_calls_move(repository: Repository, given: G
         assert plan.before == plan.now
     if number == plan.old:
         assert plan.last == plan.now
-    alone = make_plan(where, repository, number, CONFIG, had(*recorded), alone=True)
-    assert says(alone.first) == says(alone.last) == ((number,), {} if alias is None else {C: number})
 
 
 def test_where_the_newest_is_called_triton_loads_none_twice(repository: Repository) -> None:

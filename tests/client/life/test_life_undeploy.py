@@ -17,7 +17,6 @@ from tidegate.publishing import Repository
 from tidegate_contracts.environments import Environments, Promotion
 from tidegate_contracts.whereabouts import Place, PlaceState, Whereabouts
 
-from .entries import golden
 from .papers import Answers, Life
 from .test_life_target import MODEL, dataset, known, plane
 
@@ -70,15 +69,6 @@ def test_what_was_never_there_cannot_be_taken_out(life: Life) -> None:
         undeploy(life.here, MODEL, "prod")
 
 
-def test_a_rollback_brings_back_what_was_taken_out(life: Life) -> None:
-    for number in (1, 2):
-        life.bring(number)
-    undeploy(life.here, MODEL, "prod")
-    assert rollback(life.here, MODEL, "prod").version == 2
-    assert life.served() == (2,)
-    assert rollback(life.here, MODEL, "prod").version == 1
-
-
 @pytest.mark.parametrize("state", ["resident", "draining", "loading"])
 def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, state: PlaceState) -> None:
     life.bring(1)
@@ -123,7 +113,7 @@ def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tell
     assert undeploy(life.here, MODEL, "prod").unverified == ()
     rollback(life.here, MODEL, "prod")
     life.answers.broken = {1: repeat(BusyError("too many calls"))}
-    with pytest.raises(UnfinishedError, match=r"could not be told at the last look \(too many calls"):
+    with pytest.raises(UnfinishedError, match="too many calls"):
         undeploy(life.here, MODEL, "prod")
     assert life.served() == (1,)
 
@@ -193,13 +183,6 @@ def test_who_may_not_bring_versions_in_may_take_none_out(life: Life) -> None:
     assert [each.ended for each in history(life.here, MODEL)] == ["done"]
 
 
-def test_nobody_takes_a_model_out_while_another_brings_it_in(life: Life) -> None:
-    life.bring(1)
-    with life.here.repository(home(life)).lock(MODEL, "otto"), pytest.raises(BusyError, match="otto"):
-        undeploy(life.here, MODEL, "prod")
-    assert life.served() == (1,)
-
-
 @pytest.mark.parametrize("state", ["failed", "unknown", "unreachable"])
 def test_a_replica_that_answers_no_call_holds_nobody_up(life: Life, state: str) -> None:
     life.bring(1)
@@ -214,17 +197,3 @@ def test_a_model_that_tidegate_did_not_publish_is_not_touched(life: Life) -> Non
     with pytest.raises(UsageError, match="was not published by tidegate"):
         undeploy(life.here, MODEL, "prod")
     assert config.read_text() == f'name: "{MODEL}"\n'
-
-
-def test_a_first_version_that_does_not_hold_what_it_promises_is_served_no_more_and_comes_when_it_does(
-    life: Life,
-) -> None:
-    life.papers.request = golden(7)  # which nothing here answers
-    told = life.fails(1, "answers its golden request otherwise").what
-    assert told.endswith(
-        "where nothing served before, it may answer until its servers have looked at the repository again"
-    )
-    assert (life.served(), (life.models / MODEL).exists()) == ((), True)  # it may be being loaded
-    life.papers.request = None
-    assert life.bring(1).previous is None
-    assert life.served() == (1,)

@@ -139,12 +139,6 @@ def test_a_word_of_a_vocabulary_is_no_code_and_neither_is_a_list(tmp_path: Path,
     assert KIND.check(entry) == []
 
 
-def test_weights_that_are_one_file_must_be_there_too(tmp_path: Path) -> None:
-    entry = write_entry(tmp_path / "chat", "one")
-    (entry / "model.safetensors").unlink()
-    assert [each.what for each in KIND.check(entry)] == ["there are no weights"]
-
-
 def test_gguf_is_told_to_be_no_weights_that_engines_take(tmp_path: Path) -> None:
     (tmp_path / "chat").mkdir()
     (tmp_path / "chat/model.gguf").write_bytes(b"GGUF")
@@ -202,7 +196,7 @@ def test_code_that_is_trusted_is_told_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "staged").mkdir()
     entry.rename(tmp_path / "staged" / ENTRY_VERSION)  # as it is fetched to be deployed
     found = KIND.check_staged(
-        tmp_path / "staged", "chat", open_repository(tmp_path, KIND.configs), backends=None, gpu=None, bring=str
+        tmp_path / "staged", "chat", open_repository(tmp_path, KIND.configs), backends=None, bring=str
     )
     assert [each.severity for each in found] == [Severity.WARNING]
 
@@ -269,16 +263,6 @@ def test_a_golden_request_that_cannot_be_compared_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         KIND.check_golden(Path(), Golden(request=request_, outputs=outputs), "golden.json")
-
-
-@pytest.mark.parametrize(
-    ("request_", "outputs"),
-    [(CHAT, {"text": ["one"]}), ({"prompt": "word1"}, None), ({"input": ["word1"]}, {"embedding": [[0.1, 0.2]]})],
-)
-def test_chats_completions_and_embeddings_can_be_asked(
-    request_: dict[str, Any], outputs: dict[str, list[Any]] | None
-) -> None:
-    KIND.check_golden(Path(), Golden(request=request_, outputs=outputs), "golden.json")
 
 
 class Engine(ProxyClient):

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from tidegate.errors import ExitCode
 from tidegate.registry.registration import checked, registrant
 
@@ -52,38 +51,11 @@ def test_a_version_is_registered_once_with_its_golden_request(world: World, tmp_
     assert found.outputs == {"OUT": [1.0]}
 
 
-def test_what_triton_would_refuse_is_not_registered(world: World, tmp_path: Path) -> None:
-    root = entry(tmp_path, "refused", {"config.pbtxt": CONFIG + b"no_such_field: 1\n", "1/model.py": MODEL})
-    done = register(world, root, MLFLOW_TRACKING_URI="http://127.0.0.1:9")
-    assert done.returncode == ExitCode.FOUND
-    assert "config.pbtxt:5" in done.stderr
-    assert "not registered" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_files_that_a_notebook_or_an_editor_leaves_are_told_before_they_go_into_the_registry(tmp_path: Path) -> None:
     odd = {"1/.env": b"KEY=1", ".ipynb_checkpoints/config-checkpoint.pbtxt": b"", "1/__pycache__/model.pyc": b""}
     root = entry(tmp_path, "left", odd)
     told = [each.partition(": warning: ")[0] for each in checked(root, "left")]
     assert [told.count(str(root / path)) for path in odd] == [1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["missing"], ExitCode.USAGE, "no such folder"),
-        (["ENTRY", "--golden", "missing"], ExitCode.USAGE, "cannot be read"),
-        (["ENTRY", "--name", "../up"], ExitCode.USAGE, "cannot be a model's name"),
-    ],
-)
-def test_what_is_given_wrongly_is_told(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
-) -> None:
-    root = entry(tmp_path, "given", {"config.pbtxt": CONFIG, "1/model.py": MODEL})
-    monkeypatch.chdir(tmp_path)
-    done = register(world, *(str(root) if word == "ENTRY" else word for word in arguments))
-    assert (done.returncode, words in done.stderr) == (code, True), done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_without_a_proxy_the_name_is_that_of_the_run_or_of_the_login_and_says_so() -> None:

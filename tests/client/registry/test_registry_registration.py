@@ -6,18 +6,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from tidegate.errors import IntegrityError, NotFoundError, RefusedError, TidegateError
-from tidegate.registry import Golden, RegisteredVersion, Registry
+from tidegate.errors import IntegrityError, NotFoundError, RefusedError
+from tidegate.registry import Golden, RegisteredVersion
 from tidegate.registry.artifacts import Artifacts
 from tidegate.registry.manifest import manifest_of
-
-from lab.local_plane.mlflow import mlflow_server
-from tests.proxy.rigs.pytest_rigs import not_run
 
 from .conftest import WAYS, World
 from .entries import contents, entry, noise, program, registered
 from .relay import Answer, Relay
-from .test_registry_registry import FILES
 
 
 @pytest.mark.thorough
@@ -95,34 +91,15 @@ def test_what_is_another_thing_of_the_right_size_is_sent_again(world: World, bef
     assert registry.read_file(version, "1/model.py") == program(1)
 
 
-@pytest.mark.thorough
-def test_a_server_with_a_plain_folder_behind_it_serves_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
-    root = entry(tmp_path, "plain", FILES)
-    with not_run("A REAL MLFLOW SERVER"), mlflow_server(tmp_path / "mlflow") as server:
-        registry = Registry(server.uri)
-        version = registered(registry, root)
-        assert registered(registry, root) == version
-        registry.fetch(version, tmp_path / "fetched")
-        assert contents(tmp_path / "fetched") == contents(root)
-        (stored,) = (tmp_path / "mlflow" / "artifacts").rglob("large.bin")
-        stored.unlink()
-        with pytest.raises(IntegrityError, match=r"large\.bin is not in the artifact store"):
-            registry.fetch(version, tmp_path / "again")
-        stored.symlink_to(root / "1/model.py")
-        with pytest.raises(TidegateError):
-            registry.fetch(version, tmp_path / "again")
-        assert "1/weights/large.bin" not in contents(tmp_path / "again")
-
-
-def test_a_file_that_lies_in_a_folder_for_its_owner_alone_is_fetched_for_all_to_read(
-    world: World, tmp_path: Path
-) -> None:
-    version = registered(registry := world.registry(WAYS[2]), entry(tmp_path, "mode"))
+def test_a_file_is_fetched_for_all_to_read_and_one_that_could_be_run_can_be_run(world: World, tmp_path: Path) -> None:
+    root = entry(tmp_path, "mode", {"1/triton_python_backend_stub": b"stub"})
+    (root / "1/triton_python_backend_stub").chmod(0o755)
+    version = registered(registry := world.registry(WAYS[2]), root)
     (stored,) = [each for each in (world.folder / "artifacts").rglob("model.py") if version.run_id in each.parts]
     stored.chmod(0o400)
     registry.fetch(version, tmp_path / "fetched")
     assert (tmp_path / "fetched/1/model.py").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "fetched/1/triton_python_backend_stub").stat().st_mode & 0o777 == 0o755
 
 
 def test_an_entry_that_changes_meanwhile_is_not_registered(world: World, tmp_path: Path) -> None:

@@ -247,14 +247,3 @@ def test_a_registry_that_is_not_there_is_told_at_once(scheme: str, monkeypatch: 
     assert "pass-w0rd" not in str(told.value)
     assert "s3cr3t" not in str(told.value)
     assert "127.0.0.1:9/mlflow" in str(told.value)
-
-
-def test_who_says_nothing_of_the_registry_is_told_how(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    program = (
-        "from tidegate.registry import Registry\nfrom tidegate.errors import UsageError\n"
-        "try: Registry()\nexcept UsageError as error: print(error)\n"
-    )
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert "set MLFLOW_TRACKING_URI" in done.stdout
-    assert list(tmp_path.iterdir()) == []

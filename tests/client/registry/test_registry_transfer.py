@@ -303,13 +303,3 @@ def test_the_first_failure_ends_what_has_not_begun(world: World, before: Relay, 
     with pytest.raises(errors.RefusedError):
         registry.fetch(many, tmp_path / "fetched")
     assert len(before.sent("GET", "/artifacts/model/entry/")) < 60
-
-
-def test_a_folder_of_artifacts_is_made_for_writing_alone(tmp_path: Path) -> None:
-    for uri in (str(tmp_path / "a" / "artifacts"), f"file://{tmp_path}/a/artifacts"):
-        stored = Artifacts(uri, "http://127.0.0.1:9")
-        assert stored.list("") == ({}, [])
-        for path in ("x", ""):
-            with pytest.raises(errors.NotFoundError):
-                stored.download(path, tmp_path / "x")
-    assert list(tmp_path.iterdir()) == []

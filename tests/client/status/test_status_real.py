@@ -3,13 +3,10 @@
 from typing import Any
 
 import pytest
-from tidegate.calling.proxy import ProxyClient
 
 from lab.local_plane.environment import ON_DEMAND, PRELOAD
 
 from .conftest import Cli
-
-FOUR_ROWS = {"inputs": [{"name": "INPUT", "shape": [4, 3], "datatype": "FP32", "data": [1.0] * 12}]}
 
 
 def by_name(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -33,9 +30,7 @@ def test_it_tells_who_decides_which_version_answers(cli: Cli) -> None:
     found = by_name(plane["models"])
     ready = {version["version"]: version["ready"] for version in found["add_sub"]["versions"]}
     assert ready == {"1": True, "2": False}  # which is named, and is not there
-    table = cli.run("status")
-    assert "2 (not ready)" in table
-    assert "COMPUTING" not in table
+    assert "2 (not ready)" in cli.run("status")
     assert {name: each["traffic"] for name, each in found.items()} == {
         "batched": "newest", "late": "newest", "huge": "newest",
         "versions": "champion → 1", "add_sub": "100 % 1, 0 % 2",
@@ -49,19 +44,6 @@ def test_models_tell_what_they_take_and_give(cli: Cli) -> None:
     assert batched["maxBatch"] == 4
     assert "takes INPUT FP32[3], 4 rows at most; gives OUTPUT FP32[3]" in cli.run("status", "batched")
     assert "takes" not in cli.run("status")
-
-
-def test_who_is_called_is_counted_and_stands_first(cli: Cli) -> None:
-    with ProxyClient(cli.environment.url) as client:
-        for _ in range(20):
-            client.infer_json("batched", FOUR_ROWS)
-    first = cli.json("status")[0]["models"][0]
-    [version] = first["versions"]
-    assert first["model"] == "batched"
-    assert version["requests"] >= 20
-    assert version["rows"] >= 2 * version["requests"]
-    assert version["meanSeconds"] > 0
-    assert version["lastUsed"].startswith("20")
 
 
 def test_the_proxys_address_alone_is_enough(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

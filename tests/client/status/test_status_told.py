@@ -1,4 +1,4 @@
-"""Which proxies are asked; models that are not deployed, and counts that do not belong together."""
+"""Which proxies are asked, and what is told of models that are not deployed."""
 
 import json
 import time
@@ -112,8 +112,6 @@ def proxy(caller: Caller) -> None:
     elif path.startswith("/models"):
         there = found_at("there", "resident", versions=[1])
         listed(caller, there, found_at("plain", "unknown", why=MISSING), found_at("aliased", "unknown", why=MISSING))
-    elif path.endswith("/models/stats"):
-        caller.answer(b'{"model_stats": [{"name": "there", "version": "1", "inference_stats": {}}]}')
     elif "/there" in path:
         caller.answer(b"{}")
     elif "/aliased" in path:
@@ -167,25 +165,11 @@ def without_gpu(caller: Caller) -> None:
         proxy(caller)
 
 
-def silent_after_whoami(caller: Caller) -> None:
-    """Answer as a proxy that is gone after the first question."""
-    if caller.request.path == "/whoami":
-        proxy(caller)
-    else:
-        caller.answer(b"", 500)
-
-
 @pytest.mark.parametrize("words", [(), ("there",)])
 def test_what_is_no_proxy_is_told_as_such_and_not_as_one_without_the_model(words: tuple[str, ...]) -> None:
     with upstream(lambda caller: caller.answer(b"", 404)) as here:
         said = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
     assert (said.exit_code != 0, "/whoami" in said.output, "no model" in said.output) == (True, True, False)
-
-
-def test_a_proxy_that_fails_half_way_keeps_the_environment_that_it_named() -> None:
-    with upstream(silent_after_whoami) as here:
-        [found] = json.loads(CliRunner().invoke(app, ["status", "--proxy", f"http://{here.http}", "--json"]).stdout)
-    assert (found["environment"], found["caller"], bool(found["error"])) == ("dev", "me", True)
 
 
 def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(tmp_path: Path) -> None:
@@ -204,7 +188,7 @@ def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(
         assert time.monotonic() - began < 5, "it does not wait for what may be back"
         assert said.exit_code == 0, said.output
         [found] = json.loads(said.stdout)
-        assert (found["error"], found["unavailable"]) == ("", ["gpu/main"])
+        assert found["error"] == ""
         told = {each["model"]: (each["state"], each["why"]) for each in found["models"]}
         assert told["there"] == ("resident", "")
         assert told["lost"] == ("unreachable", "10.0.0.1:8000 gets no calls: there is no answer")

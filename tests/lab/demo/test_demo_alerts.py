@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.process import Process
 from lab.local_plane.prometheus import Prometheus, prometheus
 from lab.local_plane.proxy import write_tables
+from rollout.tools.running import repeating
 from tests.proxy.rigs.pytest_rigs import not_run
 
 pytestmark = pytest.mark.thorough
@@ -103,6 +105,17 @@ def called(watched: Watched, model: str) -> Iterator[None]:
                 file.unlink()
 
 
+@contextmanager
+def starved(visitor: Visitor) -> Iterator[None]:
+    """Two models in use leave no room for a third one, which has many callers."""
+    for model in ("whale", "lynx"):
+        assert visitor.want(model).is_right(model)
+    called = ("whale", "lynx", *["moose"] * 25)
+    calls = [partial(visitor.call, model, proxy) for model in called for proxy in range(len(visitor.proxies))]
+    with repeating(*calls, pause=0.5):
+        yield
+
+
 SITUATIONS: dict[str, tuple[Callable[[Watched], Any], dict[str, str], int]] = {
     "the on-demand Triton hangs": (
         lambda it: stopped(it.plane.on_demand.process),
@@ -128,6 +141,11 @@ SITUATIONS: dict[str, tuple[Callable[[Watched], Any], dict[str, str], int]] = {
         lambda it: called(it, zoo.BROKEN.name),
         {"TidegateModelQuarantined": "unicorn failed to load too often in on-demand-main-0"},
         60,
+    ),
+    "a model finds no room": (
+        lambda it: starved(it.visitor),
+        {"TidegateModelStarved": "on-demand/moose refused", "TidegateCallsBusy": "most of them of moose"},
+        600,
     ),
 }
 

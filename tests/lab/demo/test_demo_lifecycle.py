@@ -21,7 +21,7 @@ def test_all_that_is_claimed_of_a_models_life_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_parts_that_are_killed_are_started_again_in_their_places(tmp_path: Path) -> None:
+def test_parts_that_are_killed_start_again_in_their_places_and_take_a_model_of_any_name(tmp_path: Path) -> None:
     with not_run("A REAL MLFLOW AND A REAL S3"), world(tmp_path) as made:
         for part, before in made.parts.items():
             before.popen.kill()
@@ -29,11 +29,13 @@ def test_parts_that_are_killed_are_started_again_in_their_places(tmp_path: Path)
             made.start_again(part)
             assert made.parts[part].pid != before.pid
         made.registry.wait_until_ready()
-        said = made.tidegate(DEVELOPER, "status")
-        assert said.status == 0, said.err
         notebook.train(made.work / "mine", 1)
         tensors = ("--input", "FEATURES:FP32:4", "--output", "SCORE:FP32:1")
-        for words in (("model", "new", "fraud", "mine", *tensors), ("register", "fraud")):
+        name = "my_own-model.2"
+        assert made.tidegate(DEVELOPER, "model", "new", name, "mine", *tensors).status == 0
+        assert made.tidegate(DEVELOPER, "register", name).status == 0
+        assert made.adopt() == [name]
+        for words in (("deploy", name), ("predict", name, "--environment", "dev", "--zeros"), ("status",)):
             said = made.tidegate(DEVELOPER, *words)
             assert said.status == 0, said.err
 

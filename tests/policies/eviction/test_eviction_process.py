@@ -15,7 +15,7 @@ from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.__main__ import app
 from tidegate_eviction.core.messages import Unload
 from tidegate_eviction.process import EvictionPolicy, ServeOptions
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from lab.local_plane.credentials import write_cluster
 from lab.local_plane.policy import Policy, policy, write_settings
@@ -43,18 +43,14 @@ def running(root: Path) -> Iterator[Policy]:
         yield made
 
 
-def refused(*options: object) -> str:
+def refused(root: Path, *options: object) -> str:
     """Return what a policy says that does not start."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("tidegate_service.json_lines.configure", lambda _: None)  # the log is pytest's
-        done = CliRunner().invoke(app, ["serve", "--host", HOST, *map(str, options)])
+        write_cluster(root / "cluster")
+        done = CliRunner().invoke(app, ["serve", "--host", HOST, "--root", str(root), *map(str, options)])
     assert done.exit_code == 2
     return done.stderr.splitlines()[-1]
-
-
-def folders(root: Path) -> list[object]:
-    files = ["--settings", root / "eviction.json", "--control", root / "control", "--state", root / "state"]
-    return [*files, "--cluster", write_cluster(root / "cluster")]
 
 
 def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
@@ -71,28 +67,6 @@ def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
         assert made.process.popen.wait(20) == 0
     for line in (tmp_path / "policy.log").read_text("utf-8").splitlines():
         assert line.startswith("ready ") or {"time", "level", "message"} <= json.loads(line).keys()
-
-
-def test_a_retry_says_what_the_policy_made_of_it(tmp_path: Path) -> None:
-    write_settings(tmp_path, settings(tmp_path))
-    (tmp_path / "state").mkdir()
-    left = tmp_path / "state" / "left.retry"
-    left.write_text("a")  # by a command that was killed before the policy ran
-    with running(tmp_path) as made:
-        until(lambda: not left.exists())
-
-        def retry(model: str, state: Path = made.state) -> Result:
-            return CliRunner().invoke(app, ["retry", model, "--state", str(state)])
-
-        assert retry("a").stdout.startswith("a is in no quarantine and no back-off now")
-        assert (retry("b").exit_code, retry("b").stderr) == (2, "The pool has no model b.\n")
-        made.process.popen.send_signal(signal.SIGSTOP)
-        hung = retry("a")
-        made.process.popen.send_signal(signal.SIGCONT)
-        assert (hung.exit_code, hung.stdout) == (2, "")
-        assert "The policy did not take it in 3 s, and will not" in hung.stderr
-        assert f"There is no folder {tmp_path}/none" in retry("a", tmp_path / "none").stderr
-        assert not [each for each in made.state.iterdir() if "retry" in each.name or "unknown" in each.name]
 
 
 def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:
@@ -123,10 +97,10 @@ def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> Non
 
 
 def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
-    said = refused(*folders(tmp_path))
+    said = refused(tmp_path)
     assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))
-    assert 'policy: there is no policy "fifo": built in are ' in refused(*folders(tmp_path))
+    assert 'policy: there is no policy "fifo": built in are ' in refused(tmp_path)
 
 
 class Mute(StandIn):
@@ -145,8 +119,8 @@ async def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_pat
     open_at_the_end = []
     async with asyncio.timeout(20), serving(stand_in):
         options = ServeOptions(
-            tmp_path / "eviction.json", tmp_path, tmp_path, host=HOST, lease_port=0, admin_port=0,
-            server=stand_in.address, cluster=write_cluster(tmp_path / "cluster"),
+            HOST, 0, 0, stand_in.address, settings=tmp_path / "eviction.json", control=tmp_path, state=tmp_path,
+            cluster=write_cluster(tmp_path / "cluster"),
         )  # fmt: skip
         (tmp_path / "secret").write_text(SECRET)
         policy = EvictionPolicy(options)
@@ -169,12 +143,12 @@ async def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_pat
 
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     write_settings(tmp_path, settings(tmp_path))
-    (tmp_path / "file").write_text("")
-    assert "Not a directory" in refused(*folders(tmp_path), "--control", tmp_path / "file" / "control")
-    assert refused(*folders(tmp_path), "--log-level", "loud").startswith("--log-level: it is none of debug, ")
+    (tmp_path / "control").write_text("")
+    assert "File exists" in refused(tmp_path)
+    (tmp_path / "control").unlink()
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         for which, other in (("--lease-port", "--admin-port"), ("--admin-port", "--lease-port")):
-            said = refused(*folders(tmp_path), which, port, other, 0)
+            said = refused(tmp_path, which, port, other, 0)
             assert "Address already in use" in said
             assert str(port) in said

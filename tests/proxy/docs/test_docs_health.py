@@ -20,6 +20,7 @@ from tidegate.calling.credentials import Credential
 from tidegate.status import KnownProxy, collect, overview
 from tidegate_contracts import environments as facts
 from tidegate_contracts import lease, routing
+from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Whereabouts
 
 from lab.local_plane.process import Process, free_ports
 
@@ -83,10 +84,14 @@ class Plane(RunningProxy):
         models = (facts.ModelFacts(name=self.model, server=SERVER, pool=POOL),)
         plane = facts.Plane(name="here", proxy_url=url, servers=(server,), models=models)
         known = KnownProxy("test", "here", url, Credential("a test", ("X-API-Key", KEY)), plane)
-        of_status, of_top = await asyncio.to_thread(lambda: (collect([known], self.model), overview([known], 3.0)))
-        assert not any(each.error for each in (*of_status, *of_top)), "it never fails whole"
+        of_status, of_top, of_why = await asyncio.to_thread(
+            lambda: (collect([known], self.model), overview([known], 3.0), overview([known], 3.0, self.model))
+        )
+        assert not any(each.error for each in (*of_status, *of_top, *of_why)), "it never fails whole"
         [status] = of_status[0].models
-        assert [each.state for each in of_top[0].models if each.model == self.model] == [status.state]
+        listed = Whereabouts.model_validate_json((await self.reply(request(WHEREABOUTS_PATH, method="GET"))).body)
+        for there in (listed.models, of_top[0].models, of_why[0].models):
+            assert [each.state for each in there if each.model == self.model] == [status.state]
         return status.state
 
     async def ready_metric(self) -> str:
@@ -116,7 +121,7 @@ ASKED: dict[str, Callable[[Plane], Awaitable[str]]] = {
     "`GET /v2/health/live`": lambda here: here.get("/v2/health/live", key=None),
     "`GET /v2/health/ready`": lambda here: here.get("/v2/health/ready", key=None),
     "`GET /servers/{server}/v2/health/ready`": lambda here: here.get(f"/servers/{SERVER}/v2/health/ready"),
-    "`tidegate status`, `why`, `top`": lambda here: here.status(),
+    "`tidegate status`, `why`, `top`, `GET /models`": lambda here: here.status(),
     "`GET /v2/models/{model}/ready`": lambda here: here.get(f"/v2/models/{here.model}/ready"),
     "`GET /v2/models/{model}/stats`": lambda here: here.get(f"/v2/models/{here.model}/stats"),
     "`POST /v2/models/{model}/infer`": call,
@@ -169,6 +174,13 @@ async def failing_load(stage: Stage) -> None:
         each.refuses["a"] = lease.Quarantined(why="it failed")
 
 
+async def no_room(stage: Stage) -> None:
+    stage.here.model = "cold"
+    for each in stage.policies:
+        each.resident.clear()
+        each.room, each.starving = 0, {"cold": 3.0}
+
+
 async def broken(stage: Stage) -> None:
     stage.here.model = BROKEN
     for watch in stage.here.pool.watches.values():
@@ -193,6 +205,7 @@ SITUATIONS: dict[str, Callable[[Stage], Awaitable[None]]] = {
     "all replicas are killed or hang": all_of_them,
     "the model is being loaded on demand": load,
     "it failed to load on demand": failing_load,
+    "it is loaded on demand, and there is no room for it": no_room,
     COULD_NOT_LOAD: broken,
     "it is not in memory, and its eviction policy is gone": no_policy,
     "the proxy is stopping": stopping,

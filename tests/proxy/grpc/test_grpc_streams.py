@@ -48,15 +48,21 @@ def test_messages_come_and_go_in_turn_at_one_replica(three: Rig) -> None:
     assert talk.call.code() == grpc.StatusCode.OK
 
 
-def test_a_decoupled_model_sends_as_many_answers_as_it_likes_even_after_the_last_message(three: Rig) -> None:
-    talk = talk_in(three)
-    talk.say(infer_request("many"))
-    for _ in range(3):
-        talk.hear()
-    talk.end()
-    assert talk.hear().error_message == "the end"
-    with pytest.raises(StopIteration):
-        talk.hear()
+@pytest.mark.parametrize(("model", "code", "level"), [("echo", 0, "INFO"), ("many", 13, "WARNING")])
+def test_a_stream_in_which_a_message_reports_an_error_counts_as_failed(
+    one: Rig, caplog: pytest.LogCaptureFixture, model: str, code: int, level: str
+) -> None:
+    with caplog.at_level("INFO", "tidegate_proxy.calls"):
+        talk = talk_in(one)
+        talk.ask(model, id="x" * 20_000)
+        talk.end()
+        assert [message.error_message for message in talk.call][-1:] == (["the end"] if code else [])
+        assert talk.call.code() == grpc.StatusCode.OK, "the caller gets what the server sent"
+        one.until(lambda: not one.proxy.shared.open_calls)
+    [count] = one.proxy.shared.meter.calls.values()
+    assert dict(count.statuses) == {code: 1}
+    [line] = [each for each in caplog.records if each.name == "tidegate_proxy.calls"]
+    assert (line.levelname, line.said["status"]) == (level, code)  # type: ignore[attr-defined]
 
 
 def test_each_message_is_decided(three: Rig) -> None:
@@ -109,13 +115,6 @@ def test_sequences_stay_at_their_replica_whichever_way_they_come(three: Rig) -> 
         assert len(found) == 1
         used |= found
     assert len(used) > 1
-
-
-def test_an_error_in_the_middle_comes_after_what_came_before(three: Rig) -> None:
-    talk = talk_in(three)
-    talk.ask("broken")
-    assert talk.code() == grpc.StatusCode.DATA_LOSS
-    assert talk.call.details() == "lost"
 
 
 def test_a_caller_who_leaves_in_the_middle_frees_the_replica(three: Rig) -> None:

@@ -9,34 +9,9 @@ from .running_proxy import Reply, RunningProxy, request, running_proxy, served, 
 from .upstream import Act, head, raw
 
 pytestmark = pytest.mark.anyio
-FIVE = head(b"Content-Length: 5")
 CHUNKS = head(b"Transfer-Encoding: chunked")
 HELLO = b"5\r\nhello\r\n0\r\n\r\n"
-INTERIM = head(status=b"103 Early Hints")
 ERROR = b'{"error":"no x"}\n'
-EVENT = b'data: {"error":"out of memory"}\n\n'
-
-WELL = {
-    "at once": (raw(FIVE + b"whole"), b"whole"),
-    "its body later": (raw(FIVE, b"later"), b"later"),
-    "its body in two": (raw(FIVE + b"in", b"two"), b"intwo"),
-    "its head in two": (raw(FIVE[:30], FIVE[30:] + b"heads"), b"heads"),
-    "byte by byte": (raw(*(bytes([each]) for each in FIVE + b"drips")), b"drips"),
-    "behind an interim one": (raw(INTERIM + FIVE + b"hints"), b"hints"),
-    "behind interim ones that came before": (raw(INTERIM, INTERIM + FIVE + b"hints"), b"hints"),
-    "an error event after 200": (raw(CHUNKS + b"%x\r\n%b\r\n0\r\n\r\n" % (len(EVENT), EVENT)), EVENT),
-}
-
-
-@pytest.mark.parametrize(("act", "body"), WELL.values(), ids=WELL)
-async def test_an_answer_is_the_same_however_it_comes_and_its_connection_is_kept(
-    here: RunningProxy, act: Act, body: bytes
-) -> None:
-    here.replica.act = act
-    for _ in range(3):
-        reply = await here.ask()
-        assert (reply.status, reply.body) == (200, body)
-    assert len(here.replica.writers) == 1
 
 
 OTHERWISE = {

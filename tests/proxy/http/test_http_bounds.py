@@ -23,7 +23,6 @@ from .running_proxy import (
     request,
     running_proxy,
     served,
-    standing_still,
     until,
 )
 from .upstream import answering, hang, only
@@ -225,32 +224,6 @@ async def deaf_caller(here: RunningProxy) -> socket.socket:
     return made
 
 
-@pytest.mark.parametrize("path", [PATH, "/predict?"])
-async def test_who_takes_no_answers_is_heard_no_more(here: RunningProxy, path: str) -> None:
-    here.replica.act = answering(bytes(200_000))
-    caller = await deaf_caller(here)
-    method = "POST" if path == PATH else "GET"  # a GET of /predict is refused at once
-    loop, sent = asyncio.get_running_loop(), 0
-
-    async def send() -> None:
-        nonlocal sent
-        while True:
-            data = request(path, method=method) * 50
-            await loop.sock_sendall(caller, data)
-            sent += len(data)
-
-    sending = asyncio.ensure_future(send())
-    await until(lambda: any(each._writing_paused for each in here.proxy.http.connections))
-    assert await standing_still(lambda: sent) < 20_000_000
-    [held] = here.proxy.http.connections
-    assert held._reading_paused
-    assert held.unsent < 8_000_000
-    assert len(here.replica.asked) < 60, "no call is begun whose answer cannot be written"
-    sending.cancel()
-    caller.close()
-    await until(lambda: not here.proxy.shared.open_calls)
-
-
 async def test_who_takes_the_answers_late_gets_them_all_and_in_order(here: RunningProxy, caller: Caller) -> None:
     here.replica.act = answering(lambda asked: asked.body * 20_000)
     transport = caller.writer.transport
@@ -274,17 +247,3 @@ async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(
         await until(lambda: here.replica.asked)
         await until(lambda: not here.proxy.http.connections, 5)
         caller.close()
-
-
-async def test_a_model_that_hangs_leaves_places_for_others(tmp_path: Path) -> None:
-    slow = request(f"/v2/models/{SLOW}/infer")
-    async with served(tmp_path, only(f"/{SLOW}/", hang), models=MODELS, concurrency=16) as here:
-        hung = [asyncio.ensure_future(here.ask(slow)) for _ in range(200)]
-        places = here.proxy.shared.limiter
-        await until(lambda: places.waiting >= 40)
-        assert places.in_flight == 12, "one alone has three quarters"
-        replies = await asyncio.gather(*(here.ask(seconds=15) for _ in range(10)))
-        assert [reply.status for reply in replies] == [200] * 10
-        for each in hung:
-            each.cancel()
-        await until(lambda: (places.in_flight, places.waiting) == (0, 0))

@@ -57,13 +57,6 @@ async def test_an_error_of_any_length_keeps_the_connection(tmp_path: Path, body:
             assert (reply.status, reply.body) == (500, body)
 
 
-async def test_an_error_that_is_cut_short_is_an_answer_that_was_not_whole(tmp_path: Path) -> None:
-    act = raw(head(JSON, b"Content-Length: 500", status=BAD), BODY[:60], end="cut")
-    async with served(tmp_path, act) as here:
-        reply = await here.ask()
-        assert (reply.status, reply.problem) == (502, "upstream-failed")
-
-
 async def test_errors_about_a_server_come_as_it_wrote_them(here: RunningProxy) -> None:
     here.replica.act = failing(BODY)
     for path in ("/v2", "/v2/models/stats", f"/v2/models/{MODEL}/config"):

@@ -35,6 +35,7 @@ class Upstream:
     index_seconds: float = 0.0  # What it takes to list them.
     looks: int = 0  # How often it was asked for them.
     is_alive: bool = True  # Whether it answers health checks.
+    health: bytes = b"200 OK"  # How it answers them.
     checked: list[float] = field(default_factory=list)  # When it was asked whether it is alive, by the loop's clock.
     asked: list[Asked] = field(default_factory=list)  # Every whole request.
     begun: int = 0  # Requests whose head came.
@@ -148,7 +149,7 @@ async def upstream(act: Act | None = None, host: str = "127.0.0.1", port: int = 
                     made.writers.discard(writer)
                     made.checkers.add(writer)
                     if made.is_alive:
-                        await answer(writer)
+                        writer.write(head(b"content-length: 0", status=made.health))
                     continue
                 if asked.line == LOOK:
                     made.writers.discard(writer)

@@ -5,23 +5,19 @@ import gc
 import http.client
 import logging
 import socket
-import threading
 import time
 from pathlib import Path
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy.access.api_keys import new_key
 from tidegate_proxy.routes import Route
 
 from ..http.running_proxy import RunningProxy, request, routing_table, running_proxy, served, until
 from ..http.upstream import answering
-from ..rigs.tables import write_key
 
 pytestmark = pytest.mark.anyio
 MODELS = 10_000
 HELD = 0.25  # Seconds of processor time that a probe may take; a scrape of so many models takes some of them.
-KEYS = 5_000
 
 
 def get(here: RunningProxy, path: str) -> tuple[float, bytes]:
@@ -51,29 +47,6 @@ async def test_probes_answer_while_many_models_are_scraped(tmp_path: Path) -> No
         assert max(probes) < HELD
         assert said.count(b"\ntidegate_proxy_requests_total{") == MODELS
         assert said.count(b"\ntidegate_proxy_request_seconds_") == MODELS * 18
-
-
-@pytest.mark.usefixtures("nobody_else_looks")
-async def test_a_folder_of_many_keys_is_looked_at_elsewhere(tmp_path: Path) -> None:
-    async with running_proxy(tmp_path) as here:
-        for number in range(KEYS):
-            (tmp_path / "api-keys" / f"p{number}").write_text("")
-        keys = here.proxy.config.watched[2]
-        threads, fingerprint = set(), keys._fingerprint
-
-        def watched() -> object:
-            threads.add(threading.current_thread())
-            return fingerprint()
-
-        keys._fingerprint = watched  # type: ignore[method-assign]
-        for _ in range(2):
-            await keys.look()
-            assert keys.generation == 2, "it has changed once"
-        assert threads
-        assert threading.main_thread() not in threads
-        write_key(tmp_path, new_key(), "p7")
-        await keys.look()
-        assert keys.generation == 3
 
 
 async def test_sigterm_waits_for_those_who_read_slowly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

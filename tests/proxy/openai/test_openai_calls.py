@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 from tidegate_contracts import routing
+from tidegate_proxy.openai.kind import OpenAIKind
 
 from ..http.running_proxy import KEY, Reply, RunningProxy, request, running_proxy, served, until
-from ..http.upstream import Asked, Upstream, answering, head, only, raw, upstream
+from ..http.upstream import head, raw, upstream
 from ..rigs.tables import CALLER
 from .tables import SERVER, access, model, openai_server, table
 
@@ -46,6 +47,30 @@ def error(reply: Reply) -> tuple[int, str, str]:
 async def here(tmp_path: Path) -> AsyncIterator[RunningProxy]:
     async with served(tmp_path, table=table(MODELS), access=ACCESS) as made:
         yield made
+
+
+async def test_the_loop_turns_while_a_long_body_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, meanwhile = 0, 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def open_body(*asked: Any, read: Any = OpenAIKind.open_body) -> Any:
+        nonlocal meanwhile
+        before = turns
+        found = read(*asked)
+        meanwhile = turns - before
+        return found
+
+    monkeypatch.setattr(OpenAIKind, "open_body", open_body)
+    async with served(tmp_path, table=table(MODELS), body_limit_bytes=32 << 20, memory_bytes=512 << 20) as here:
+        counting = asyncio.ensure_future(count())
+        assert (await here.ask(request(CHAT, body("plain", x="y" * 30_000_000)))).status == 200
+        counting.cancel()
+    assert meanwhile
 
 
 async def test_a_body_goes_on_and_who_calls_does_not(here: RunningProxy) -> None:
@@ -196,38 +221,6 @@ async def test_every_documented_address_answers_and_takes_no_other_method(here: 
         refused = await here.ask(request(address, method="PUT"))
         assert error(refused) == (405, "invalid_request_error", "method-not-allowed")
         assert refused.headers["allow"] == method
-
-
-async def test_events_come_as_they_are_made_and_errors_among_them_as_the_server_wrote_them(tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-    first, bad, end = (
-        b'data: {"id":1}\n\n',
-        b'data: {"error":{"message":"no /opt/engine/x.py"}}\n\n',
-        b"data: [DONE]\n\n",
-    )
-
-    async def act(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        start = head(b"content-type: text/event-stream", b"transfer-encoding: chunked")
-        await raw(start, b"%x\r\n%b\r\n" % (len(first), first))(made, writer, asked)
-        await go_on.wait()
-        await raw(b"%x\r\n%b\r\n0\r\n\r\n" % (len(bad + end), bad + end))(made, writer, asked)
-
-    async with served(tmp_path, act, table=table(MODELS)) as here, here.caller() as caller, asyncio.timeout(5):
-        await caller.send(request(CHAT, body("plain", stream=True)))
-        await caller.head()
-        assert first in await caller.reader.readuntil(b"\n\n"), "before the next one was made"
-        go_on.set()
-        rest = await caller.reader.readuntil(b"0\r\n\r\n")
-        assert b'data: {"error":{"message":"no /opt/engine/x.py"}}\n\ndata: [DONE]\n\n' in rest
-
-
-async def test_a_servers_own_error_passes_as_it_is(tmp_path: Path) -> None:
-    said = b'{"message":"Model not found","type":"Not Found","code":404}'
-    act = raw(head(b"content-type: application/json", b"content-length: %d" % len(said), status=b"404 -"), said)
-    has = only("GET /v1/models ", answering(b'{"object":"list","data":[{"id":"plain"}]}'), act)
-    async with served(tmp_path, has, table=table(MODELS)) as here:
-        reply = await here.ask(chat())
-        assert (reply.status, reply.body) == (404, said)
 
 
 async def test_an_answer_has_one_request_id_whatever_the_server_repeats(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tidegate_proxy import forwarding
 
 from ..http.running_proxy import RunningProxy, request, running_proxy, served, until
 from ..http.upstream import Act, Asked, Upstream, answering, head, only, raw, upstream
@@ -34,19 +35,52 @@ def chat(name: str = "plain", size: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize(("status", "body"), [(500, NOT_BEGUN), (503, NOT_READY)])
-async def test_a_long_body_that_a_server_does_not_take_is_never_told_twice_to_come_again(
-    tmp_path: Path, status: int, body: bytes
+@pytest.mark.parametrize(
+    ("sizes", "status_of_the_last"),
+    [
+        ("L L L", 503),  # It may be down.
+        ("L s! L s! L", 503),  # It is.
+        ("L s L", 413),
+        ("L s L L s! L", 413),  # That it is down now does not shorten the body.
+        ("L s L+", 413),
+        ("L+ s L", 503),
+        ("L s L-", 503),  # A shorter one than any that failed.
+        ("L s L! L", 503),  # It has taken that length since.
+        ("s L", 503),
+    ],
+)
+async def test_a_long_body_is_refused_once_the_server_answers_shorter_ones_and_not_this_one(
+    tmp_path: Path, status: int, body: bytes, sizes: str, status_of_the_last: int
 ) -> None:
-    size = 2 << 20
-    async with served(tmp_path, says(status, body), table=table(MODELS), body_limit_bytes=8 << 20) as here:
-        assert (await here.ask(chat(size=size))).status == 503
-        for more in (0, 1000):
-            reply = await here.ask(chat(size=size + more))
-            assert (reply.status, reply.json()["error"]["type"]) == (413, "invalid_request_error")
-        here.replica.act = None
-        assert (await here.ask(chat(size=size))).status == 200
-        here.replica.act = says(status, body)
-        assert (await here.ask(chat(size=size))).status == 503, "a server took one since: that was not its length"
+    """L: of 2 MiB, s: short. `!`: the server does the contrary of what it does else: it takes short ones."""
+    lengths = {"s": 10, "L": 2 << 20, "L+": (2 << 20) + 1000, "L-": (2 << 20) - 1000}
+    async with served(tmp_path, table=table(MODELS), body_limit_bytes=8 << 20) as here:
+        for word in sizes.split():
+            takes = (word[0] == "s") != word.endswith("!")
+            here.replica.act = None if takes else says(status, body)
+            reply = await here.ask(chat(size=lengths[word.rstrip("!")]))
+            assert (reply.status == 200) == takes
+        assert reply.status == status_of_the_last
+        if status_of_the_last == 413:
+            assert reply.json()["error"]["type"] == "invalid_request_error"
+
+
+async def test_a_long_body_is_refused_the_second_time_by_a_server_that_lists_the_model(tmp_path: Path) -> None:
+    async with served(tmp_path, says(503, NOT_READY, "plain"), table=table(MODELS), body_limit_bytes=8 << 20) as here:
+        assert [(await here.ask(chat(size=2 << 20))).status for _ in range(3)] == [503, 413, 413]
+
+
+async def test_no_replica_is_proof_of_what_another_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "AVOIDED_SECONDS", 0.0)
+    act = says(503, NOT_READY)
+    async with (
+        upstream(act) as one,
+        upstream() as two,
+        running_proxy(tmp_path, one, two, table=table(MODELS), body_limit_bytes=8 << 20) as here,
+    ):
+        await until(lambda: len(here.pool.replicas) == 2)
+        statuses = {(await here.ask(chat(size=size))).status for size in (2 << 20, 10) * 20}
+        assert statuses == {200, 503}
 
 
 def calls(replica: Upstream) -> int:

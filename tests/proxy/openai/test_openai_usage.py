@@ -197,14 +197,29 @@ FAILED = event({"error": {"message": "the engine died", "type": "InternalServerE
         ([CHUNK, CHUNK[:20], CHUNK[20:]], 502),
         ([b"event: response.created\ndata: {}\n\n", b"event: response.completed\ndata: {}\n\n"], 200),
         ([b'event: response.failed\ndata: {"response":{"error":{"code":"server_error"}}}\n\n'], 502),
-        ([event({"choices": [], "text": '\ndata: {"error"'}), event("[DONE]")], 200),
-        ([b""], 200),
+        ([event({"choices": [], "text": '\ndata: {"error": {}}'}), event("[DONE]")], 200),
+        ([b""], 502),
+        ([event({"choices": []})], 502),
+        ([event({"choices": [], "text": "\ndata: [DONE]"})], 502),
+        ([event({"id": "a", "choices": [{}], "error": {"code": 500}}), event("[DONE]")], 502),
+        ([event({"choices": [], "error": None, "x": [{"error": 1}]}), event("[DONE]")], 200),
+        ([event({"object": "error", "message": "the engine died"}), event("[DONE]")], 502),
+        ([event({"type": "response.created", "response": {"error": None}})], 502),
+        ([b'event: response.output_text.delta\ndata: {"delta":"\\"type\\":\\"response.completed\\""}\n\n'], 502),
+        ([event({"response": {"error": None}, "type": "response.completed"})], 200),
+        ([event({"x": "y" * 20_000, "type": "response.incomplete"})], 200),
+        ([event({"response": {"error": {"code": "server_error"}}, "type": "response.failed"})], 502),
+        ([b"event: response.incomplete\ndata: {}\n\n"], 200),
+        ([gzip.compress(CHUNK)], 200),
+        ([b'{"object": "list"}\n'], 200),
     ],
 )
+@pytest.mark.parametrize("size", [1, 1000])
 async def test_a_stream_that_breaks_is_a_failure_in_metrics_and_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, parts: list[bytes], status: int
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, parts: list[bytes], status: int, size: int
 ) -> None:
-    async with served(tmp_path, answers(*parts, b""), table=table(MODELS)) as here:
+    pieces = [part[at : at + size] for part in parts for at in range(0, len(part), size)]
+    async with served(tmp_path, answers(*pieces, b""), table=table(MODELS)) as here:
         with caplog.at_level("INFO", "tidegate_proxy.calls"):
             reply = await here.ask(request(CHAT, said(stream=True)))
         assert (reply.status, reply.body) == (200, b"".join(parts)), "the caller gets what the server sent"

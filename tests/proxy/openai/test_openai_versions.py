@@ -15,7 +15,7 @@ from ..http.running_proxy import RunningProxy, request, running_proxy, until
 from ..http.upstream import Act, Asked, Upstream, answer, answering, upstream
 from ..rigs.tables import CALLER
 from .tables import access, model, openai_server, table
-from .test_openai_calls import CHAT, chat, error
+from .test_openai_calls import chat, error
 
 pytestmark = pytest.mark.anyio
 GREEN = openai_server(green="green.test")
@@ -168,8 +168,3 @@ async def test_a_table_whose_parts_do_not_fit_is_refused_and_the_last_one_stays(
         await until(lambda: here.proxy.config.watched[0].failures)
         assert here.proxy.config.watched[0].last_error == why
         assert (await here.ask(chat("chat"))).status == 200
-
-
-async def test_the_path_of_a_call_is_the_same_for_every_version(here: RunningProxy, green: Upstream) -> None:
-    assert (await here.ask(chat("chat-v4"))).status == 200
-    assert green.asked[-1].line == f"POST {CHAT} HTTP/1.1"

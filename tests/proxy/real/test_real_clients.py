@@ -1,4 +1,6 @@
-"""Triton's own clients, unmodified: asked directly and through the proxy, every call has the same result."""
+"""Triton's own clients, unmodified: asked directly and through the proxy, every call has the same result.
+
+`test_real_http` has what their options for JSON, queries and compression send."""
 
 import asyncio
 import importlib
@@ -23,14 +25,14 @@ THREE = numpy.arange(3, dtype=numpy.int32)
 HTTP, GRPC = ("http", "http.aio"), ("grpc", "grpc.aio")
 
 
-def tensor(kit: Any, name: str, data: Any, kind: str, **how: bool) -> Any:
+def tensor(kit: Any, name: str, data: Any, kind: str) -> Any:
     found = kit.InferInput(name, list(data.shape), kind)
-    found.set_data_from_numpy(data, **how)
+    found.set_data_from_numpy(data)
     return found
 
 
-def add_sub(kit: Any, kind: str = "INT32", dtype: Any = numpy.int32, **how: bool) -> list[Any]:
-    return [tensor(kit, f"INPUT{n}", numpy.arange(16).astype(dtype) * (n + 1), kind, **how) for n in range(2)]
+def add_sub(kit: Any, kind: str = "INT32", dtype: Any = numpy.int32) -> list[Any]:
+    return [tensor(kit, f"INPUT{n}", numpy.arange(16).astype(dtype) * (n + 1), kind) for n in range(2)]
 
 
 def repeat(kit: Any, numbers: Sequence[int], delay: int = 0) -> list[Any]:
@@ -38,8 +40,8 @@ def repeat(kit: Any, numbers: Sequence[int], delay: int = 0) -> list[Any]:
     return [tensor(kit, "IN", numpy.array(numbers, numpy.int32), "INT32"), tensor(kit, "DELAY", delays, "UINT32")]
 
 
-def get(method: str, *given: Any, **more: Any) -> Call:
-    return lambda c, h, _: getattr(c, method)(*given, headers=h, **more)
+def get(method: str, *given: Any) -> Call:
+    return lambda c, h, _: getattr(c, method)(*given, headers=h)
 
 
 def infer(model: str, inputs: Callable[[Any], list[Any]] = add_sub, **more: Any) -> Call:
@@ -54,7 +56,7 @@ def three(k: Any) -> list[Any]:
     return [tensor(k, "INPUT", THREE, "INT32")]
 
 
-COMMON: dict[str, Call] = {
+CALLS: dict[str, Call] = {
     "live": get("is_server_live"),
     "ready": get("is_server_ready"),
     "model ready": get("is_model_ready", "add_sub"),
@@ -90,30 +92,6 @@ COMMON: dict[str, Call] = {
         "accumulate", lambda k: [tensor(k, "INPUT", THREE[:1].reshape(1, 1), "INT32")], sequence_id=9999
     ),
 }
-
-
-JSON: dict[str, Any] = {"binary_data": False}
-OVER_HTTP: dict[str, Call] = {
-    "no such model ready": get("is_model_ready", "no_such_model"),
-    "metadata with a query": get("get_model_metadata", "echo", query_params={"a": ["b", "c"]}),
-    "a query": infer("add_sub", query_params={"a": 1}),
-    "JSON there": infer("add_sub", lambda k: add_sub(k, **JSON)),
-    "JSON back": lambda c, h, k: c.infer(
-        "add_sub", add_sub(k), outputs=[k.InferRequestedOutput("OUTPUT1", **JSON)], headers=h
-    ),
-    "600 KB as JSON": infer("echo", lambda k: [tensor(k, "INPUT", PICTURE, "FP32", **JSON)]),
-    "words as JSON": infer("echo_bytes", lambda k: [tensor(k, "INPUT", WORDS, "BYTES", **JSON)]),
-    "gzip both ways": infer(
-        "echo", picture, request_compression_algorithm="gzip", response_compression_algorithm="gzip"
-    ),
-    "deflate both ways": infer(
-        "echo", picture, request_compression_algorithm="deflate", response_compression_algorithm="deflate"
-    ),
-}
-OVER_GRPC: dict[str, Call] = {
-    "metadata as JSON": get("get_model_metadata", "echo", as_json=True),
-}
-CALLS = dict.fromkeys(HTTP, COMMON | OVER_HTTP) | dict.fromkeys(GRPC, COMMON | OVER_GRPC)
 
 
 def ask(way: str, where: str, headers: Headers, *calls: Call) -> list[Any]:
@@ -164,15 +142,14 @@ OF_HTTP = pytest.mark.parametrize("way", HTTP)
 
 @WAYS
 def test_every_call_has_the_same_result(front: Front, way: str) -> None:
-    calls = CALLS[way]
-    direct, through = (dict(zip(calls, ask(way, *side, *calls.values()), strict=True)) for side in sides(front, way))
-    for name in calls:
+    direct, through = (dict(zip(CALLS, ask(way, *side, *CALLS.values()), strict=True)) for side in sides(front, way))
+    for name in CALLS:
         assert through[name] == direct[name], name
 
 
 @OF_HTTP
 def test_what_the_proxy_refuses_reads_well_in_the_client(front: Front, way: str) -> None:
-    nobody = ask(way, front.proxy.http, {}, COMMON["infer"])
+    nobody = ask(way, front.proxy.http, {}, CALLS["infer"])
     somebody = ask(way, front.proxy.http, front.credential, infer("no_such_model"))
     (_, status, message), (_, other_status, other_message) = nobody[0], somebody[0]
     assert (status, message.split(":")[0]) == ("401", "Send `Authorization")
@@ -193,23 +170,6 @@ def test_sequences_have_the_same_answers(front: Front, way: str) -> None:
     if way in HTTP:
         sums = [numpy.frombuffer(outputs["OUTPUT"], numpy.int32)[0] for _, outputs in through]
         assert sums == [1, 1, 3, 3, 6, 6, 10, 10]
-
-
-@OF_HTTP
-def test_statistics_count_each_call_once(front: Front, way: str) -> None:
-    """Of what is asked in between, direct and through the proxy, and of nothing else."""
-
-    def statistics(model: str) -> Any:
-        (direct,), (through,) = (ask(way, *side, get("get_inference_statistics", model)) for side in sides(front, way))
-        assert through == direct
-        return direct
-
-    before = statistics("add_sub")["model_stats"][0]
-    assert len(statistics("")["model_stats"]) == 9  # eight models, one of which has two versions
-    ask(way, front.proxy.http, front.credential, *[COMMON["infer"]] * 5)
-    after = statistics("add_sub")["model_stats"][0]
-    assert after["inference_count"] == before["inference_count"] + 5
-    assert set(after) == set(before)
 
 
 # --- streams

@@ -13,6 +13,7 @@ from tidegate.triton.publishing.config import closed_config
 from tidegate_contracts import routing
 from tidegate_contracts.proxy_process import METRICS_PATH, SERVER_READY_PATH
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Place, Whereabouts
+from tidegate_proxy.pools import ask
 from tidegate_proxy.upstream import load_watch
 
 from lab.local_plane.repository import Model
@@ -34,6 +35,14 @@ POLLING = (
     "--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false",
     "--strict-readiness=false",  # `triton` waits until it is ready, whatever it cannot load
 )  # fmt: skip
+LOADED = "successfully loaded 'echo'"  # How Triton's log ends each look at a folder that has changed.
+ANSWERS = (
+    b"/v2/models/echo",
+    b"/v2/models/echo/config",
+    b"/v2/models/echo/versions/2/config",
+    b"/v2/models/echo/versions/2/ready",
+    b"/v2/models/stats",
+)
 NAMES = ("echo", "raises", "decoupled", "no_backend", "no_module")
 
 
@@ -106,6 +115,17 @@ async def test_what_lies_broken_on_the_volume_is_a_state_a_metric_and_a_line_in_
         place = await told(here, "echo")
         assert (place.state, [each.version for each in place.failures]) == ("resident", [2])
         assert (await here.ask(request("/v2/models/echo/versions/1/infer", BODY))).status == 200
+        # Triton answers the same after it has polled without that version, so its failure ends with a newer one.
+        log = polling.process.log
+        answers, polls = [await ask(here.pool, path, 5.0) for path in ANSWERS], log.read_text().count(LOADED)
+        shutil.rmtree(repository / "echo" / "2")
+        await until(lambda: log.read_text().count(LOADED) > polls, 30)
+        await watch.look()
+        assert [await ask(here.pool, path, 5.0) for path in ANSWERS] == answers
+        assert ("echo", "2") in watch.failed
+        shutil.copytree(repository / "echo" / "1", tmp_path / "3")
+        (tmp_path / "3").rename(repository / "echo" / "3")
+        await until(lambda: ("echo", "2") not in watch.failed, 30)
 
 
 async def test_what_could_not_be_loaded_is_answered_as_the_table_of_probes_says(
@@ -202,6 +222,8 @@ async def test_what_a_model_raises_comes_as_triton_tells_it_over_http_predict_st
         events = [json.loads(line[5:]) for line in reply.body.decode().splitlines() if line.startswith("data:")]
         assert events[0]["OUTPUT"] == 7
         assert "model.py is wrong" in events[1]["error"]
+        [count] = [each for key, each in here.proxy.shared.meter.calls.items() if "decoupled" in key]
+        assert dict(count.statuses) == {502: 1}
         code, text = await failed(here.proxy.ports["grpc"])
         assert (code, text) == await failed(polling.grpc_port)
         assert "model.py is wrong" in (text or "")

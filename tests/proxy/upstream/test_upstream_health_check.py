@@ -304,13 +304,15 @@ async def test_a_replica_of_which_http_alone_hangs_is_found_out_and_used_again_w
         await until(lambda: not is_unresponsive(here), KNOWN_SECONDS)
 
 
-@pytest.mark.parametrize("greets", [True, False])
-async def test_a_new_replica_gets_no_calls_before_its_first_health_check_is_answered(
-    tmp_path: Path, greets: bool
+@pytest.mark.parametrize(
+    ("greets", "health"), [(True, b""), (False, b""), (False, b"404 Not Found"), (False, b"503 Service Unavailable")]
+)
+async def test_a_new_replica_gets_no_calls_before_its_first_health_check_is_answered_with_200(
+    tmp_path: Path, greets: bool, health: bytes
 ) -> None:
     async with before_grpc(tmp_path, greets) as here, upstream() as new:
         here.replica.is_alive = True
-        new.is_alive, new.act = False, hang
+        new.is_alive, new.health, new.act = bool(health), health, hang
         here.leads_to(here.replica, new)
         looking, statuses = asyncio.ensure_future(here.look_up()), list[int]()
         while not looking.done() or len(here.pool.replicas) < 2:
@@ -318,7 +320,7 @@ async def test_a_new_replica_gets_no_calls_before_its_first_health_check_is_answ
         statuses += [(await here.ask()).status for _ in range(20)]
         assert set(statuses) == {200}
         assert not new.asked
-        new.is_alive, new.act = True, None
+        new.is_alive, new.health, new.act = True, b"200 OK", None
         while not new.asked:
             assert (await here.ask()).status == 200
 

@@ -112,8 +112,7 @@ def test_the_first_line_is_the_verdict() -> None:
     one = changed([stateful(), made("Service")], [stateful(3, "a:2")])
     two = changed([made("Service")], [made("Service")], "prod-west")
     assert page([one, two], "x").splitlines()[0] == (
-        "**⚠️ 2 stacks: 1 changed, 1 unchanged · objects: 1 changed, 1 DELETED · 1 statefulset restarts"
-        " · GPU devices 2 → 3**"
+        "**⚠️ 2 stacks: 1 changed, 1 unchanged · objects: 1 changed, 1 DELETED · 1 statefulset restarts**"
     )
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from policies.guardrails.money import Cost
 from rollout.changes.compare import compare
 from rollout.changes.page import page
 from rollout.changes.stack_change import StackChange, stack_change, verdict
 from rollout.preview import terminal_sections
 from rollout.render import render
+from stacks.definition.money import Cost
 from tests.strategies.definitions import read_tree
 
 PRICE = {"perHour": 7.0, "source": "A test.", "asOf": "2026-11-01"}
@@ -22,6 +22,7 @@ def replicas_of_small(count: int, price: Any) -> Any:
     """Return the objects of dev-lab."""
     tree = yaml.safe_load(Path("stacks/inference.yaml").read_text("utf-8"))
     tree["servers"][1]["pools"][0]["replicas"] = count
+    tree["guardrails"]["gpuSlices"] = 4
     for plane in tree["dataPlanes"]:
         plane["gpus"] = [{**group, "price": price} for group in plane["gpus"]]
     definition = read_tree(tree)

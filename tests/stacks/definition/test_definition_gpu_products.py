@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from policies.guardrails.devices import Device
 from stacks.definition.gpu_products import PRODUCTS, gpu_bytes, gpu_product, slice_bytes
 from stacks.definition.mig_cuts import filled, part_of_gpu
 from stacks.definition.placement import GpuNodes
-from stacks.devices import inventory
+from stacks.devices import Device, inventory
 from tests import mig_parted
 
 GB = 10**9

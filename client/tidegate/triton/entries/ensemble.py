@@ -46,24 +46,10 @@ class Graph:
     def order(self) -> tuple[tuple[int, ...], ...]:
         """The steps in waves, each of which can run once those before it have; what can never run is in none."""
         waves: list[tuple[int, ...]] = []
-        there = set(self.inputs)
-        takers: dict[str, list[Step]] = {}
-        lacking: dict[int, int] = {}
-        for step in self.steps:
-            wanted = step.takes - there
-            lacking[step.index] = len(wanted)
-            for tensor in wanted:
-                takers.setdefault(tensor, []).append(step)
-        wave = [step for step in self.steps if not lacking[step.index]]
-        while wave:
-            waves.append(tuple(sorted(step.index for step in wave)))
-            new = {tensor for step in wave for tensor in step.gives} - there
-            there |= new
-            wave = []
-            for step in (step for tensor in new for step in takers.get(tensor, ())):
-                lacking[step.index] -= 1
-                if not lacking[step.index]:
-                    wave.append(step)
+        there, left = set(self.inputs), {step.index: step for step in self.steps}
+        while wave := [step for step in left.values() if step.takes <= there]:
+            waves.append(tuple(left.pop(step.index).index for step in wave))
+            there.update(*(step.gives for step in wave))
         return tuple(waves)
 
     @cached_property

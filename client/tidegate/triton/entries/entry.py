@@ -96,12 +96,10 @@ def read_entry(folder: Path, name: str | None = None) -> Entry:
 
 
 def entries_in(folder: Path) -> list[Path]:
-    """Return the folder itself, or those in it when it is a model repository: it holds entries, and is none itself."""
-    if folder.is_dir() and not (folder / CONFIG).exists():
-        inside = sorted(at for at in folder.iterdir() if at.is_dir())
-        if not any(is_version(at.name) for at in inside):
-            return [at for at in inside if is_entry(at)] or [folder]
-    return [folder]
+    """Return the folder itself where it is an entry, else those in it that are: a model repository is none itself."""
+    if is_entry(folder):
+        return [folder]
+    return sorted(at for at in folder.iterdir() if at.is_dir() and is_entry(at))
 
 
 def is_entry(folder: Path) -> bool:

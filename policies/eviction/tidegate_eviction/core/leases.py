@@ -325,6 +325,6 @@ def unknown(name: str) -> wire.Unknown:
 def quarantined(model: Model) -> wire.Quarantined:
     """Return the refusal of a model that is not tried any more."""
     return wire.Quarantined(
-        why=f"{model.name} failed to load {model.failures.count} times and is not tried again before there is a new "
-        f"version of it, or is released by hand: {model.failures.why}"
+        why=f"{model.name} failed to load {model.failures.count} times, and is not loaded again until a new version of "
+        f"it exists or the policy restarts: {model.failures.why}"
     )

@@ -77,7 +77,6 @@ class ServerInventory:
     unloading: tuple[str, ...] = ()
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of resident ones, as far as they are known: a model with others than the settings say is drained and unloaded."""
-    lease_seconds: float = 0.0  # The longest lease granted that may live; the pool's own if that is longer.
     same: bool = False  # Whether only the connection to the server broke: readings of before and after can be compared.
 
 
@@ -150,7 +149,7 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A model is not tried any more until it changes, or is released by hand."""
+    """A model is not loaded again until it changes, or the policy restarts."""
 
     model: str
     why: str

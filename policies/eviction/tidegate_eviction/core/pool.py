@@ -182,6 +182,7 @@ class Pool:
         self.load_times: deque[float] = deque(maxlen=_TIMES)
         self.unload_times: deque[float] = deque(maxlen=_TIMES)
         self._loads_took: float | None = None  # What loads took before the start, as specs say.
+        self.longest_lease = 0.0  # The longest that was granted since the start: it may still live.
         self._endings: list[tuple[float, int, Lease]] = []
         self._waits: list[tuple[float, int, Waiter]] = []
 
@@ -264,6 +265,7 @@ class Pool:
     def configure(self, settings: PoolSettings, specs: Mapping[str, ModelSpec]) -> None:
         """Take other settings over."""
         self.settings, self.specs = settings, specs
+        self.longest_lease = max(self.longest_lease, settings.lease_seconds)
         took = [spec.load_seconds for spec in specs.values() if spec.load_seconds is not None]
         self._loads_took = statistics.median(took) if took else None
         self.pinned = tuple(name for name, spec in specs.items() if spec.pinned)

@@ -162,7 +162,7 @@ def _find(pool: Pool, model: Model, pieces: tuple[str, ...], found: ServerInvent
     if versions and model.versions and set(versions) != set(model.versions):
         model.identity = (model.identity[0], versions)
     model.versions = versions or model.versions
-    leases.hold(pool, model, UNSURE, max(pool.settings.lease_seconds, found.lease_seconds))
+    leases.hold(pool, model, UNSURE, pool.longest_lease)
     pool.refresh(model)
     if model.spec is None:
         drain(pool, model, "stranger")

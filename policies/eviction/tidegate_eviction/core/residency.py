@@ -62,13 +62,6 @@ class Residency:
                 leases.answer_all(pool, model, leases.quarantined(model))
         return step
 
-    def retry(self, model: str, now: float) -> Step:
-        """Let a model out of quarantine or back-off, by hand; nothing happens to one that is in neither."""
-        with self._stepping.at(now) as step:
-            if (found := self._pool.models.get(model)) is not None:
-                reconciler.allow(self._pool, found, "it was released by hand")
-        return step
-
     def leave(self, now: float) -> Step:
         """SIGTERM: no new leases, nothing is loaded or unloaded; those that wait are busy; renewals go on."""
         with self._stepping.at(now) as step:

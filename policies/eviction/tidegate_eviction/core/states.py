@@ -42,7 +42,7 @@ TRANSITIONS: Final = (
     Transition(State.UNLOADING, "unloaded", State.FREEING, "The server says so, if need be after another try."),
     Transition(State.FREEING, "freed", State.COLD, "Its memory is back, or what is not was charged as leaked."),
     Transition(State.COLD, "gave-up", State.QUARANTINED, "It failed to load too often."),
-    Transition(State.QUARANTINED, "allowed", State.COLD, "It changed, or was released by hand."),
+    Transition(State.QUARANTINED, "allowed", State.COLD, "It changed, or the server has it after all."),
     *(
         Transition(state, "lost", State.COLD, "The server ended: nothing is loaded, leases are void.")
         for state in State

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +27,6 @@ class Measurements(BaseModel):
 
 class _File(BaseModel):
     version: Literal[1] = 1
-    lease_seconds: float | None
     models: dict[str, Measurements]
 
 
@@ -38,10 +36,6 @@ class Footprints:
     def __init__(self, folder: Path) -> None:
         self._file = KeptFile(folder / FILE, "footprints are measured anew after a restart")
         self.models: dict[str, Measurements] = {}
-        self.lease_seconds: float | None = None
-        """The longest lease that may live: a predecessor's, and one of earlier settings, until it has run out."""
-        self._granted: float | None = None
-        self._runs_out = -math.inf
         self._changed = False
 
     def read(self) -> None:
@@ -53,7 +47,7 @@ class Footprints:
         except (OSError, ValidationError) as error:
             log.warning("%s is not used, footprints are measured anew: %s", self._file.path, error)
         else:
-            self.lease_seconds, self.models = stored.lease_seconds, stored.models
+            self.models = stored.models
 
     def learn(self, model: str, stamp: str, measured_bytes: int | None, load_seconds: float) -> None:
         """Remember a load, until `keep` brings it to disk. A part of an ensemble takes no seconds (0)."""
@@ -68,20 +62,10 @@ class Footprints:
             known.load_seconds = load_seconds
         self._changed = True
 
-    def grants(self, lease_seconds: float, now: float) -> None:
-        """Remember how long leases are, and longer ones until the last of them has ended; to be called regularly."""
-        before = self.lease_seconds if self._granted is None else self._granted
-        if before is not None and before > lease_seconds:
-            self._runs_out = max(self._runs_out, now + before)
-        self._granted = lease_seconds
-        if self.lease_seconds is None or lease_seconds > self.lease_seconds or now >= self._runs_out:
-            self._changed = self._changed or lease_seconds != self.lease_seconds
-            self.lease_seconds = lease_seconds
-
     async def keep(self) -> None:
         """Write the file if anything has changed; a failure is logged, and it is tried again next time."""
         if self._changed:
             self._changed = False
-            stored = _File(lease_seconds=self.lease_seconds, models=self.models)
+            stored = _File(models=self.models)
             if not await asyncio.to_thread(self._file.write, stored.model_dump_json().encode()):
                 self._changed = True

@@ -22,14 +22,14 @@ from ..staging.stager import StagingCounts
 from ..triton.memory import MemoryReading, MemorySource
 from .footprints import Footprints
 
-NAMED_MODELS = 1000  # So many models have metrics of their own, by name, where nobody says otherwise.
+NAMED_MODELS = 1000  # Models that have metrics by name.
 _TOTALS: Final = (
     "load_failures", "unload_failures", "overruns", "recycles", "policy_failures", "refused_messages", "triton_losses",
 )  # fmt: skip
 _LINES: dict[type, tuple[int, str, str]] = {
     messages.Loaded: (logging.INFO, "%s is loaded", ""),
     messages.LoadFailed: (logging.WARNING, "%s could not be loaded", "load_failures"),
-    messages.Quarantined: (logging.ERROR, "%s is not loaded any more until it changes, or is released by hand", ""),
+    messages.Quarantined: (logging.ERROR, "%s is not loaded again until it changes, or the policy restarts", ""),
     messages.Allowed: (logging.INFO, "%s may be loaded again", ""),
     messages.Evicted: (logging.INFO, "%s is evicted", ""),
     messages.UnloadFailed: (logging.ERROR, "%s could not be unloaded", "unload_failures"),
@@ -48,8 +48,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 class Counts:
     """Counters and histograms of one eviction policy, for Prometheus."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = NAMED_MODELS) -> None:
         self.registry = made = CollectorRegistry()
+        self.most = most  # Models that are counted by name: those that come first. The others are counted together.
 
         def counter(word: str) -> Counter:
             of = metrics.EVICTION[word]
@@ -67,9 +68,9 @@ class Counts:
         self.load_seconds = Histogram(of.name, of.text, registry=made, buckets=metrics.SECONDS["loads"])
         self._named: set[str] = set()
 
-    def count(self, what: str, model: str, most: int, *labels: str) -> None:
-        """Count what happened to a model, by its name where that is one of the first `most`."""
-        if model not in self._named and len(self._named) < most:
+    def count(self, what: str, model: str, *labels: str) -> None:
+        """Count what happened to a model, by its name where that is one of the first."""
+        if model not in self._named and len(self._named) < self.most:
             self._named.add(model)
         self.by_model[what].labels(model if model in self._named else metrics.OTHERS, *labels).inc()
 
@@ -93,7 +94,6 @@ class Snapshot:
     server_is_up: bool = True
     keys_known: bool = True
     leases: int = 0
-    named_models: int = NAMED_MODELS
     settings_error: str = ""
     load_seconds: Mapping[str, float] = field(default_factory=dict)  # Of the last load of each model that had one.
     staging: StagingCounts | None = None  # None: files are not staged.
@@ -126,7 +126,7 @@ class SnapshotCollector(Collector):
         yield _family("memory_source", {(source,): source == reading.source for source in MemorySource})
         found = Counting(each.state for each in listing.models)
         yield _family("models", {(state,): found[state] for state in State})
-        named = sorted(listing.models, key=lambda each: each.model)[: snapshot.named_models]
+        named = sorted(listing.models, key=lambda each: each.model)[: snapshot.counts.most]
         yield _family("model_state", {(each.model, each.state): 1 for each in named})
         sizes = {
             (each.model, each.footprint_from): each.footprint_bytes
@@ -162,10 +162,8 @@ def render(snapshot: Snapshot) -> bytes:
     return generate_latest(snapshot.counts.registry) + generate_latest(SnapshotCollector(snapshot))
 
 
-def tell(
-    event: messages.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec], named: int
-) -> None:
-    """Log and count an event, by name for so many models, and remember the footprints that it tells of."""
+def tell(event: messages.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
+    """Log and count an event, and remember the footprints that it names."""
     level, text, counted = _LINES[type(event)]
     record = {to_camel(field.name): getattr(event, field.name) for field in fields(event)}
     name = getattr(event, "model", "")
@@ -174,17 +172,17 @@ def tell(
     match event:
         case messages.Loaded():
             counts.load_seconds.observe(event.seconds)
-            counts.count("loads", name, named)
+            counts.count("loads", name)
             for each, size in {name: None, **event.measured}.items():
                 if (spec := specs.get(each)) is not None:
                     near = event.seconds - event.copied_seconds
                     footprints.learn(each, spec.stamp, size, near if each == name else 0.0)
         case messages.Evicted():
             counts.evictions.labels(event.reason).inc()
-            counts.count("evictions", name, named, event.reason)
+            counts.count("evictions", name, event.reason)
             if event.wanted_by:
-                counts.count("evicted_others", event.wanted_by, named)
+                counts.count("evicted_others", event.wanted_by)
         case messages.LoadFailed():
-            counts.count("load_failures", name, named)
+            counts.count("load_failures", name)
     if counted:
         counts.totals[counted].inc()

@@ -27,7 +27,7 @@ from ..triton.memory import MemoryReading
 from ..triton.repository import ModelFiles
 from .catalog import Catalog
 from .footprints import Footprints
-from .metrics import NAMED_MODELS, Counts, tell
+from .metrics import Counts, tell
 from .settings import SettingsError
 
 JITTER_LEAST_SECONDS = 0.1  # At most so much is added at random to `retry_after`, with a share of it.
@@ -73,9 +73,7 @@ class EvictionService:
         self._futures: dict[int, asyncio.Future[lease.Granted | lease.Refusal]] = {}
         self._lost: tuple[str, str] | None = None
         """Where readings of the server that was lost came from, and which start of it that was."""
-        self._lease_seconds = settings.lease_seconds  # What the core grants: the settings' own once it was told them.
         self.residency = Residency(self._pool_settings(settings), incarnation, monotonic())
-        self._remember_leases()
         self.stager = (
             None
             if settings.staging is None
@@ -94,14 +92,7 @@ class EvictionService:
         if self.stager is not None and settings.staging is not None:
             self.stager.settings, self.stager.repository = settings.staging, _mounted(settings)
         self.settings, self._catalog = settings, Catalog(settings)
-        self._remember_leases()
         self._wake.set()  # which models there are is known once the repository was looked into
-
-    @property
-    def named_models(self) -> int:
-        """How many models metrics have by name."""
-        asked = self.settings.metrics_models
-        return NAMED_MODELS if asked is None else asked
 
     def override(self, model: str, versions: tuple[int, ...]) -> str | None:
         """Return the configuration with which a load loads these versions, as `TritonRepository.override` does."""
@@ -137,15 +128,9 @@ class EvictionService:
                     await self._wake.wait()
             self._wake.clear()
 
-    async def keep(self) -> None:
-        """Write what was learned since the last time; to be called every second or so."""
-        self._remember_leases()
-        await self.footprints.keep()
-
     def configure(self) -> None:
         """Tell the core the settings and the models."""
         self._told = self.settings
-        self._lease_seconds = self.settings.lease_seconds
         self._do(self.residency.configure(self._pool_settings(self.settings), self._specs, monotonic()))
 
     # Leases
@@ -199,13 +184,6 @@ class EvictionService:
         """End a holder's leases."""
         self._do(self.residency.release(ask.holder, ask.incarnation, ask.serials, monotonic(), ask.serials))
 
-    def retry(self, model: str) -> bool:
-        """Let a model out of quarantine; False for one that the pool does not have."""
-        if model not in self._specs:
-            return False
-        self._do(self.residency.retry(model, monotonic()))
-        return True
-
     def leave(self) -> None:
         """Grant no more leases; renewals go on."""
         self._do(self.residency.leave(monotonic()))
@@ -250,10 +228,8 @@ class EvictionService:
     def server_back(self, found: ServerInventory) -> None:
         """The server is there; with the first time the core begins."""
         log.info("the server is there", extra={"said": {"found": asdict(found)}})
-        self._remember_leases()
         same = bool(self.reading.server) and (self.reading.source, self.reading.server) == self._lost
-        known = replace(found, lease_seconds=self.footprints.lease_seconds or 0.0, same=same)
-        self._do(self.residency.recover(known, monotonic()))
+        self._do(self.residency.recover(replace(found, same=same), monotonic()))
 
     def resident(self) -> frozenset[str]:
         """Return the models that the core takes for loaded."""
@@ -283,7 +259,7 @@ class EvictionService:
             if isinstance(event, Answered):
                 self._futures[event.ticket.number].set_result(event.answer)
             else:
-                tell(event, self.counts, self.footprints, self._specs, self.named_models)
+                tell(event, self.counts, self.footprints, self._specs)
         for command in step.commands:
             if self.stager is not None and isinstance(command, Load) and not command.watch:
                 self._stagings[command.number] = asyncio.create_task(self._staged(self.stager, command))
@@ -351,9 +327,6 @@ class EvictionService:
         if measures is not self._measures:
             self._measures = measures
             self.configure()
-
-    def _remember_leases(self) -> None:
-        self.footprints.grants(max(self._lease_seconds, self.settings.lease_seconds), monotonic())
 
     def _pool_settings(self, settings: EvictionSettings) -> PoolSettings:
         given = settings.model_dump(include={"capacity_bytes", "idle_seconds", "lease_seconds", "wait_seconds"})

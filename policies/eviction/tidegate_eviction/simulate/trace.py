@@ -3,20 +3,17 @@
 import gzip
 import io
 import math
-import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import track
 
 Each = TypeVar("Each")
-SHOWN_SECONDS = 10.0  # Between two lines of progress in a log.
 
 
 class SimulationError(Exception):
@@ -128,17 +125,9 @@ def quantile(ordered: Sequence[float], percent: float) -> float:
 
 
 def shown(steps: Iterable[Each], what: str, number: int) -> Iterator[Each]:
-    """Yield the steps of something long, and show how far they are: elsewhere than on a terminal by a line at times."""
+    """Yield the steps of something long, and show on a terminal how far they are."""
     console = Console(stderr=True)
-    if console.is_terminal:
-        yield from track(steps, what, number, console=console, transient=True)
-        return
-    due = monotonic() + SHOWN_SECONDS
-    for done, step in enumerate(steps):
-        if monotonic() >= due:
-            due = monotonic() + SHOWN_SECONDS
-            print(f"{what}: {done} of {number}", file=sys.stderr, flush=True)
-        yield step
+    yield from track(steps, what, number, console=console, transient=True, disable=not console.is_terminal)
 
 
 def read_trace(path: Path) -> Trace:

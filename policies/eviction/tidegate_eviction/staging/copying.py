@@ -36,18 +36,19 @@ def copy(contents: Contents, target: Path, stop: Event) -> None:
 
 
 def _copy_file(contents: Contents, target: Path, file: SourceFile, stop: tuple[Event, Event]) -> None:
-    expected = contents.digests.get(file.path)
+    known = contents.manifest.get(file.path)
     digest, size = hashlib.sha256(), 0
     with open(target / file.path, "xb") as written:
         for chunk in contents.source.chunks(file.path):
             if any(each.is_set() for each in stop):
                 raise OSError(errno.ECANCELED, "the copy was stopped")
-            if expected:
+            if known is not None:
                 digest.update(chunk)
             written.write(chunk)
             size += len(chunk)
-        os.fchmod(written.fileno(), 0o755 if file.is_executable else 0o644)
-    if expected and digest.hexdigest() != expected:
+        runs = file.is_executable or (known is not None and known.executable)  # a bucket keeps no file modes
+        os.fchmod(written.fileno(), 0o755 if runs else 0o644)
+    if known is not None and digest.hexdigest() != known.sha256:
         raise StagingError(f"{file.path} of model {contents.model} has other content than was registered")
     if size != file.size:
         raise ChangedError(f"{file.path} of model {contents.model} changed while it was copied")

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tidegate_contracts.manifest import ManifestFile
+
 CHUNK_BYTES = 1 << 20
 PYTHON_CACHE = "__pycache__"  # What a load leaves itself in a folder that can be written: no content.
 
@@ -129,8 +131,8 @@ class Contents:
     listing: Listing
     source: ModelSource
     parts: tuple[str, ...] = ()  # Models that are loaded with it.
-    digests: Mapping[str, str] = field(default_factory=dict)
-    """The SHA-256 (hexadecimal) of files that a manifest vouches for: those of versions that the client published."""
+    manifest: Mapping[str, ManifestFile] = field(default_factory=dict)
+    """What a manifest says of files, by their path: of versions that the client published."""
 
     @property
     def key(self) -> tuple[str, str]:

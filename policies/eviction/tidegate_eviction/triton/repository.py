@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import json_format, text_format
 from pydantic import ValidationError
 from tidegate_contracts.eviction import DISK_FACTOR
-from tidegate_contracts.manifest import PUBLISHED_MANIFEST, Manifest, published_path
+from tidegate_contracts.manifest import PUBLISHED_MANIFEST, Manifest, ManifestFile, published_path
 from tidegate_contracts.triton import LEAST_MODEL_BYTES, code_backend
 from tritonclient.grpc import model_config_pb2
 
@@ -84,7 +84,7 @@ class TritonRepository:
         if found is None:
             return None
         files, source, listing = found
-        return Contents(model, files.stamp, listing, source, files.parts, _digests(source, files.versions))
+        return Contents(model, files.stamp, listing, source, files.parts, _manifest(source, files.versions))
 
     def _look(self, model: str, wanted: Iterable[int]) -> tuple[ModelFiles, ModelSource, Listing] | None:
         source = self._source(model)
@@ -186,9 +186,9 @@ def with_versions(config: Any, versions: Iterable[int]) -> str:
     return text
 
 
-def _digests(source: ModelSource, versions: tuple[int, ...]) -> dict[str, str]:
-    """Return the SHA-256 of every file of these versions that a manifest names, by its path; raises RepositoryError."""
-    found: dict[str, str] = {}
+def _manifest(source: ModelSource, versions: tuple[int, ...]) -> dict[str, ManifestFile]:
+    """Return what the manifests of these versions say of files, by their path; raises RepositoryError."""
+    found: dict[str, ManifestFile] = {}
     for version in versions:
         path = f"{version}/{PUBLISHED_MANIFEST}"
         try:
@@ -197,7 +197,7 @@ def _digests(source: ModelSource, versions: tuple[int, ...]) -> dict[str, str]:
             continue
         except (OSError, ValidationError) as error:
             raise RepositoryError(f"{source.where}/{path} is no manifest that can be read: {error}") from None
-        found |= {published_path(file.path, version): file.sha256 for file in manifest.files}
+        found |= {published_path(file.path, version): file for file in manifest.files}
     return found
 
 

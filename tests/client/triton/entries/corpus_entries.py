@@ -189,7 +189,7 @@ def configs(repository: Path) -> dict[str, ModelConfig]:
 def found(repository: Path, name: str, models: Mapping[str, ModelConfig]) -> list[Finding]:
     """Return what is found in one, for a server without a GPU: by itself, and among all the others."""
     entry = read_entry(repository / name)
-    return in_order([*check_entry(entry, gpu=False), *check_entry(entry, gpu=False, models=models)])
+    return in_order([*check_entry(entry, gpus=0), *check_entry(entry, gpus=0, models=models)])
 
 
 def described(repository: Path) -> str:

@@ -16,7 +16,6 @@ WRITTEN: tuple[tuple[str, str | bytes, Framework], ...] = (
     ("any.plan", b"\x00\x01", Framework.TENSORRT),
     ("engine.bin", b"ftrt\x00\x00", Framework.TENSORRT),
     ("any.onnx", b"\x08\x08", Framework.ONNX),
-    ("any.dali", b"\x00", Framework.DALI),
     ("named.py", "from served import TritonPythonModel\n", Framework.PYTHON),
 )
 WRITTEN += tuple(
@@ -27,14 +26,8 @@ REFUSED: tuple[tuple[str, bytes, str], ...] = (
     ("forest.pkl", b"\x80\x04.", "treelite.sklearn.import_model"),
     ("forest.joblib", b"x\x9c", "treelite.sklearn.import_model"),
     ("forest.model", pickle.dumps({"a": 1}), "treelite.sklearn.import_model"),
-    ("net.h5", b"\x89HDF\r\n", "model.export"),
-    ("graph.pb", b"\x0a", "tf2onnx"),
-    ("net.keras", b"PK", "model.export"),
-    ("weights.safetensors", b"\x00", "vLLM"),
-    ("trees.cbm", b"CBM1", "onnx"),
     ("plain.py", b"print('hello')\n", "TritonPythonModel"),
     ("other.py", b"from mine import Module\nclass Net(Module):\n    pass\n", "TritonPythonModel"),
-    ("broken.py", b"def f(:\n", "broken.py:1"),
     ("what.xyz", b"abc", "--framework"),
     ("empty.json", b"{}", "--framework"),
 )
@@ -101,14 +94,3 @@ def test_a_folder_is_what_the_one_model_in_it_is_and_programs_take_it_whole(tmp_
         detect(tmp_path)
     (tmp_path / "model.py").write_text(SERVED)
     assert detect(tmp_path) == (Framework.PYTHON, tmp_path)
-
-
-def test_an_export_that_nobody_compiled_is_refused_and_a_compiled_one_is_not(tmp_path: Path) -> None:
-    for member, told in (("m/models/model.json", False), ("m/data/aotinductor/model/x.so", True)):
-        with zipfile.ZipFile(tmp_path / "m.pt2", "w") as archive:
-            archive.writestr(member, "")
-        if told:
-            assert detect(tmp_path / "m.pt2")[0] is Framework.TORCH_PACKAGE
-        else:
-            with pytest.raises(UsageError, match="aoti_compile_and_package"):
-                detect(tmp_path / "m.pt2")

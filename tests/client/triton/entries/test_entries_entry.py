@@ -87,4 +87,4 @@ def test_a_repository_is_all_of_its_entries(folder: Path) -> None:
     (folder.parent / "guessed" / "1").mkdir(parents=True)
     assert entries_in(folder.parent) == [folder, folder.parent / "guessed"]
     assert entries_in(folder) == [folder]
-    assert entries_in(folder.parent / "empty") == [folder.parent / "empty"]
+    assert entries_in(folder.parent / "empty") == []

@@ -16,8 +16,10 @@ from lab.local_plane.triton import triton
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .corpus_entries import MODEL, Files, texts, write_files
+from .files import FILES
+from .test_entries_contents import COMPARED, NAMED, PROBABLE, VINO
 from .test_entries_corpus import LOAD_SECONDS, OPTIONS, load
-from .test_entries_rules import FIL, FOREST, ONNX
+from .test_entries_rules import ENSEMBLE, FIL, FOREST, ONNX, TORCH
 
 BATCHES = """\
 backend: "python" max_batch_size: 4 default_model_filename: "model.py"
@@ -54,9 +56,15 @@ RIGHT: dict[str, tuple[str, Files]] = {
     "sequences": (SEQUENCES, PYTHON),
     "fil": (FIL, FOREST),
     "onnx": (ONNX, {}),
+    "torch": (TORCH, {"1/model.pt": FILES / "script.pt"}),
+    "openvino": (VINO + NAMED + PROBABLE, COMPARED),
+    "ensemble": (ENSEMBLE, {"1/.keep": ""}),
 }
 HARMLESS = {
     "fil": ("max_batch_size: 9", "threshold.string_value: '../0.5'", ".backend: None"),
+    "torch": (".platform: ", ".max_batch_size: ", ".data_type: ", ".dims: ", "../", "__0x"),  # the file tells neither
+    "openvino": (".backend: ", "max_batch_size: 9", ".data_type: ", "[-1]", ".input: []", ".output: []"),
+    "ensemble": (),
     "onnx": (".platform: ", ".input: []", ".output: []"),  # Triton finds them out by the file
 }
 """What is right, too, or is another right model."""
@@ -112,10 +120,10 @@ def written(name: str, folder: Path, files: Files) -> Iterator[tuple[str, list[F
     """Write every entry with one field changed; yield what was changed, and what a check finds."""
     for number, (what, text) in enumerate(mutated(RIGHT[name][0])):
         own = write_files(folder / f"{name}{number}", {"config.pbtxt": text, **RIGHT[name][1], **files})
-        yield what, check_entry(own, gpu=False, backends={"python", "fil", "onnxruntime"})
+        yield what, check_entry(own, gpus=0, backends={"python", "fil", "onnxruntime", "pytorch", "openvino"})
 
 
-@pytest.mark.parametrize("name", ["fil", "onnx"])
+@pytest.mark.parametrize("name", ["fil", "onnx", "torch", "openvino", "ensemble"])
 def test_a_change_to_an_entry_of_another_backend_is_noticed_unless_it_is_right_too(name: str, tmp_path: Path) -> None:
     tensors = [helper.make_tensor_value_info(each, TensorProto.FLOAT, [4]) for each in ("IN", "OUT")]
     graph = helper.make_graph([helper.make_node("Neg", ["IN"], ["OUT"])], "g", tensors[:1], tensors[1:])

@@ -75,6 +75,9 @@ REFUSED: dict[str, tuple[str, Files, str, str]] = {
     "an engine that is not in the entry": (
         RTLLM, {"1/x": ""}, "backend", parameter("engine_dir", "/models/m/2") + "backend",
     ),
+    "an engine by a path of the server's own folder": (
+        RTLLM, {"1/x": ""}, "backend", parameter("gpt_model_path", "engines/x") + "backend",
+    ),
     "a model for a GPU that is not there": (
         'platform: "tensorrt_plan"\n' + TENSORS, {"1/model.plan": ""}, "platform",
         'cc_model_filenames { key: "9.0" value: "h100.plan" } default_model_filename: "model.plan" platform',
@@ -167,3 +170,9 @@ def test_openvino_takes_instances_on_processors_only_and_tensorrt_on_gpus_only(
     found = errors(check_entry(own, gpus=gpus))
     assert bool(found) is refused
     assert all("backend refuses KIND_" in each.what for each in found)
+
+
+@pytest.mark.parametrize(("arguments", "right"), [('{"model": "x"}', True), ("{model: x}", False), ("[]", False)])
+def test_the_arguments_of_vllm_are_a_json_object(arguments: str, right: bool, tmp_path: Path) -> None:
+    found = errors(check_entry(entry(tmp_path, 'backend: "vllm"', {"1/model.json": arguments})))
+    assert [each.where for each in found] == ([] if right else ["1/model.json"])

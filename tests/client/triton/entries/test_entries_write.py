@@ -24,13 +24,11 @@ from tests.client.triton.entries.files import FILES
 DOUBLE = FILES / "double.py"
 SERVED = "class TritonPythonModel:\n    def execute(self, requests): return []\n"
 COMPLETING = SERVED + "    @staticmethod\n    def auto_complete_config(config): return config\n"
-PIPE = "from nvidia.dali.plugin.triton import autoserialize\n@autoserialize\ndef pipe(): pass\n"
 TENSORS = Options(inputs=["x:FP32:3"], outputs=["y:FP32:3"])
 SCRIPT = Options(inputs=["image:FP32:-1,3", "mask:FP32:-1,2"], outputs=["OUTPUT__0:FP32:-1,2", "OUTPUT__1:FP32:-1,2"])
 MADE: tuple[tuple[str, Framework, Options], ...] = (
     ("net.onnx", Framework.ONNX, Options(max_batch_size=8)),
     ("script.pt", Framework.TORCHSCRIPT, SCRIPT),
-    ("net.pt2", Framework.TORCH_PACKAGE, Options(inputs=["INPUT__0:FP32:3"], outputs=["OUTPUT__0:FP32:3"])),
     ("net.plan", Framework.TENSORRT, Options()),
     ("double.py", Framework.PYTHON, TENSORS),
     ("completing.py", Framework.PYTHON, Options()),
@@ -38,10 +36,6 @@ MADE: tuple[tuple[str, Framework, Options], ...] = (
     ("xgboost_multi.json", Framework.XGBOOST_JSON, Options()),
     ("lightgbm_multi.txt", Framework.LIGHTGBM, Options()),
     ("treelite_forest.tl", Framework.TREELITE, Options()),
-    ("pipe.py", Framework.DALI, Options()),
-    ("model.dali", Framework.DALI, Options()),
-    ("model.json", Framework.VLLM, Options()),
-    ("libtriton_mine.so", Framework.CUSTOM, TENSORS),
 )
 
 
@@ -49,12 +43,9 @@ MADE: tuple[tuple[str, Framework, Options], ...] = (
 def sources(tmp_path: Path) -> Path:
     """Return a folder with models of those frameworks that have no file among ours."""
     folder = tmp_path / "sources"
-    for path, content in (
-        ("net.plan", "ptrt"), ("completing.py", COMPLETING), ("pipe.py", PIPE), ("libtriton_mine.so", ""),
-        ("model.json", '{"model": "facebook/opt-125m"}'), ("net.pt2", ""),
-    ):  # fmt: skip
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(content)
+    folder.mkdir()
+    (folder / "net.plan").write_text("ptrt")
+    (folder / "completing.py").write_text(COMPLETING)
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in "xy")
     onnx.save(
         helper.make_model(helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])),

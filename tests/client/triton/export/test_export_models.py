@@ -8,16 +8,12 @@ from typing import Any
 import numpy
 import pytest
 from google.protobuf import text_format
-from hypothesis import given
-from hypothesis import strategies as st
 from tidegate.cli.app import app
 from tidegate.errors import ExitCode
 from tidegate.registry.golden import read_golden
 from tidegate.triton.export.model import Sample, ask_exported
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from typer.testing import CliRunner
-
-from tests.counts import examples
 
 from .models import CLASSES, FEATURES, ROWS, TARGETS, export, refused, sample, saved, trained, write_onnx
 
@@ -144,24 +140,3 @@ def test_a_difference_beyond_the_tolerance_is_an_error_and_there_is_no_entry(tmp
     assert "answers otherwise than the original" in done.stderr
     assert "probabilities is off by" in done.stderr
     assert {each.name for each in tmp_path.iterdir()} == {"sample.npy", "trained"}
-
-
-@given(data=st.data(), rows=st.integers(1, 70), features=st.integers(1, 6), batch=st.integers(0, 40))
-@examples(100)
-def test_whatever_shape_and_type_inputs_have_the_golden_request_is_answered(
-    data: st.DataObject, rows: int, features: int, batch: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    from sklearn import linear_model, preprocessing
-
-    folder = tmp_path_factory.mktemp("any")
-    kind = data.draw(st.sampled_from([numpy.float32, numpy.float64, numpy.int64, numpy.uint8]))
-    scale = data.draw(st.sampled_from([1, 20]))
-    generator = numpy.random.default_rng(data.draw(st.integers(0, 99)))
-    inputs = (abs(generator.normal(size=(rows, features))) * scale).astype(kind)
-    model = data.draw(st.sampled_from([linear_model.Ridge(), preprocessing.MinMaxScaler()]))
-    model.fit(inputs, inputs[:, 0])
-    words = ("--input", sample(folder, inputs), "--trusted", "--max-batch-size", batch)
-    entry = made(folder, saved(model, folder / "model"), *words)
-    (only,) = config(entry).input
-    assert (only.data_type, list(only.dims)) == (11, [features] if batch else [-1, features])
-    assert answers_its_golden_request(entry)

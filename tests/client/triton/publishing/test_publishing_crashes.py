@@ -1,6 +1,6 @@
 """A publisher that dies or fails anywhere leaves the old or the new, never half, and the next run completes.
 
-What a real Triton makes of it: test_publishing_triton.py.
+What a real Triton makes of it: test_life_interrupted.py.
 """
 
 import errno

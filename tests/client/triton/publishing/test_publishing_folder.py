@@ -262,13 +262,6 @@ def test_a_file_that_could_be_run_can_be_run_wherever_triton_reads_it(
             assert bool(place.stat().st_mode & 0o111) == (path in programs), place
 
 
-def test_an_ensemble_has_a_version_folder_though_no_file_is_in_it(root: Path, repository: Repository) -> None:
-    ensemble = Entry({"config.pbtxt": b'name: "m" platform: "ensemble"'})
-    publish(root, ensemble, 4)
-    assert sorted(tree(root)) == ["m/4/.entry/config.pbtxt", "m/4/.manifest.json", "m/config.pbtxt"]
-    assert repository.versions("m") == [4]
-
-
 def test_a_configuration_is_newer_than_the_one_before_whatever_the_clocks_say(root: Path) -> None:
     publish(root, ONE, 1)
     ahead = (root / "m" / "config.pbtxt").stat().st_mtime_ns + 3600 * 10**9

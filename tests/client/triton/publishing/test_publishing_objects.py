@@ -1,8 +1,6 @@
 """A repository in a real S3 (MinIO): the configuration comes last, and who is stopped leaves the old or the new."""
 
 import os
-import signal
-import time
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -16,7 +14,6 @@ from tidegate.triton.publishing.config import read_published
 
 from tests.client.triton.publishing.opening import open_repository
 
-from . import publisher
 from .conftest import BUCKET
 from .entries import Entry, config, entry, publish
 
@@ -90,23 +87,6 @@ def stopped(work: Callable[[], object], place: int) -> bool:
     finally:
         steps.watch()
     return False
-
-
-def test_whoever_is_killed_holds_the_model_no_longer_than_his_lease_and_the_next_run_completes(
-    url: str, repository: Repository
-) -> None:
-    publish(url, ONE, 1, prod=1)
-    how = {"where": url, "model": "m", "release": 2, "number": 2, "served": [1, 2], "expiry": 2.0}
-    ended = publisher.run(how | {"after": "put labels.txt"})
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    assert repository.config("m") == config(ONE, 1, [1], prod=1)
-    ended, deadline = publisher.run(how | {"expiry": 60.0}), time.monotonic() + 60
-    assert "errors.BusyError" in ended.stderr
-    while "errors.BusyError" in ended.stderr and time.monotonic() < deadline:
-        ended = publisher.run(how)
-    assert ended.returncode == 0, ended.stderr
-    assert repository.strays("m", {1: ONE.manifest, 2: (two := entry(2)).manifest}) == []
-    assert repository.config("m") == config(two, 2, [1, 2], prod=1)
 
 
 @pytest.mark.parametrize(

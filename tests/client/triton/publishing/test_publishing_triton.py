@@ -1,17 +1,13 @@
 """What a real Triton in poll mode makes of what is published, while clients call it all the time."""
 
-import signal
 from collections.abc import Iterator
 
 import pytest
-from tidegate.publishing.lease import Lease
-from tidegate.triton.publishing.config import closed_config, withdrawn_config
+from tidegate.triton.publishing.config import closed_config
 
 from lab.local_plane.process import CannotBeHadError
 
-from . import publisher
 from .entries import Entry, changing, config, entry, publish
-from .killing import expire
 from .polling import SECONDS, Polling, polling
 
 
@@ -38,49 +34,6 @@ def without_labels(of: Entry) -> Entry:
 
 def failures(real: Polling, since: int) -> list[str]:
     return [line for line in real.log[since:].splitlines() if "failed" in line]
-
-
-@pytest.mark.thorough
-def test_a_publisher_killed_after_any_rename_leaves_what_serves(real: Polling) -> None:
-    """The publisher is a process of its own, and killed; Triton looks before the next run begins.
-
-    What other steps do is outside of what Triton sees: test_publishing_crashes.py kills at each of all.
-    """
-    publish(real.root, entry(1, "killed"), 1, prod=1)
-    real.settle()
-    since = len(real.log)
-    steps = ("rename to {}", "rename to labels.txt", "rename to {}.txt", "rename to config.pbtxt")
-    with real.called("killed", 1) as (client,):
-        for number, step in enumerate(steps, 2):
-            how = {"where": str(real.root), "model": "killed", "release": number, "number": number}
-            how |= {"served": [1, number], "expiry": Lease.EXPIRY_SECONDS}
-            before = read(real)
-            ended = publisher.run(how | {"after": step.format(number)})
-            assert ended.returncode == -signal.SIGKILL, (step, ended.stderr)
-            real.settle()
-            assert read(real) in (before, [1, number]), step
-            expire(real.root.parent)
-            ended = publisher.run(how)
-            assert ended.returncode == 0, ended.stderr
-            real.settle()
-            assert read(real) == [1, number], step
-            assert real.ask("killed", number)[:2] == (number, number)
-            assert client.refused == [], step
-    assert {answer[:2] for answer in client.answers} == {(1, 1)}
-    assert failures(real, since) == []
-
-
-def read(real: Polling) -> list[int]:
-    return sorted(version for version, state in real.states("killed").items() if state == "READY")
-
-
-def test_a_new_model_comes_whole(real: Polling) -> None:
-    since = len(real.log)
-    publish(real.root, entry(1, "whole"), 1)
-    real.settle()
-    assert real.ask("whole")[:2] == (1, 1)
-    # A poll may meet the configuration of before the version, which names none that is there.
-    assert [line for line in failures(real, since) if "at least one version must be available" not in line] == []
 
 
 def test_what_served_before_is_not_loaded_again_when_only_the_served_versions_change(real: Polling) -> None:
@@ -150,16 +103,6 @@ def test_what_is_withdrawn_is_let_go_of_though_it_is_being_loaded_a_second_time_
     publish(real.root, of, 1, prod=1)
     real.settle()
     assert real.ask("away")[:2] == (1, 1)
-
-
-def test_a_withdrawn_model_is_loaded_by_no_triton_that_finds_it(real: Polling) -> None:
-    since = len(real.log)
-    (real.staging / "found" / "1").mkdir(parents=True)
-    (real.staging / "found" / "config.pbtxt").write_text(withdrawn_config('name: "found"'))
-    (real.staging / "found").rename(real.root / "found")
-    real.settle()
-    assert real.states("found") == {}
-    assert "loading: found" not in real.log[since:]
 
 
 @pytest.mark.thorough

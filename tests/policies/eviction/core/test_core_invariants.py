@@ -198,9 +198,6 @@ class Walk:
 
     # The policy and its settings
 
-    def retry(self) -> None:
-        self.world.take(self.world.residency.retry(self.choice(MODELS), self.world.now))
-
     def change_model(self) -> None:
         specs, model = self.world.specs, self.choice(list(SPECS))
         how = self.choice(["changed", "removed", "pinned", "back", "back"])
@@ -220,7 +217,7 @@ class Walk:
             self.world.change_rules(
                 capacity_bytes=self.choice([100, 80, 130]),
                 policy=POLICIES[self.choice(self.policies)],
-                lease_seconds=self.choice([16.0, 24.0]),
+                lease_seconds=max(self.world.rules.lease_seconds, self.choice([16.0, 24.0])),
                 measures=self.chance.random() < 0.5,
             )
 
@@ -241,13 +238,11 @@ class Walk:
     def ends_well(self) -> None:
         """Whatever has happened: once things go well, every model that can be had is had."""
         world = self.world
-        world.specs, world.real = dict(SPECS), {}
+        world.specs, world.real = {name: replace(spec, stamp="sound") for name, spec in SPECS.items()}, {}
         world.change_rules(policy=BUILT_IN["lru-idle"], capacity_bytes=100)
         self.triton_back()
         for leases in world.proxies.values():
             leases.clear()
-        for name in SPECS:
-            world.take(world.residency.retry(name, world.now))
         self.settle()
         for name, spec in SPECS.items():
             if spec.callable and name != "huge":
@@ -298,7 +293,6 @@ OFTEN = {
     Walk.ask_for_what_fails: 1,
     Walk.all_goes_well: 1,
     Walk.cancel: 1,
-    Walk.retry: 1,
     Walk.change_model: 1,
     Walk.change_rules: 1,
 }

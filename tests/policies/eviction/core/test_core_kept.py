@@ -145,11 +145,9 @@ def test_a_model_that_fails_again_and_again_is_quarantined_with_the_reason(world
     assert len(world.loads) == RULES.failures_most
 
 
-@pytest.mark.parametrize("how", ["by hand", "a new version"])
-def test_quarantine_ends_by_hand_or_with_a_new_version(world: World, how: str) -> None:
+def test_quarantine_ends_with_a_new_version(world: World) -> None:
     quarantine(world)
-    by_hand = how == "by hand"
-    step = world.take(world.residency.retry("a", world.now)) if by_hand else world.change("a", stamp="new")
+    step = world.change("a", stamp="new")
     assert [event.model for event in step.events if isinstance(event, Allowed)] == ["a"]
     had(world, "a")
 

@@ -86,8 +86,6 @@ class World:
     open: dict[int, Ticket] = field(default_factory=dict)
     excused: bool = False  # More is charged than there is, for a reason that was told.
     leaving: bool = False
-    longest: float = 0.0
-    """The longest lease that was ever given: a policy that starts anew is told, for its own may be shorter now."""
     recycled: int = 0
     answers: dict[int, lease.Granted | lease.Refusal] = field(default_factory=dict)
     loads: list[str] = field(default_factory=list)
@@ -101,7 +99,6 @@ class World:
 
     # --- steps
     def take(self, step: Step) -> Step:
-        self.longest = max(self.longest, self.rules.lease_seconds)
         for event in step.events:
             if isinstance(event, Answered):
                 ticket = self.open.pop(event.ticket.number)  # KeyError: answered twice, or never given
@@ -351,7 +348,7 @@ class World:
         loading = [each.command.model for each in self.at_work.values() if isinstance(each.command, Load)]
         unloading = [p for each in self.at_work.values() if isinstance(each.command, Unload) for p in each.pieces]
         resident = [piece for piece in self.loaded if piece not in unloading]
-        return ServerInventory(tuple(resident), tuple(loading), tuple(unloading), lease_seconds=self.longest)
+        return ServerInventory(tuple(resident), tuple(loading), tuple(unloading))
 
     def restart_policy(self) -> None:
         """Kill the policy, and start it anew: all that it knew is gone."""

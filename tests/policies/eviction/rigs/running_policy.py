@@ -95,7 +95,8 @@ async def running_policy(root: Path, stand_in: StandIn, port: int, **changes: An
     driver = TritonDriver(control, MemoryReader(control), service.override, root / "recycle", service)
     service.driver = driver
     tasks = [
-        asyncio.create_task(work) for work in (driver.follow(), service.follow_repository(), every_second(service.keep))
+        asyncio.create_task(work)
+        for work in (driver.follow(), service.follow_repository(), every_second(footprints.keep))
     ]
     try:
         yield RunningPolicy(service, driver, stand_in, footprints)

@@ -138,16 +138,16 @@ def test_a_load_that_was_not_measured_teaches_its_seconds_only(tmp_path: Path) -
 @pytest.mark.parametrize(
     "text",
     [
-        "", "[]", '{"version": 9, "lease_seconds": null, "models": {}}', '{"version": 1}',
-        '{"version": 1, "lease_seconds": null, "models": {"a": {"stamp": "x", "bytes": [-1], "load_seconds": 1}}}',
-        '{"version": 1, "lease_seconds": null, "models": {"a": {"stamp": 5, "bytes": [], "load_seconds": 1}}}',
+        "", "[]", '{"version": 9, "models": {}}', '{"version": 1}',
+        '{"version": 1, "models": {"a": {"stamp": "x", "bytes": [-1], "load_seconds": 1}}}',
+        '{"version": 1, "models": {"a": {"stamp": 5, "bytes": [], "load_seconds": 1}}}',
     ],
 )  # fmt: skip
 def test_a_broken_file_is_learned_anew(tmp_path: Path, text: str) -> None:
     (tmp_path / "footprints.json").write_text(text)
     learned = Footprints(tmp_path)
     learned.read()
-    assert (learned.models, learned.lease_seconds) == ({}, None)
+    assert learned.models == {}
     learned.learn("a", "one", 5, 1)
     assert again(learned, tmp_path).models["a"].bytes == [5]
 
@@ -166,21 +166,6 @@ def test_nothing_is_written_without_news_and_a_folder_that_cannot_be_written_cos
     assert again(learned, folder).models["a"].bytes == [5]
     (folder / "footprints.json").unlink()
     assert again(learned, folder).models == {}, "there is no news"
-
-
-def test_longer_leases_of_earlier_settings_are_remembered_until_they_have_run_out(tmp_path: Path) -> None:
-    first = Footprints(tmp_path)
-    first.grants(30, 0)
-    first.grants(5, 10)
-    assert first.lease_seconds == 30
-    second = again(first, tmp_path)
-    second.grants(5, 100)
-    third = again(second, tmp_path)
-    third.grants(5, 200)
-    third.grants(5, 229)
-    assert third.lease_seconds == 30, "one start after the other does not shorten what the first has granted"
-    third.grants(5, 230)
-    assert again(third, tmp_path).lease_seconds == 5
 
 
 def test_it_is_made_once_and_kept_when_the_policy_restarts(tmp_path: Path) -> None:

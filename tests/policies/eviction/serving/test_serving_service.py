@@ -10,24 +10,12 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 from tidegate_contracts import lease
-from tidegate_contracts.triton import MEMORY_MODEL
 from tidegate_eviction.core.messages import ServerInventory, Step
 
 from ..rigs.running_policy import MIB, TUNING, live, running_policy, settings_for, write_models
 from ..rigs.stand_in import StandIn, serving
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_a_cold_model_is_loaded_once_for_all_who_wait(tmp_path: Path) -> None:
-    async with live(tmp_path, StandIn({"a": 5 * MIB}, load_seconds=0.2)) as policy:
-        answers = await asyncio.gather(*(policy.acquire("a", f"p{number}") for number in range(200)))
-        assert {answer.outcome for answer in answers} == {"granted"}
-        assert policy.triton.did("load") == [MEMORY_MODEL, "a"]
-        again = await policy.acquire("a")
-        assert isinstance(again, lease.Granted)
-        assert (again.versions, again.waited_seconds) == ((1,), 0)
-        assert [policy.counted("acquires_total", outcome=each) for each in ("loaded", "hit")] == [200, 1]
 
 
 async def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) -> None:
@@ -79,7 +67,8 @@ async def test_a_model_that_was_just_published_is_found_by_who_asks_for_it(tmp_p
 
 
 async def test_a_model_that_left_the_settings_leaves_its_name_in_metrics_to_another(tmp_path: Path) -> None:
-    async with live(tmp_path, StandIn(dict.fromkeys("abcd", MIB)), metrics_models=2) as policy:
+    async with live(tmp_path, StandIn(dict.fromkeys("abcd", MIB))) as policy:
+        policy.service.counts.most = 2
         for name in "abc":
             await policy.acquire(name)
             policy.release(name)
@@ -106,20 +95,6 @@ async def test_a_load_loads_what_lies_there_now_and_is_not_outdated_by_it(tmp_pa
         policy.release("a")
         await policy.until(lambda: policy.state("a") == "cold")
         assert policy.counted("evictions_total", reason="changed") == 1
-
-
-async def test_a_model_whose_configuration_cannot_be_read_evicts_nobody(tmp_path: Path) -> None:
-    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB})) as policy:
-        await policy.acquire("a")
-        policy.release("a")
-        config = tmp_path / "models" / "b" / "config.pbtxt"
-        config.write_text("backend: [")
-        answer = await policy.acquire("b")
-        assert isinstance(answer, lease.Busy)
-        assert "config.pbtxt is no model configuration" in answer.why
-        assert (policy.state("a"), policy.triton.did("load")) == ("resident", [MEMORY_MODEL, "a"])
-        config.write_text("")
-        assert (await policy.acquire("b")).outcome == "granted"
 
 
 async def test_an_answer_that_is_due_is_not_lost_when_another_call_comes_first(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tidegate_contracts import log_fields, metrics
 from tidegate_contracts.lease import LeaseOf, Listed, Listing, State
 from tidegate_eviction.core import messages
 from tidegate_eviction.serving.footprints import Footprints
-from tidegate_eviction.serving.metrics import NAMED_MODELS, Snapshot, SnapshotCollector, render, tell
+from tidegate_eviction.serving.metrics import NAMED_MODELS, Counts, Snapshot, SnapshotCollector, render, tell
 from tidegate_eviction.staging.stager import StagingCounts
 from tidegate_eviction.triton.memory import MemoryReading, MemorySource
 
@@ -104,12 +104,12 @@ def test_the_number_of_names_is_bounded() -> None:
 
 
 def test_what_happened_to_models_is_counted_by_name_for_so_many_and_for_the_others_together() -> None:
-    seen, footprints = view(), Footprints(Path("nowhere"))
+    seen, footprints = view(counts=Counts(2)), Footprints(Path("nowhere"))
     for name in ("a", "b", "a", "c"):
         loaded = messages.Loaded(name, 0.1, 1, {}, 0)
         evicted = messages.Evicted(name, "room", "b", 1.0, 1)
         for event in (loaded, messages.LoadFailed(name, "no", 1, 5.0), evicted):
-            tell(event, seen.counts, footprints, {}, 2)
+            tell(event, seen.counts, footprints, {})
     said = samples(seen)
     for name in ("model_loads_total", "model_load_failures_total"):
         assert {key[1]: number for key, number in said.items() if key[0] == name} == {"a": 2, "b": 1, "*": 1}
@@ -117,12 +117,6 @@ def test_what_happened_to_models_is_counted_by_name_for_so_many_and_for_the_othe
     assert evictions == {("a", "room"): 2, ("b", "room"): 1, ("*", "room"): 1}
     assert said["model_evicted_others_total", "b"] == 4
     assert said["load_failures_total",] == 4
-
-
-def test_without_names_nothing_is_told_of_one_model() -> None:
-    seen = view(listed("a", "quarantined", state_seconds=5.0), named_models=0)
-    tell(messages.LoadFailed("a", "no", 1, 5.0), seen.counts, Footprints(Path("nowhere")), {}, 0)
-    assert {key[1] for key in samples(seen) if key[0].startswith("model_")} == {"*"}
 
 
 def test_what_is_told_is_what_the_catalogue_has() -> None:
@@ -147,7 +141,7 @@ def test_every_field_of_an_event_is_one_of_the_logs() -> None:
 
 def test_what_alerts_ask_for_is_measured() -> None:
     seen = view(listed("a", state=State.QUARANTINED, state_seconds=9.0))
-    seen.counts.count("load_failures", "a", 1)
+    seen.counts.count("load_failures", "a")
     seen.counts.evictions.labels("room").inc()
     families = text_string_to_metric_families(render(seen).decode())
     there = [(each.name, each.labels) for family in families for each in family.samples]

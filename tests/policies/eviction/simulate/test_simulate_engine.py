@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.engine import SimulationSetting, simulate
-from tidegate_eviction.simulate.trace import quantile, shown
+from tidegate_eviction.simulate.trace import quantile
 from tidegate_eviction.simulate.zoo import Workload, generate
 
 from .plain import trace_of
@@ -58,14 +58,6 @@ def test_quantiles_are_by_nearest_rank() -> None:
     assert [quantile(range(1, 101), percent) for percent in (50, 95, 99, 100)] == [50, 95, 99, 100]
     assert quantile([7.0], 50) == 7.0
     assert quantile([], 99) == 0.0
-
-
-def test_long_work_shows_lines_of_progress_where_there_is_no_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("tidegate_eviction.simulate.trace.SHOWN_SECONDS", 0)
-    assert list(shown("ab", "reading", 2)) == ["a", "b"]
-    assert capsys.readouterr().err == "reading: 0 of 2\nreading: 1 of 2\n"
 
 
 def test_a_pinned_model_is_loaded_at_the_start_of_each_replica_and_no_other_ever_takes_its_room() -> None:

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
 import pytest
 from tidegate_contracts.eviction import ManagedModel
+from tidegate_contracts.manifest import PUBLISHED_MANIFEST, ManifestFile, make_manifest
 from tidegate_eviction.staging.copying import StagingError
 from tidegate_eviction.triton.repository import RepositoryError, TritonRepository
 
@@ -97,6 +99,25 @@ async def test_a_model_is_staged_from_there_and_a_new_content_replaces_it(bucket
         assert await rig.load("a") > 0
         assert files_below(rig.served / "a") == files_below(bucket.root / "source" / "a")
         assert len(stager.copies) == 1
+
+
+async def test_a_file_that_its_manifest_calls_executable_is_staged_so(bucket: Bucket) -> None:
+    write_model(bucket.root, "a")
+    source = bucket.root / "source" / "a"
+    (source / "1" / "triton_python_backend_stub").write_bytes(b"stub")
+    stub, other = (
+        ManifestFile(path=f"1/{path.name}", size=path.stat().st_size, sha256=sha256(path.read_bytes()).hexdigest())
+        for path in (source / "1" / "triton_python_backend_stub", source / "1" / "model.bin")
+    )
+    manifest = make_manifest("a", [stub.model_copy(update={"executable": True}), other])
+    (source / "1" / PUBLISHED_MANIFEST).write_bytes(manifest.canonical())
+    bucket.upload()
+    rig = rig_of(bucket)
+    async with rig.running():
+        await rig.load("a")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (rig.served / "a" / "1").iterdir()}
+    assert modes["triton_python_backend_stub"] == 0o755
+    assert modes["model.bin"] == 0o644
 
 
 async def test_what_cannot_be_staged_says_why(bucket: Bucket, minio: ObjectStore) -> None:

@@ -9,37 +9,13 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from tidegate_contracts.manifest import ManifestFile
 from tidegate_eviction.staging import stager as module
 from tidegate_eviction.staging.copying import ChangedError, StagingError
 
 from .rig import KIB, Rig, files_below, write_ensemble, write_model
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_what_a_load_reads_is_copied_once_and_found_by_the_next(tmp_path: Path) -> None:
-    write_model(tmp_path, "a")
-    rig = Rig(tmp_path)
-    async with rig.running() as stager:
-        assert await rig.load("a") > 0
-        rig.check()
-        assert rig.is_near("a")
-        assert files_below(rig.served / "a") == files_below(tmp_path / "source" / "a")
-        assert await rig.load("a") == 0
-        assert (stager.counts.copied, stager.counts.found) == (1, 1)
-        assert stager.counts.bytes == sum(map(len, files_below(tmp_path / "source" / "a").values()))
-
-
-async def test_a_new_content_replaces_what_was_staged(tmp_path: Path) -> None:
-    write_model(tmp_path, "a")
-    rig = Rig(tmp_path)
-    async with rig.running() as stager:
-        await rig.load("a")
-        write_model(tmp_path, "a", b"new")
-        await rig.load("a")
-        rig.check()
-        assert len(stager.copies) == 1
-        assert (rig.served / "a" / "1" / "model.bin").read_bytes().startswith(b"newnew")
 
 
 async def test_the_copy_goes_that_was_read_longest_ago(tmp_path: Path) -> None:
@@ -118,15 +94,6 @@ async def test_a_copy_that_is_lost_in_whole_or_in_part_is_made_again(tmp_path: P
         assert (await rig.load("a") > 0) == (lost != "tier/models")
         rig.check()
         assert rig.is_near("a")
-
-
-async def test_what_a_failed_load_has_read_is_copied_again(tmp_path: Path) -> None:
-    write_model(tmp_path, "a")
-    rig = Rig(tmp_path)
-    async with rig.running():
-        await rig.load("a", failed=True)
-        assert await rig.load("a") > 0
-        assert await rig.load("a") == 0
 
 
 async def test_a_successor_finds_what_is_staged_and_deletes_what_is_not_whole(tmp_path: Path) -> None:
@@ -214,7 +181,8 @@ async def test_a_file_that_differs_from_its_manifest_is_not_loaded(tmp_path: Pat
     async with rig.running() as stager:
         contents = stager.contents("a")
         assert contents is not None
-        stager.contents = lambda _: replace(contents, digests={"1/model.bin": "0" * 64})
+        other = ManifestFile(path="1/model.bin", size=1, sha256="0" * 64)
+        stager.contents = lambda _: replace(contents, manifest={"1/model.bin": other})
         with pytest.raises(StagingError, match=r"1/model\.bin of model a has other content than was registered"):
             await rig.load("a")
         assert not rig.staged

@@ -26,16 +26,6 @@ pytestmark = pytest.mark.anyio
 MIB = 1 << 20
 
 
-async def test_each_load_is_measured() -> None:
-    async with driving(StandIn({"a": 70 * MIB, "b": 5})) as (driver, heard):
-        driver.carry_out([Load(1, "a", alone=True)])
-        assert await heard.said.get() == ("load", 1, None, 70 * MIB, (1,))
-        driver.carry_out([Load(2, "b")])
-        assert await heard.said.get() == ("load", 2, None, 5, (1,))
-        driver.carry_out([Unload(3, "a", ("a",))])
-        assert await heard.said.get() == ("unload", 3, None)
-
-
 async def test_a_load_that_is_never_answered_is_watched_and_not_issued_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.1)
     stand_in = StandIn({"a": 1}, silent={"a"}, load_seconds=0.5)

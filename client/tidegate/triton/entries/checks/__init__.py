@@ -29,27 +29,22 @@ def check_entry(
     folder: Path | Entry,
     *,
     backends: Collection[str] | None = None,
-    gpu: bool | None = None,
     gpus: int | None = None,
     release: str | None = None,
-    packages: Collection[str] | None = None,
     models: Mapping[str, ModelConfig] | None = None,
 ) -> list[Finding]:
     """Return what is wrong with an entry: errors first, then in the order of files and lines.
 
-    `backends`, `gpu`, `gpus` (how many), `release` (26.08) and `packages` are what the server has, None where that is
-    open. `models` are those
-    that it would lie beside; None looks at the folders beside it, and an ensemble's step that is not there is a warning
-    only. Raises UsageError where there is no folder.
+    `backends`, `gpus` (how many) and `release` (26.08) are what the server has, None where that is open.
+    `models` are those that it would lie beside; None looks at the folders beside it, and an ensemble's step that is not
+    there is a warning only. Raises UsageError where there is no folder.
     """
     entry = folder if isinstance(folder, Entry) else read_entry(folder)
     findings = [*entry.problems, *layout.check(entry)]
     if (config := entry.config) is not None:
         found = [each for check in _OF_THE_CONFIG for each in check(entry, config)]
         found += backend_checks.check_server(entry, config, backends)
-        found += python.check_packages(entry, config, packages)
-        count = 0 if gpu is False else gpus
-        found += [*running.check_kinds(entry, config, count), *running.check_gpus(config, count)]
+        found += [*running.check_kinds(entry, config, gpus), *running.check_gpus(config, gpus)]
         found += running.check_release(entry, config, release)
         find = _beside(entry) if models is None else {name: Neighbour(models[name]) for name in models}.get
         found += ensembles.check_steps(entry, config, find, complete=models is not None)

@@ -5,6 +5,7 @@ pytorch's model_instance_state.cc. Files are read by `frameworks`; nothing of th
 are passed over.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,11 +46,14 @@ _FORESTS = {
     "treelite_checkpoint": (fil.read_treelite, "checkpoint.tl"),
     "xgboost_json": (fil.read_xgboost_json, "xgboost.json"),
 }  # fmt: skip
+_VLLM_ARGUMENTS = "model.json"
 _JSON_BYTES = 16 << 20  # XGBoost's JSON is read whole, and takes many times its size in memory.
 
 
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield where the configuration and the files of the versions that are served differ."""
+    if resolved(entry).name == "vllm":
+        yield from _vllm_arguments(entry)
     if (form := _format(entry, config)) is None:
         return
     if form.read is torch.read_script and not any(_paths(entry, config, form)):
@@ -64,6 +68,20 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
             yield warning(f"its tensors were not compared: {problem.what}", path, problem.why, problem.do)
             continue
         yield from _Comparison(resolved(entry).name, config, form, reading, path).findings()
+
+
+def _vllm_arguments(entry: Entry) -> Iterator[Finding]:
+    """Yield where a version's model.json holds no arguments: the backend gives them to vLLM's AsyncEngineArgs."""
+    sizes = {file.path: file.size for file in entry.files}
+    for path in (f"{version}/{_VLLM_ARGUMENTS}" for version in served(entry)):
+        if sizes.get(path, _JSON_BYTES) >= _JSON_BYTES:
+            continue
+        try:
+            is_object = isinstance(json.loads((entry.folder / path).read_bytes()), dict)
+        except (ValueError, RecursionError):
+            is_object = False
+        if not is_object:
+            yield error("this is no JSON object", path, "vLLM takes its arguments from it", 'write {"model": "…"}')
 
 
 def _format(entry: Entry, config: Any) -> _Format | None:

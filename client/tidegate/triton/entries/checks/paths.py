@@ -21,8 +21,9 @@ from .layout import served
 
 ENVIRONMENT: Final = "EXECUTION_ENV_PATH"
 _HERE: Final = "$$TRITON_MODEL_DIRECTORY"
+_TOKENIZER: Final = "tokenizer_dir"  # It may also be a name on Hugging Face.
 _ON_THE_SERVER: Final = {
-    "tensorrtllm": ("gpt_model_path", "encoder_model_path", "engine_dir", "tokenizer_dir"),
+    "tensorrtllm": ("gpt_model_path", "encoder_model_path", "engine_dir", _TOKENIZER),
     "onnxruntime": ("trt_engine_cache_path",),
 }
 """Parameters that name files by an absolute path on the server."""
@@ -60,7 +61,11 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     for key in _ON_THE_SERVER.get(backend, ()):
         if key in config.parameters:
             value = config.parameters[key].string_value
-            yield from _on_the_server(entry, paths, key, f'parameters["{key}"].string_value', value)
+            where = f'parameters["{key}"].string_value'
+            yield from _on_the_server(entry, paths, key, where, value)
+            if backend == "tensorrtllm" and key != _TOKENIZER and value and not value.startswith(("/", "${")):
+                why = "TensorRT-LLM looks for it where the server was started"
+                yield error(f"{key}: {value} leads to nothing", where, why, f"write {REPOSITORY_ROOT}/{entry.name}/…")
     for where, text in _texts(config, ""):
         if found := _TEMPLATE.search(text):
             what, do = f"the template {found[0]} is not filled in", "write the value"

@@ -1,18 +1,14 @@
 """Models of the Python backend: their program is parsed, never run."""
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
-from ..frameworks.python import LIMIT
-from . import packages as package_checks
+from ..frameworks.python import CLASS, COMPLETES, LIMIT
 from .backends import resolved
 from .layout import served
-
-_CLASS = "TritonPythonModel"
-_COMPLETES = b"auto_complete_config"
 
 
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
@@ -22,18 +18,12 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     programs = list(_programs(entry, config))
     for path, source in programs:
         yield from _program(path, source)
-    if not any(_COMPLETES in source for _, source in programs):
+    if not any(COMPLETES in source for _, source in programs):
         for side in ("input", "output"):
             if not getattr(config, side):
                 what = f"no {side} is declared"
-                why = f"a model of the Python backend has none then, but by its own {_COMPLETES.decode()}"
+                why = f"a model of the Python backend has none then, but by its own {COMPLETES.decode()}"
                 yield warning(what, "", why, f"declare each {side} with its name, data_type and dims")
-
-
-def check_packages(entry: Entry, config: Any, packages: Collection[str] | None) -> Iterator[Finding]:
-    """Yield what a program needs that the server's Python does not have, unless it brings an environment of its own."""
-    if resolved(entry).name == "python" and not config.runtime and "EXECUTION_ENV_PATH" not in config.parameters:
-        yield from package_checks.check(entry, list(_programs(entry, config)), packages)
 
 
 def _programs(entry: Entry, config: Any) -> Iterator[tuple[str, bytes]]:
@@ -55,6 +45,6 @@ def _program(path: str, source: bytes) -> Iterator[Finding]:
         return
     except (RecursionError, MemoryError):
         return  # too deep for a look; Python says more when it runs it
-    if _CLASS.encode() not in source:
-        do = f"name the model's class {_CLASS}"
-        yield error(f"there is no class {_CLASS}", path, "it is what Triton looks for", do)
+    if CLASS not in source:
+        do = f"name the model's class {CLASS.decode()}"
+        yield error(f"there is no class {CLASS.decode()}", path, "it is what Triton looks for", do)

@@ -1,6 +1,6 @@
-"""PyTorch, for the PyTorch backend: TorchScript, and packages of AOT Inductor.
+"""TorchScript, for the PyTorch backend.
 
-An archive's listing and TorchScript's source text are read; what is pickled in it is never loaded.
+An archive's listing and its source text are read; what is pickled in it is never loaded.
 """
 
 import ast
@@ -15,10 +15,9 @@ from typing import TypeGuard
 
 from ....errors import UsageError
 from .python import LIMIT as CODE_LIMIT
-from .python import text_of
 from .reading import Reading, config_of, unreadable
 
-SCRIPT, PACKAGE = "model.pt", "model.pt2"
+SCRIPT = "model.pt"
 LIMIT = 16 << 20  # Bytes that are ever unpacked of one member of an archive.
 NO_SCRIPT = (
     "pickled weights need code, and are never loaded: save the model by torch.jit.script(model).save('model.pt'), "
@@ -38,11 +37,6 @@ def is_script(names: Collection[str]) -> bool:
     return "data.pkl" in below and any(name.startswith("code/") for name in below)
 
 
-def is_package(names: Collection[str]) -> bool:
-    """Tell whether a zip archive, given by its members, is a PT2 package with what AOT Inductor compiled."""
-    return any("/data/aotinductor/" in f"/{name}" for name in names)
-
-
 def read_script(source: Path) -> Reading:
     """Read TorchScript: what forward takes and returns; it tells no types of elements, and no shapes."""
     try:
@@ -57,13 +51,6 @@ def read_script(source: Path) -> Reading:
     return Reading(config, ((SCRIPT, source),), arguments=arguments, missing=missing)
 
 
-def read_package(source: Path) -> Reading:
-    """Read a PT2 package of AOT Inductor."""
-    missing = "a PT2 package's tensors are called INPUT__0, INPUT__1, … and OUTPUT__0, OUTPUT__1, …"
-    notes = ("Triton runs PT2 packages of AOT Inductor from 26.05 on, without batching",)
-    return Reading(config_of("pytorch", "torch_aoti"), ((PACKAGE, source),), missing=missing, notes=notes)
-
-
 def _is_forward(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
     return isinstance(node, ast.FunctionDef) and node.name == "forward"
 
@@ -72,13 +59,21 @@ def _signature_text(forward: ast.FunctionDef | None) -> str:
     if forward is None:
         return _NAMES
     names = ", ".join(each.arg for each in forward.args.args[1:])
-    returned = f", and returns {text_of(forward.returns)}" if forward.returns else ""
+    returned = f", and returns {_text(forward.returns)}" if forward.returns else ""
     return f"forward takes {names or 'nothing'}{returned}; {_NAMES}"
+
+
+def _text(node: ast.AST) -> str:
+    """Return the text of an expression; nothing where it is nested too deeply for Python."""
+    try:
+        return ast.unparse(node)
+    except RecursionError:
+        return ""
 
 
 def _arguments(forward: ast.FunctionDef | None) -> tuple[str, ...] | None:
     taken = forward.args.args[1:] if forward else []
-    types = [text_of(each.annotation) if each.annotation else "" for each in taken]
+    types = [_text(each.annotation) if each.annotation else "" for each in taken]
     plain = all(each == "Tensor" or each.startswith("List[") for each in types)
     return tuple(each.arg for each in taken) if forward and plain else None
 

@@ -101,29 +101,12 @@ def test_openvino_takes_no_memory_for_what_is_not_asked(tmp_path: Path, monkeypa
     assert traced(lambda: READERS[Framework.OPENVINO](tmp_path / "m.xml"))[1] < 8 << 20
 
 
-def test_json_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "model.json").write_text("[" * 100_000, "utf-8")
-    with pytest.raises(UsageError, match="can be read"):
-        READERS[Framework.VLLM](tmp_path)
-
-
 def test_a_number_that_no_configuration_holds_is_refused(tmp_path: Path) -> None:
     xml = (FILES / "openvino.xml").read_text("utf-8")
     (tmp_path / "m.xml").write_text(re.sub(r"<dim>\d+</dim>", f"<dim>{2**63}</dim>", xml), "utf-8")
     (tmp_path / "m.bin").write_bytes(b"")
     with pytest.raises(UsageError, match="too large"):
         new_entry("m", tmp_path / "m.xml", tmp_path / "entries", Options())
-
-
-@pytest.mark.parametrize(
-    "text", ["class A(%sx): pass", "import torch\nclass A(Module):\n def forward(self) -> %sx: pass"]
-)
-def test_programs_that_are_nested_without_end_are_told_or_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "model.py").write_text(text % ("-" * 900), "utf-8")
-    with suppress(UsageError):
-        detect(tmp_path / "model.py")
-    with suppress(UsageError):
-        READERS[Framework.PYTHON](tmp_path / "model.py")
 
 
 def test_ubjson_takes_no_memory_for_what_is_not_asked() -> None:

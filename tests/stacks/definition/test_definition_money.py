@@ -1,30 +1,12 @@
-"""What GPU devices cost, and the budget that an environment has."""
-
-from typing import Any
+"""What GPU devices cost."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.guardrails.money import HOURS_A_MONTH, Cost, Hourly, cost, money, price_of
-from policies.guardrails.rules.money import cost_of
+from stacks.definition.money import HOURS_A_MONTH, Cost, Hourly, cost, money, price_of
 
-from .stacks import SMALL, Edit, at, prod, setting, thing
-
-BUDGET = "the-cost-a-month-stays-within-its-budget"
-NAMESPACE = "Namespace/inference-prod"
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
-OF_SLICES: dict[str, float | None] = {"1g.10gb": 1.0, "2g.20gb": 2, "3g.40gb": 4.0}
-PRICES = {A100: OF_SLICES}  # Production takes three, two and one of them: 11 an hour, 8,030 a month.
-SCALED = thing(
-    "HorizontalPodAutoscaler",
-    "scaler",
-    spec={"scaleTargetRef": {"kind": "StatefulSet", "name": SMALL}, "minReplicas": 1, "maxReplicas": 3},
-)
-
-
-def budget(most: int, **prices: Any) -> Edit:
-    return setting(monthlyBudget=most, prices=prices.get("prices", PRICES))
 
 
 def test_of_several_products_the_dearest_counts_and_one_without_a_price_makes_it_unknown() -> None:
@@ -61,13 +43,3 @@ def test_costs_add_up(parts: list[tuple[int, int | None]]) -> None:
     assert total.devices == sum(count for count, _ in parts)
     assert total.unpriced == sum(count for count, price in parts if price is None)
     assert total.hourly == sum(count * price for count, price in parts if price is not None)
-
-
-def test_an_autoscaler_counts_with_its_most_and_objects_of_nobody_cost_nothing() -> None:
-    objects = prod()
-    budget(0)(objects)
-    assert cost_of(objects).hourly == 11
-    at("StatefulSet", SMALL, "spec/replicas", 1)(objects)
-    assert cost_of(objects).hourly == 9
-    assert cost_of([*objects, SCALED]).hourly == 11
-    assert cost_of([]) == Cost()

@@ -9,14 +9,11 @@ HOURS_A_MONTH: Final = 730  # A twelfth of a year of 365 days.
 CURRENCY: Final = "USD"
 
 Hourly = Mapping[str, Mapping[str, float | None]]
-"""GPU product → profile of a slice, `gpu`, `time-slicing` or `mps` → price of one an hour; None: not known.
-
-Profiles are named as in resources: 1g.10gb.me for 1g.10gb+me."""
+"""GPU product → profile of a slice, `gpu`, `time-slicing` or `mps` → price of one an hour; None: not known."""
 
 
 def price_of(prices: Hourly, device: str, product: str = "") -> float | None:
     """Return what a device costs an hour: the dearest where the product is not said; None where one is not known."""
-    device = device.replace("+", ".")
     said = [of[device] for made, of in prices.items() if device in of and product in ("", made)]
     known = [price for price in said if price is not None]
     return max(known) if known and len(known) == len(said) else None

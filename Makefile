@@ -97,7 +97,7 @@ attack: .test ## Attack a proxy in every way that is known, alone and 40 at once
 	@$(TEST) -m tests.proxy.attacks $(PYTEST)
 
 .PHONY: mutation
-mutation: .test ## Break COUNT=<lines> of PACKAGES=<folders> at random, each alone, and tell which the tests notice (MUTATION=--thorough)
+mutation: .test ## Break COUNT=<lines> of PACKAGES=<folders> at random, each alone, and report which of them the tests notice (MUTATION=--thorough)
 	@$(TEST) -m tests.mutation $(PACKAGES) --count $(or $(COUNT),60) $(MUTATION)
 
 .PHONY: bench-iac

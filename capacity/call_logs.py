@@ -1,5 +1,6 @@
 """Traffic in the logs of proxies and eviction policies, however a collector has wrapped their lines."""
 
+import base64
 import csv
 import gzip
 import io
@@ -27,7 +28,26 @@ from .trace import Calls, Measured, Recording, no_calls
 
 _PIECE = 1 << 20  # Bytes of a file after which the progress bar moves.
 _CALL, _EVENT = "tidegate_proxy.calls", "tidegate_eviction.events"  # The loggers.
+_IN_TURN = {'"': r"\1", ",": ", ?", ":": ": ?"}
+
+
+def _begun(text: str, then: str = "") -> str:
+    """Return a pattern of as much of a text's beginning as there is; `then` follows the whole one."""
+    for each in reversed(text):
+        then = f"(?:{_IN_TURN.get(each, re.escape(each))}{then})?+"
+    return then
+
+
 _LOGGERS = re.compile(f"{re.escape(_CALL)}|{re.escape(_EVENT)}")
+_LOGGER = _begun('","logger":"', rf"(?:{_begun(_CALL)}(?![\w.])|{_begun(_EVENT)})")
+_CUT = re.compile(
+    r"""\{(\\*"{1,2})time"""
+    + _begun('":"', r"[\d:T.+Z-]*" + _begun('","level":"', rf"\w*{_LOGGER}"))
+    + r"""(?=(?:\\+[rn])*(?:\\*\s*$|(?!\1)\\*"))"""
+)
+"""A record that ends before its logger's name does. Its quotes are `"`, or what they are in another string."""
+_TOTALS = re.compile(r"""calls(?<=["']calls)\\*["']{1,2}\s*:""")
+_BASE64 = re.compile(r'"?eyJ[\w+/-]{6,}={0,2}"?')  # What begins with `{"`.
 _BEGIN = re.compile(r'[{\["]')
 _CRI = re.compile(r"^.*?\b(?:stdout|stderr) [PF] ")  # containerd, CRI-O: time, stream, P for a part of a line
 _WRAPPED = "log", "message", "line", "MESSAGE", "textPayload"  # Keys that collectors put a line under.
@@ -61,7 +81,7 @@ class _Logs:
                 kinds["copies of other lines"] += 1
                 continue
             try:
-                kind = self._call(record) if record["logger"] == _CALL else self._event(record)
+                kind = {_CALL: self._call, _EVENT: self._event}[record["logger"]](record)
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
                 continue
             self._seen.add(identity)
@@ -109,34 +129,37 @@ class _File:
     def read(self, text: str) -> None:
         """Take in a line, or all of a file that is one JSON value."""
         self._number += 1
-        named = len(_LOGGERS.findall(text))
-        if not named:
-            self._goes_on(text)
+        if "eyJ" in text:
+            text = _BASE64.sub(_decoded, text)
+        loggers, _, cut = named = _named(text)
+        if self._cut and not (loggers or cut) and _object_in(part := _payload(text)) is None:
+            self._goes_on(part)
+            return
+        if not any(named):
+            self.logs.lines["of other programs"] += 1
             return
         self._give_up()
         found = records_in(text)
         missing = self._take(found)
-        if named > len(found):
-            missing += named - sum(len(_LOGGERS.findall(json.dumps(each))) for each in found)
+        if cut or max(named) > len(found):
+            read = _named("\n".join(map(json.dumps, found)))
+            missing += max(0, *(number - there for number, there in zip(named, read, strict=True)))
         where = f"{escaped(str(self.path))}:{self._number}: {_form(text)}"
-        if named == 1 and not found:
+        if missing == 1 and not found:
             self._cut, self._cut_at, self._parts = _payload(text), where, 1
-        elif missing > 0:
+        elif missing:
             self._cannot_read(missing, where)
 
     def _take(self, records: list[Record]) -> int:
-        """Take in the records of a line; return how many cannot be read. Fluent Bit can keep a line in two forms."""
-        unique = list({_identity(each): each for each in records}.values())
+        """Take in the records of a line; return how many cannot be read. Fluent Bit can keep a line in two forms, of
+        which one may lack the logger."""
+        unique = list({_identity(each): each for each in sorted(records, key=_has_logger)}.values())
         taken = self.logs.take(unique)
         self._readable += taken
         return len(unique) - taken
 
-    def _goes_on(self, text: str) -> None:
-        """Join a line to the one before it, if a container runtime has split one; else it is another program's."""
-        part = _payload(text)
-        if not self._cut or _object_in(part) is not None:
-            self.logs.lines["of other programs"] += 1
-            return
+    def _goes_on(self, part: str) -> None:
+        """Join a line to the one before it, which a container runtime may have split."""
         self._cut += part
         self._parts += 1
         self.logs.lines["parts of others"] += 1
@@ -160,14 +183,15 @@ class _File:
         self._give_up()
         if self._unreadable and not self._readable:
             raise CommandError(
-                f"--logs: {self._unreadable} wraps calls or loads in a form that Tidegate cannot read. Export the "
-                "lines as text or JSON, for example with `kubectl logs`. Nothing was written.",
+                f"--logs: {self._unreadable} wraps calls or loads in a form that Tidegate cannot read. Export whole "
+                "lines with their `logger`, as text or JSON, for example with `kubectl logs`. Nothing was written.",
                 WRONG_INPUT,
             )
 
 
 def records_in(text: str) -> list[Record]:
-    """Return the records of proxies and policies in a text: JSON, JSON in strings of JSON, cells of CSV."""
+    """Return the records of proxies and policies in a text: JSON, JSON in strings of JSON, cells of CSV. Some may lack
+    a logger."""
     found = list(_records(text))
     if not found and '""' in text:
         with suppress(csv.Error):  # a cell that is too long, or has a NUL
@@ -187,17 +211,38 @@ def _records(text: str) -> Iterator[Record]:
         waiting = [value]
         while waiting:
             each = waiting.pop()
-            if isinstance(each, dict) and each.get("logger") in (_CALL, _EVENT):
-                yield each
-            elif isinstance(each, dict | list):
-                waiting += reversed(each.values() if isinstance(each, dict) else each)
-            elif isinstance(each, str) and _LOGGERS.search(each):
+            if isinstance(each, dict):
+                if _has_logger(each) or "calls" in each or "footprintBytes" in each:
+                    yield each
+                waiting += () if _has_logger(each) else reversed(each.values())
+            elif isinstance(each, list):
+                waiting += reversed(each)
+            elif isinstance(each, str) and any(_named(each)):
                 yield from _records(each)
 
 
+def _named(text: str) -> tuple[int, int, int]:
+    """Return how many loggers of calls and loads a text names, how many fields that no other line has, and how many
+    records in it are cut."""
+    fields = len(_TOTALS.findall(text)) + text.count("footprintBytes")
+    return len(_LOGGERS.findall(text)), fields, len(_CUT.findall(text))
+
+
 def _identity(record: Record) -> int:
-    """Return a number that is the same for every copy of a record, whatever a collector has added to it."""
-    return hash((record["logger"], str(record.get("time")), *(str(record[key]) for key in FIELDS if key in record)))
+    """Return a number that is the same for every copy of a record, whatever a collector has added to or taken from
+    it."""
+    return hash((str(record.get("time")), *(str(record[key]) for key in FIELDS if key in record)))
+
+
+def _has_logger(record: Record) -> bool:
+    return record.get("logger") in (_CALL, _EVENT)
+
+
+def _decoded(text: re.Match[str]) -> str:
+    """Return what was in base64, as a string of JSON where that was one; what is cut loses its end."""
+    payload = text[0].strip('"').replace("-", "+").replace("_", "/")
+    found = base64.b64decode(payload[: len(payload) // 4 * 4]).decode(errors="replace")
+    return json.dumps(found) if text[0].endswith('"') else found
 
 
 def _object_in(text: str) -> Record | None:

@@ -54,7 +54,7 @@ class PoolUnderReview:
     @property
     def slice_bytes(self) -> int:
         """Memory of what one replica runs on."""
-        return devices.memory_bytes(self.pool) or devices.capacity_bytes(self.pool) or 0
+        return devices.memory_bytes(self.pool, self.stack.data_plane.gpus) or devices.capacity_bytes(self.pool) or 0
 
     def footprint_bytes(self, name: str) -> float:
         """Return what a model takes: declared or measured, whichever is more."""

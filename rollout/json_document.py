@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from stacks.definition.money import HOURS_A_MONTH
+from stacks.definition.money import HOURS_A_MONTH, Cost
 from stacks.problems import Position
 
 from .changes.compare import FieldChange, Verb
@@ -129,7 +129,7 @@ class SeenStack(_Place):
     devices: tuple[Devices, ...] = ()
     """GPU devices before and after, autoscalers at their most, and those that its data plane has."""
     month: Month | None = None
-    """Null where nothing is compared."""
+    """Null where nothing is compared, and where an older version rendered what there was before."""
 
 
 class Document(_Json):
@@ -217,15 +217,14 @@ def _stacks(seen: CommandReport) -> Iterator[SeenStack]:
             said |= {"environment": stack.environment.name, "production": stack.environment.production}
             said |= {"data_plane": stack.data_plane.name, "context": stack.data_plane.context_name}
         if change := changes.get(name):
-            said |= {"month": _month(change)}
+            said |= {"month": _month(*change.costs) if change.costs else None}
             for key in ("state", "stays", "down", "objects", "restarts", "notices", "devices"):
                 said[key] = getattr(change, key)
             said |= {key: getattr(change.permissions, key) for key in ("weaker", "lost", "stricter", "grants")}
         yield SeenStack(name=name, **said)
 
 
-def _month(change: StackChange) -> Month:
-    before, after = change.costs
+def _month(before: Cost, after: Cost) -> Month:
     return Month(
         before=_cents(before.month),
         after=_cents(after.month),

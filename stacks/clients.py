@@ -104,18 +104,18 @@ def _server(stack: Stack, server: Server) -> told.ServerFacts:
         writers=writers,
         release=found[1] if server.kind == "triton" and (found := _RELEASE.match(image.tag)) else None,
         backends=image.backends,
-        pools=tuple(_pool(pool) for pool in server.pools),
+        pools=tuple(_pool(stack, pool) for pool in server.pools),
     )
 
 
-def _pool(pool: Pool) -> told.PoolFacts:
+def _pool(stack: Stack, pool: Pool) -> told.PoolFacts:
     loading = pool.loading
     return told.PoolFacts(
         name=pool.name,
         loading=loading.mode,
         gpu=not isinstance(pool.placement, CpuPlacement),
         gpus=devices_per_replica(pool.placement),
-        memory_bytes=memory_bytes(pool),
+        memory_bytes=memory_bytes(pool, stack.data_plane.gpus),
         capacity_bytes=capacity_bytes(pool),
         poll_seconds=loading.poll_seconds if isinstance(loading, Preload) else None,
     )

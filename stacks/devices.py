@@ -1,7 +1,7 @@
 """What a placement means in numbers: which device, how many, with how much memory."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate_contracts.eviction import MODELS_SHARE
@@ -142,15 +142,18 @@ def currency(groups: Iterable[GpuNodes]) -> str:
     return next((group.price.currency for group in groups if group.price), CURRENCY)
 
 
-def memory_bytes(pool: Pool) -> int | None:
+def memory_bytes(pool: Pool, gpus: Sequence[GpuNodes] = ()) -> int | None:
     """Return the memory that models of one replica can have, in bytes; None where it does not follow.
 
-    That of a slice and of a whole GPU follows from the product, if it is known; without a GPU it is the container's
-    memory without what /dev/shm may take. A share of a GPU has no size of its own.
+    That of a slice and of a whole GPU follows from the product, if it is known. A pool that names none may get any of
+    `gpus` that has its slices: of these one must be known. Without a GPU it is the container's memory without what
+    /dev/shm may take. The size of a share of a GPU is not known.
     """
     match pool.placement:
         case MigPlacement(profile=profile, product=label) | DraPlacement(profile=str() as profile, product=label):
-            return slice_bytes(profile, label)
+            made = {product for kind, product in inventory(gpus) if kind == device(pool.placement)}
+            is_unknown = label is None and made and not any(map(gpu_product, made))
+            return None if is_unknown else slice_bytes(profile, label)
         case WholeGpuPlacement(product=label, count=count):
             memory = gpu_bytes(label)
             return memory * count if memory else None
@@ -162,13 +165,13 @@ def memory_bytes(pool: Pool) -> int | None:
             return None
 
 
-def capacity_bytes(pool: Pool) -> int | None:
+def capacity_bytes(pool: Pool, gpus: Sequence[GpuNodes] = ()) -> int | None:
     """Return the bytes that an on-demand pool's models may take on one replica; None where it is not known."""
     if not isinstance(pool.loading, OnDemand):
         return None
     if pool.loading.capacity is not None:
         return byte_count(pool.loading.capacity)
-    memory = memory_bytes(pool)
+    memory = memory_bytes(pool, gpus)
     part, whole = MODELS_SHARE
     return None if memory is None else memory * part // whole
 

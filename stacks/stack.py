@@ -119,16 +119,16 @@ class Stack(StackId):
         if isinstance(dataset, CsiDataset):
             root = mounted_part(dataset.mount_options)
         path = posixpath.normpath(f"/{root}/{dataset.domino.folder if dataset.domino else ''}/{below or ''}")
-        point = dataset.access_point_id if isinstance(dataset, EfsDataset) else None
-        yield Folder(dataset.name, self.volume(dataset), path, point or "")
-        if isinstance(dataset, CsiDataset) and dataset.volume_attributes:
-            # The handle is often any unique name; what is mounted then stands in the attributes, as a bucket's name.
-            attributes = sorted(dataset.volume_attributes.items())
-            yield Folder(dataset.name, ("csi", dataset.driver, *(f"{key}={value}" for key, value in attributes)), path)
-        if isinstance(dataset, CsiDataset) and dataset.store:
+        if isinstance(dataset, CsiDataset) and dataset.store:  # of whose volumes the handle is often any text
             store, folder = dataset.store
             point = "".join(dataset.volume_handle.split(":")[2:3]) if store[0] == "efs" else ""
             yield Folder(dataset.name, store, posixpath.normpath(f"/{folder}/{path}"), point)
+            return
+        point = (dataset.access_point_id or "") if isinstance(dataset, EfsDataset) else ""
+        yield Folder(dataset.name, self.volume(dataset), path, point)
+        if isinstance(dataset, CsiDataset) and dataset.volume_attributes:
+            attributes = sorted(dataset.volume_attributes.items())
+            yield Folder(dataset.name, ("csi", dataset.driver, *(f"{key}={value}" for key, value in attributes)), path)
 
     def repository(self, server: Server) -> tuple[Folder, ...]:
         """Return the names under which the folder or prefix is known in which a server's models lie."""

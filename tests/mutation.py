@@ -1,4 +1,4 @@
-"""Breaks lines at random places, one at a time, and tells which of them the tests notice: `make mutation`.
+"""Breaks lines at random places, one at a time, and reports which of them the tests notice: `make mutation`.
 
 Works in a copy of the committed tree. A mutant is tried with the test files that import its file, the quick ones first,
 then with the type checker, then with the tests that mirror its folder. Whatever fails, or takes far longer than it
@@ -12,10 +12,10 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from .order import place
 from .test_rooms import files, graph, imported
@@ -24,47 +24,51 @@ ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 900  # Time limit of one step; the mirrored tests of a whole package take a third of it.
 NOT_FIRST = ("tests/node", "tests/lab/demo", "tests/lab/bench", "tests/docs")
 """Their parts take a minute to start, and hardly anything is seen there alone."""
-SWAPPED: dict[type, Any] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.Add: ast.Sub, ast.Sub: ast.Add,
-    ast.Mult: ast.FloorDiv, ast.And: ast.Or, ast.Or: ast.And,
+SWAPPED: dict[type[ast.AST], str] = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in",
+    ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is", ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.And: "or",
+    ast.Or: "and",
 }  # fmt: skip
 
 
-def broken(node: ast.AST) -> bool:
-    """Break a comparison, a condition, a number, an answer or a call for its effect; return whether it was one."""
+def mutants(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield each place of a program that can be broken: its line, what stands there, and the program with it broken.
+
+    The rest stays as it is written: without its comments, the type checker would notice every mutant of some files.
+    """
+    data = text.encode()
+    starts = [0, *accumulate(map(len, data.splitlines(keepends=True)))]
+    for node in ast.walk(ast.parse(text)):
+        for part, new in _broken(node, partial(ast.get_source_segment, text)):
+            begin = starts[part.lineno - 1] + part.col_offset
+            end = starts[(part.end_lineno or part.lineno) - 1] + (part.end_col_offset or 0)
+            yield part.lineno, data[begin:end].decode(), (data[:begin] + new.encode() + data[end:]).decode()
+
+
+def _broken(node: ast.AST, said: Callable[[ast.AST], str | None]) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    """Yield what to replace of a comparison, a condition, a number, an answer or a call for its effect, and by what."""
     match node:
-        case ast.Compare(ops=[op]):
-            node.ops = [SWAPPED[type(op)]()]
-        case ast.BoolOp(op=op) | ast.BinOp(op=op) if type(op) in SWAPPED:
-            node.op = SWAPPED[type(op)]()
-        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) if not isinstance(test, ast.Compare):
-            node.test = ast.UnaryOp(ast.Not(), test)
+        case ast.Compare(ops=[op], comparators=[right]):
+            yield node, f"(({said(node.left)}) {SWAPPED[type(op)]} ({said(right)}))"
+        case ast.BoolOp():
+            yield node, "(" + f" {SWAPPED[type(node.op)]} ".join(f"({said(value)})" for value in node.values) + ")"
+        case ast.BinOp() if type(node.op) in SWAPPED and not any(map(_is_text, (node.left, node.right))):
+            yield node, f"(({said(node.left)}) {SWAPPED[type(node.op)]} ({said(node.right)}))"
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+            if not isinstance(test, ast.Compare) and said(test) != "TYPE_CHECKING":
+                yield test, f"(not ({said(test)}))"
         case ast.Constant(value=bool(value)):
-            node.value = not value
+            yield node, str(not value)
         case ast.Constant(value=int(value)):
-            node.value = value + 1
-        case ast.Return(value=ast.expr()) | ast.Expr(value=ast.Call() | ast.Await()):
-            node.value = ast.Constant(None)
-        case _:
-            return False
-    return True
+            yield node, str(value + 1)
+        case ast.Return(value=ast.expr() as value) if said(value) != "None":
+            yield node, "return None"
+        case ast.Expr(value=ast.Call() | ast.Await()):
+            yield node, "None"
 
 
-def places(file: Path) -> Iterator[tuple[int, int]]:
-    """Yield the line of each node of a file that can be broken, and the node's number in its syntax tree."""
-    for number, node in enumerate(ast.walk(ast.parse(file.read_text("utf-8")))):
-        if broken(node):
-            yield node.lineno, number  # type: ignore[attr-defined]
-
-
-def mutant(file: Path, number: int) -> tuple[str, str]:
-    """Return what stands at a place of a file, and the whole file with that broken."""
-    tree = ast.parse(file.read_text("utf-8"))
-    node = [*ast.walk(tree)][number]
-    before = ast.unparse(node)
-    broken(node)
-    return before, ast.unparse(ast.fix_missing_locations(tree))
+def _is_text(part: ast.expr) -> bool:
+    return isinstance(part, ast.JoinedStr) or (isinstance(part, ast.Constant) and isinstance(part.value, str | bytes))
 
 
 def mirrored(path: Path) -> list[str]:
@@ -134,14 +138,17 @@ def main() -> None:
         ["git", "ls-files", *options.packages], cwd=ROOT, capture_output=True, text=True, check=True
     )
     modules = sorted({ROOT / name for name in tracked.stdout.splitlines()} & {*files().values()})
-    lines = [(file, line) for file in modules for line in sorted({line for line, _ in places(file)})]
+    lines = [
+        (file, line) for file in modules for line in sorted({line for line, *_ in mutants(file.read_text("utf-8"))})
+    ]
     chance = random.Random(options.seed)
     chosen = chance.sample(lines, min(options.count, len(lines)))
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["git", "clone", "--quiet", str(ROOT), folder], check=True)
         for number, (file, line) in enumerate(chosen, 1):
-            what, source = mutant(file, chance.choice([number for at, number in places(file) if at == line]))
+            found = [each for at, *each in mutants(file.read_text("utf-8")) if at == line]
+            what, source = chance.choice(found)
             by = noticed(file, source, Path(folder), options.thorough)
             survivors += by is None
             where = f"{file.relative_to(ROOT)}:{line}: {' '.join(what.split())[:100]}"

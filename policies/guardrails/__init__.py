@@ -4,12 +4,12 @@
 - as a Pulumi policy pack: `pulumi preview --policy-pack policies/guardrails`;
 - as a page for people: docs/guardrails.md, written by `make docs`.
 
-An environment's settings (its kind, severities, waivers, ceilings) ride on its Namespace, as an annotation: they come
-with the objects.
+An environment's settings (its kind, severities, waivers) ride on its Namespace, as an annotation: they come with the
+objects.
 """
 
 from .checking import Finding, check
-from .rules import BY_NAME
+from .rules import BY_NAME, RULES
 from .settings import ANNOTATION, Settings, Waiver, annotation
 
-__all__ = ["ANNOTATION", "BY_NAME", "Finding", "Settings", "Waiver", "annotation", "check"]
+__all__ = ["ANNOTATION", "BY_NAME", "RULES", "Finding", "Settings", "Waiver", "annotation", "check"]

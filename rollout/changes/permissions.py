@@ -179,7 +179,7 @@ class _State:
         if secret := text(auth, "apiKeys", "secret"):
             yield f"trusts API keys of the Secret {secret}", True
         if auth.get("dominoPrincipal"):
-            url = text(self.tree, "domino", "principalUrl", default="its principal service")
+            url = text(self.tree, "domino", "principalUrl", default=text(self.tree, "domino", "platformNamespace"))
             yield f"trusts Domino's principals, as {url} names them", True
         for one in mappings(auth, "authorities"):
             name = text(one, "configMap")
@@ -201,6 +201,8 @@ class _State:
             yield "is a local trial: folders of nodes and images without a digest are allowed", True
         if not self.tree:
             return
+        if at(self.tree, "mesh", "mtls") != "STRICT":
+            yield "lets callers outside the mesh call the proxy", True
         promotion = mapping(self.tree, "promotion")
         who = [*(promotion.get("principals") or ()), *(promotion.get("groups") or ())]
         yield from ((f"lets {name} bring in versions of models", True) for name in who or ["every writer"])
@@ -272,15 +274,13 @@ class _State:
         tree = self.tree
         if self.settings.kind == "production":
             yield "is held to production's rules", True
-        for rule in guardrails.BY_NAME.values():
+        for rule in guardrails.RULES:
             if self.settings.severities.get(rule.name, rule.severity(self.settings.kind)) == "mandatory":
                 yield f"stops at the guardrail {rule.name}", True
         if not tree:
             return
         if at(tree, "proxy", "tls"):
             yield "answers HTTPS at the proxy itself", True
-        if at(tree, "mesh", "mtls") == "STRICT":
-            yield "accepts only callers of the mesh", True
         yield from ((words, True) for key, words in self._annotations() if _PROTECTS.search(key))
         for name in sorted(self.servers):
             if at(tree, "servers", name, "triton", "grpcTls"):
@@ -312,7 +312,9 @@ class _State:
 
     def ways(self) -> Iterator["_Way"]:
         """Yield what the network lets callers and pods do."""
-        for peer in mapping(self.tree, "network", "callers").values():
+        domino = text(self.tree, "domino", "computeNamespace")
+        own = [{"namespaceLabels": {"kubernetes.io/metadata.name": domino}}] if domino else []
+        for peer in (*mapping(self.tree, "network", "callers").values(), *own):
             yield _Way("ingress", _PROXY, peer, _EVERY_PORT)
         exposure = mapping(self.tree, "proxy", "exposure")
         if exposure.get("kind") == "load-balancer":

@@ -216,7 +216,7 @@ def _layout(group: Tree) -> str:
 def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload], will: Serving) -> Iterator[Notice]:
     for before, workload in ((old[key], new[key]) for key in new if key in old):
         if (before.least, before.most) != (workload.least, workload.most):
-            what = "no running pod restarts"
+            what = "the number alone restarts no pod"
             if grave := workload.most == 0:
                 what = "NOTHING SERVES ANY LONGER"
             elif workload.most < before.most:

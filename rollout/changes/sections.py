@@ -60,7 +60,7 @@ def sections(changes: Sequence[StackChange]) -> dict[str, list[Line]]:
         "GPUs a month": _lines(
             (one.name, ("", "", f"{one.costs[0]} → {one.costs[1]} ({difference(*one.costs)})", False))
             for one in changes
-            if one.costs[0] != one.costs[1]
+            if one.costs and one.costs[0] != one.costs[1]
         ),
     }
     return {title: lines for title, lines in found.items() if lines}

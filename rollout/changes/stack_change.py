@@ -44,7 +44,7 @@ class StackChange:
     findings: Sequence[Finding]  # Of the guardrails, after the change.
     known: Sequence[Finding]  # Those of before the change.
     permissions: PermissionChange = field(default_factory=PermissionChange)
-    costs: tuple[Cost, Cost] = (Cost(), Cost())  # Before and after, autoscalers at their most.
+    costs: tuple[Cost, Cost] | None = None  # Before and after, autoscalers at their most; None where not recorded.
     stays: str = ""  # Of one that is not described: what stays in its cluster; a sentence without a subject.
     down: str = ""  # The command that takes that down.
 
@@ -108,15 +108,18 @@ def stack_change(
         stood, stands = (any(item.get("kind") not in KEPT for item in items) for items in (before, after))
         if stood or not stands:  # what was taken down comes up as a new one does
             permissions = permission_change(before, after)
-    if before and after and "devices" not in definition_in(before):  # an older version did not record them
-        was, cost_before = _devices(after)
+    devices: list[Devices] = []
+    costs = None
+    if before and "devices" not in definition_in(before):  # an older version rendered it
+        what = "the base does not record them: neither their number nor their cost is compared"
+        effects = [*effects, Notice("GPU", "devices", what)]
     else:
-        was, cost_before = _devices(before or ())
-    will, cost_after = _devices(after or ())
-    devices = [
-        Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
-        for kind in sorted(was.keys() | will.keys())
-    ]
+        (was, cost_before), (will, cost_after) = (_devices(objects or ()) for objects in (before, after))
+        costs = cost_before, cost_after
+        devices = [
+            Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
+            for kind in sorted(was.keys() | will.keys())
+        ]
     return StackChange(
         name,
         state,
@@ -127,7 +130,7 @@ def stack_change(
         findings,
         known,
         permissions,
-        costs=(cost_before, cost_after),
+        costs=costs,
         stays=stays,
         down=down,
     )
@@ -183,7 +186,7 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
     permissions = [change.permissions for change in changes]
     ways = {way for one in permissions for way in (*one.weaker, *(each for each in one.grants if each.wider))}
     lost = {way for one in permissions for way in one.lost}
-    was, will = (sum((change.costs[at] for change in changes), Cost()) for at in (0, 1))
+    was, will = (sum((change.costs[at] for change in changes if change.costs), Cost()) for at in (0, 1))
     money = (
         f"a month {was} → {will} ({difference(was, will)})" if was.month is not None and will.month is not None else ""
     )

@@ -138,6 +138,15 @@ class Without:
         return value
 
 
+def without_ours(*names: str) -> Without:
+    """Refuse variables that are set for every container, and those of some, as patterns.
+
+    With NVIDIA_VISIBLE_DEVICES a container could take every GPU of its node.
+    """
+    ours = "|".join(("HOME", "NVIDIA_VISIBLE_DEVICES", *names))
+    return Without(f"^({ours})$", "is a variable that Tidegate sets itself")
+
+
 def form(pattern: str, hint: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:
     """Return what stands beside the type of a text: the pattern that it matches, and in words what is expected.
 

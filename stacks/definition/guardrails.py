@@ -10,11 +10,25 @@ from policies.guardrails import BY_NAME
 
 from .base import Named, Section, Text, form
 
+_REMOVED = (
+    "autoscalers-own-the-number-of-replicas",
+    "gpu-pods-have-limit-selector-and-toleration-that-agree",
+    "gpu-slices-stay-under-their-ceiling",
+    "grace-periods-hold-pause-and-stop",
+    "issuers-name-their-audiences",
+    "production-shares-nothing-that-others-may-write",
+    "routes-bring-no-configuration-of-their-own",
+    "the-cost-a-month-stays-within-its-budget",
+)
+
 
 def _known(name: str) -> str:
     """Refuse what is no guardrail: a severity or waiver of it would have no effect."""
     if name not in BY_NAME:
-        near = get_close_matches(name, BY_NAME, n=1, cutoff=0.4)
+        if name in _REMOVED:
+            now = "tidegate check or Tidegate itself does its work, without severities or waivers"
+            raise ValueError(f'the guardrail "{name}" no longer exists: take its name away; {now} (CHANGELOG.md)')
+        near = get_close_matches(name, BY_NAME, n=1)
         guess = f': did you mean "{near[0]}"?' if near else "; docs/guardrails.md lists them all"
         raise ValueError(f'there is no guardrail "{name}"{guess}')
     return name

@@ -15,8 +15,8 @@ from .base import (
     Resources,
     Section,
     Text,
-    Without,
     form,
+    without_ours,
 )
 from .pods import Toleration
 from .servers import ContainerVariables, SecretVariable, Server
@@ -45,19 +45,20 @@ _REFUSED: Mapping[str, str] = {
 } | dict.fromkeys(("api-key", "admin-api-key", "hf-token"), _NO_SECRET)
 """Options of engines that no extra argument may be, or begin, each with why."""
 COMMAND_VARIABLES: Final = ("MODEL", "SERVED_NAME", "HTTP_PORT", "TENSOR_PARALLEL_SIZE", "CONTEXT_LENGTH")
-_SET_BY_US = "is a variable that Tidegate sets itself"
-_OURS = (
-    "^(HOME|USER|POD_(NAME|NAMESPACE|UID)|DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*"
-    "|NAMESPACE.*|COMPONENT|ENDPOINT|REQUEST_PLANE|EVENT_PLANE|KUBE_DISCOVERY_MODE|SELF_HOST_METADATA)"
-    "|NIM_(MODEL_PATH|SERVED_MODEL_NAME|SERVER_PORT|MAX_MODEL_LEN|CACHE_PATH)"
-    f"|{'|'.join(COMMAND_VARIABLES)}|NVIDIA_VISIBLE_DEVICES)$"
+_OURS = without_ours(
+    "USER",
+    "POD_(NAME|NAMESPACE|UID)",
+    "DYN_(DISCOVERY_BACKEND|FILE_KV|SYSTEM_.*|TCP_.*HOST|.*GRACEFUL_SHUTDOWN.*|NAMESPACE.*|COMPONENT|ENDPOINT"
+    "|REQUEST_PLANE|EVENT_PLANE|KUBE_DISCOVERY_MODE|SELF_HOST_METADATA)",
+    "NIM_(MODEL_PATH|SERVED_MODEL_NAME|SERVER_PORT|MAX_MODEL_LEN|CACHE_PATH)",
+    *COMMAND_VARIABLES,
 )
 
 
 class EngineSecret(SecretVariable):
     """An environment variable of an engine whose value is in a Secret of the environment's namespace."""
 
-    name: Annotated[EnvironmentName, Without(_OURS, _SET_BY_US)]
+    name: Annotated[EnvironmentName, _OURS]
     """Its name, such as HF_TOKEN or NGC_API_KEY."""
 
 
@@ -76,7 +77,7 @@ class EngineSettings(ContainerVariables):
     """Devices over which the model is spread: those of one replica."""
     context_length: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
     """Tokens of prompt and answer together; what the model can without it."""
-    environment: Annotated[dict[EnvironmentName, str], Without(_OURS, _SET_BY_US)] = Field(default_factory=dict)
+    environment: Annotated[dict[EnvironmentName, str], _OURS] = Field(default_factory=dict)
     """Environment variables of the engine's container. Never a secret."""
     secret_environment: tuple[EngineSecret, ...] = ()
     """Those that are secret."""

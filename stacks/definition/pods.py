@@ -12,10 +12,9 @@ from .base import (
     LabelKey,
     LabelValue,
     Section,
-    Without,
+    without_ours,
 )
 
-_SET_BY_US = "is a variable that Tidegate sets itself"
 _EQUAL = "operator Equal compares with a value: say value"
 _EXISTS = "operator Exists tolerates every value: take value away"
 _COMPARED = "this operator compares with values: say values"
@@ -28,9 +27,9 @@ class Pods(Section):
 
     annotations: ForeignAnnotations = Field(default_factory=dict)
     """Annotations of the pods."""
-    environment: Annotated[
-        dict[EnvironmentName, str], Without("^(HOME|AZURE_STORAGE_AUTH_TYPE|TIDEGATE_.*)$", _SET_BY_US)
-    ] = Field(default_factory=dict)
+    environment: Annotated[dict[EnvironmentName, str], without_ours("AZURE_STORAGE_AUTH_TYPE", "TIDEGATE_.*")] = Field(
+        default_factory=dict
+    )
     """Environment variables of all containers, such as HTTPS_PROXY and NO_PROXY for the web proxy of a company, which
     network.reach has to let them reach. Never a secret."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None

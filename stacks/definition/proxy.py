@@ -86,7 +86,7 @@ class IngressExposure(Section):
     annotations: Annotated[
         Annotations,
         Without(
-            r"/(.*-snippet|default-backend|mirror-.*|(permanent|temporal)-redirect)$",
+            r"/(.*-snippets?|default-backend|mirror-.*|(permanent|temporal)-redirect)$",
             "leads requests past the proxy, or lets whoever may write it run what they like in the ingress controller",
         ),
     ] = Field(default_factory=dict)

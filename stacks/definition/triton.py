@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
-from .base import DnsLabel, EnvironmentName, Without, form
+from .base import DnsLabel, EnvironmentName, Without, form, without_ours
 from .servers import AzureIdentity, ContainerVariables, SecretVariable, Server, ServerTls
 
 OLDEST_TRITON: Final = "25.06"
@@ -59,13 +59,10 @@ ExtraArgument = Annotated[
 ]
 
 
-_OURS = Without("^HOME$", "is a variable that Tidegate sets itself: the root file system is read-only")
-
-
 class TritonSecret(SecretVariable):
     """An environment variable of Triton whose value is in a Secret of the environment's namespace."""
 
-    name: Annotated[EnvironmentName, _OURS]
+    name: Annotated[EnvironmentName, without_ours()]
     """Its name, such as AWS_SECRET_ACCESS_KEY."""
 
 
@@ -78,7 +75,7 @@ class TritonSettings(ContainerVariables):
     """Encrypts gRPC between the proxy and Triton. (Triton's HTTP endpoint has no TLS.)"""
     extra_arguments: tuple[ExtraArgument, ...] = ()
     """Further arguments of tritonserver, such as --log-verbose=1; not those that Tidegate sets."""
-    environment: Annotated[dict[EnvironmentName, str], _OURS] = Field(default_factory=dict)
+    environment: Annotated[dict[EnvironmentName, str], without_ours()] = Field(default_factory=dict)
     """Environment variables of the Triton container. Never a secret."""
     secret_environment: tuple[TritonSecret, ...] = ()
     """Those that are secret, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a store that knows no cloud

@@ -32,7 +32,7 @@ def annotation(stack: Stack) -> str:
             by_alias=True,
             include={
                 "gate": True,
-                "domino": {"platform_namespace", "principal_url"},
+                "domino": True,
                 "mesh": {"mtls"},
                 "monitoring": {"operator", "rules", "objectives"},
                 "proxy": {

@@ -79,7 +79,7 @@ def _profile_of_product(pool: Pool) -> tuple[str, Collection[str]]:
 def preloaded_models_fit_a_replica(stack: Stack) -> Iterator[Problem]:
     """All models of a preload pool are in memory at once, in each replica."""
     for path, server, pool in stack.pools():
-        memory = devices.memory_bytes(pool)
+        memory = devices.memory_bytes(pool, stack.data_plane.gpus)
         if isinstance(pool.loading, OnDemand) or memory is None:
             continue
         total = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
@@ -105,8 +105,8 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
     for path, server, pool in stack.pools():
         if not isinstance(pool.loading, OnDemand):
             continue
-        memory = devices.memory_bytes(pool)
-        capacity = devices.capacity_bytes(pool)
+        memory = devices.memory_bytes(pool, stack.data_plane.gpus)
+        capacity = devices.capacity_bytes(pool, stack.data_plane.gpus)
         if capacity is None:
             what = f"{server.name}/{pool.name} has no capacity, and none follows from its placement"
             do = "Add loading.capacity: the bytes that models may take on each replica."
@@ -336,7 +336,7 @@ def models_fit_into_a_gpu_of_their_plane(stack: Stack) -> Iterator[Problem]:
     for path, server, pool in stack.pools():
         product = getattr(pool.placement, "product", None)
         known = [gpu_bytes(group.product) for group in plane.gpus if product in (None, group.product)]
-        if isinstance(pool.placement, CpuPlacement | SharedGpuPlacement) or devices.memory_bytes(pool) is not None:
+        if isinstance(pool.placement, CpuPlacement | SharedGpuPlacement) or devices.memory_bytes(pool, plane.gpus):
             continue
         count = pool.placement.count if isinstance(pool.placement, WholeGpuPlacement) else 1
         largest = max((each for each in known if each), default=0) * count

@@ -96,9 +96,7 @@ def _lacking(stack: Stack, exposure: IngressExposure, prefix: str) -> Iterator[t
         found = re.search(r"idle_timeout\.timeout_seconds=(\d+)", said.get(key, ""))
         if (least := int(found[1]) if found else 60) < seconds:
             yield key, (f"idle_timeout.timeout_seconds={seconds}", waits.format(least))
-    # An Ingress that has Google's annotations is by someone who knows that controller's other objects.
-    is_configured = {*_GOOGLE} & {key.partition("/")[0] for key in (*said, *exposure.service_annotations)}
-    if prefix in _GOOGLE and not is_configured:
+    if prefix in _GOOGLE and _BACKEND_CONFIG not in exposure.service_annotations:
         reason = "Its health check requests /, where the proxy has nothing: the BackendConfig says /healthz."
         yield _BACKEND_CONFIG, ("""'{"default": "inference-proxy"}'""", f"{reason} {waits.format(30)}")
     if prefix in _GOOGLE and is_https and not {_APP_PROTOCOLS, _ITS_OLD_NAME} & set(exposure.service_annotations):

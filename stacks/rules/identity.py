@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from tidegate_contracts.credentials import KNOWN
@@ -41,7 +41,8 @@ _ISSUERS: tuple[tuple[str, str], ...] = (
     (r"https://[^/]+\.okta(preview)?\.com(/oauth2/[^/]+)?/$", "Okta's tokens name it without a slash at its end"),
     (r"https?://[^?#]+/realms/[^/]+/.*$", "Keycloak's tokens name it as …/realms/REALM, without anything after it"),
     (
-        r"https://(accounts\.google\.com|token\.actions\.githubusercontent\.com|gitlab\.com)/$",
+        r"https://(accounts\.google\.com|token\.actions\.githubusercontent\.com|gitlab\.com"
+        r"|cognito-idp\.[^/]+/[^/]+|oidc\.eks\.[^/]+/id/[^/]+)/$",
         "Its tokens name it without a slash at its end",
     ),
     (r"https://[^/]+:443(/|$)", "Tokens seldom name the default port"),
@@ -89,19 +90,25 @@ def groups_come_from_sources_that_have_them(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("proxy", "access", index, "groups"), what, do=do, severity=severity)
 
 
-@stack_rule("No principal or group is a credential")
+@stack_rule("No principal, group, writer or audience is a credential")
 def names_are_no_credentials(stack: Stack) -> Iterator[Problem]:
     """A key in an access rule is in version control, and matches no caller: a rule names the principal of a key."""
-    names: list[tuple[PathInTree, str]] = []
-    for index, rule in enumerate(stack.platform.proxy.access):
-        for key in ("principals", "groups"):
-            names += [(("proxy", "access", index, key, place), name) for place, name in enumerate(getattr(rule, key))]
-    promotion = stack.environment.promotion
-    for path, name in names:
-        if not (is_key := _is_credential(name)) and (_UUID.match(name) or not _RANDOM.match(name)):
+    platform, promotion = stack.platform, stack.environment.promotion
+    places: list[tuple[PathInTree, Sequence[str]]] = []
+    for index, rule in enumerate(platform.proxy.access):
+        places += [(("proxy", "access", index, key), getattr(rule, key)) for key in ("principals", "groups")]
+    places += [(("datasets", index, "writers"), each.writers) for index, each in enumerate(platform.datasets)]
+    places += [(("servers", index, "repository", "writers"), bucket.writers) for index, _, bucket in stack.buckets()]
+    for index, issuer in enumerate(platform.proxy.auth.oidc):
+        places.append((("proxy", "auth", "oidc", index, "audiences"), issuer.audiences))
+    for path, name in ((((*path, n), name)) for path, names in places for n, name in enumerate(names)):
+        # Some providers draw audiences at random.
+        may_be_random = "audiences" in path or _UUID.match(name) or not _RANDOM.match(name)
+        if not (is_key := _is_credential(name)) and may_be_random:
             continue
         what = "this name looks like a key or a token"
         do = "evoke it. Write the name of its principal, which is its entry in the Secret of proxy.auth.apiKeys."
+        do = do if "audiences" not in path else "evoke it. Write what the issuer's tokens have in aud."
         do = f"R{do}" if is_key else f"If it is one, r{do}"
         why = "The definition is in version control, and every pod's log may name it."
         yield stack.source.problem(path, what, why, do, severity="error" if is_key else "advisory")

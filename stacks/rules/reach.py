@@ -154,8 +154,11 @@ def _unreached(
         do = f"Add {port} to the ports of {its_own[0].name} in network.reach."
     else:
         name = "web-proxy" if web_proxy else re.sub(r"[^a-z0-9]+", "-", host.partition(".")[0].lower()).strip("-")
-        do = f"Add {{name: {name}, {key}, cidr: ADDRESS/32, ports: [{port}]}} to network.reach, with its address"
-        do += f"; or add {port} to the ports of the entry that has its address." if ways else "."
+        is_name = not re.fullmatch(r"[0-9.]+|.*:.*", host)  # No entry has an address that is known.
+        cidr = "ADDRESS/32" if is_name else f"{host}/{128 if ':' in host else 32}"
+        do = f"Add {{name: {name}, {key}, cidr: {cidr}, ports: [{port}]}} to network.reach"
+        do += ", with its address" if is_name else ""
+        do += f"; or, if an entry has its address, add {port} to its ports." if ways and is_name else "."
     if web_proxy:
         do = f"Add {target} to NO_PROXY if the pods can call it directly. Otherwise: {do}"
     severity: Severity = "advisory" if path[:2] == ("proxy", "tracing") else "error"

@@ -1,25 +1,25 @@
 """Sizes: what pods take of their nodes, all replicas together, and what a model needs besides GPU memory."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from .. import devices
 from ..definition import DataPlane
 from ..definition.base import byte_count, quantity_value
 from ..definition.openai import OpenaiServer
-from ..definition.placement import CpuPlacement, GpuNodes
+from ..definition.placement import CpuPlacement, GpuNodes, Placement
+from ..definition.pods import Affinity
 from ..definition.pools import OnDemand, Pool
 from ..definition.servers import Server
 from ..definition.triton import OLDEST_TRITON, TritonServer
 from ..devices import gb
+from ..load import PathInTree
 from ..problems import Problem, Severity, did_you_mean, nearest
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 
-_MOST = {"cpu": 1024, "memory": 32 * 2**40}
-"""More than a pod gets of any node; the largest machines of clouds have 1,920 threads and 32 TiB, without a GPU."""
-_MOST_BESIDE_GPUS = _MOST | {"cpu": 512}
-_MOST_OF_A_PROXY = {"cpu": 512, "memory": 4 * 2**40}
+_MOST = {"cpu": 384, "memory": 4 * 2**40}
+"""Cores and bytes of the largest nodes that serve models: "500" cores are 500m, and 8Ti are 8Gi, mistyped."""
 _BYTES_A_SECOND = 500 * 10**6  # At which a preload pool is assumed to read models, at the most.
 _START = {"cpu": 20, "gpu": 50, "engine": 100}  # Seconds that a server takes to start, without its models.
 _LEAST_SHARED = 2 * 2**30  # Of /dev/shm, for engines that spread a model over several GPUs.
@@ -112,17 +112,17 @@ def pods_fit_into_a_node(stack: Stack) -> Iterator[Problem]:
                 )
                 severity: Severity = "advisory" if on_cpu else "error"
                 yield stack.source.problem(where, f"{what}, and {largest}", why, do, severity=severity)
-            elif asked > (_MOST[key] if on_cpu else _MOST_BESIDE_GPUS[key]):
+            elif asked > _MOST[key]:
                 yield _too_much(stack, where, what, f"{pool.resources.cpu}m" if key == "cpu" else "16Gi")
     for key, quantity, meant in (("cpu", proxy.cpu, f"{proxy.cpu}m"), ("memory", proxy.memory, "2Gi")):
         amount = float(quantity_value(quantity))
-        if amount > _MOST_OF_A_PROXY[key]:
+        if amount > _MOST[key]:
             what = f"the proxy asks for {_text(key, amount)}"
             yield _too_much(stack, ("proxy", "resources", key), what, meant)
 
 
 def _too_much(stack: Stack, path: tuple[str | int, ...], what: str, meant: str) -> Problem:
-    why = "No node has so much, so the pod would stay Pending."
+    why = "Hardly any node has so much, so the pod would stay Pending."
     return stack.source.problem(path, what, why, f"Set what one replica needs, such as {meant}.", severity="advisory")
 
 
@@ -198,7 +198,8 @@ def tritons_are_supported(stack: Stack) -> Iterator[Problem]:
     used = {server.image for server in stack.platform.servers if isinstance(server, TritonServer)}
     for index, image in enumerate(stack.platform.images):
         found = _TAG.match(image.tag)
-        if image.name not in used or "triton" not in image.repository.rpartition("/")[2] or not found:
+        is_triton = "triton" in image.repository.rpartition("/")[2] or "py3" in image.tag.split("-")
+        if image.name not in used or not is_triton or not found:
             continue
         path = ("images", index, "tag")
         if found["release"] < OLDEST_TRITON:
@@ -258,39 +259,50 @@ _MODEL = re.compile(
 @stack_rule("Nodes can have the labels that pods select", "advisory")
 def nodes_can_have_the_labels(stack: Stack) -> Iterator[Problem]:
     """A pod that selects a label that no node has stays Pending."""
-    context = stack.data_plane.context_name
-    selectors = [((*path, "nodeSelector"), pool.node_selector, pool.placement) for path, _, pool in stack.pools()]
-    for where, selector, placement in [
-        *selectors,
-        (("proxy", "nodeSelector"), stack.platform.proxy.node_selector, None),
-    ]:
-        for key, value in selector.items():
-            prefix, _, name = key.rpartition("/")
-            what = why = do = ""
-            product = _MODEL.search((getattr(placement, "product", None) or "").upper())
-            model = _MODEL.search(value.upper()) if "accelerator" in name or "gpu" in name else None
-            here, there = _REGION.search(context), _REGION.search(value) if name in ("zone", "region") else None
-            if prefix in _KNOWN_LABELS and name not in _KNOWN_LABELS[prefix]:
-                what, why = (
-                    f"no node has the label {key}",
-                    f"Kubernetes keeps {prefix} for its own labels, and this is none.",
-                )
-                near = did_you_mean(nearest(name, _KNOWN_LABELS[prefix]))
-                do = f"{near}Labels there: {', '.join(_KNOWN_LABELS[prefix])}."
-            elif name == "os" and prefix.endswith("kubernetes.io") and value != "linux":
-                what, do = f"the containers run on Linux, and {key} is {value}", "Set it to linux, or remove it."
-            elif name == "arch" and prefix.endswith("kubernetes.io") and value not in ("amd64", "arm64"):
-                what, do = f"no node with these images has {key}: {value}", "Set it to amd64 or arm64."
-            elif (
-                prefix in _CLOUDS
-                and context.startswith(("gke_", "arn:aws"))
-                and not context.startswith(_CLOUDS[prefix])
-            ):
-                what, do = f"{key} is a label of another cloud than that of context {context}", "Remove it."
-            elif here and there and here[1] != there[1]:
-                what, do = f"{key} is {value}, and context {context} is in {here[1]}", "Name a zone of its region."
-            elif product and model and product[1] != model[1]:
-                what = f"{key} selects nodes with {model[1]}, and placement.product is {product[1]}"
-                do = "Name the same product in both, or remove the label: the placement selects the nodes."
-            if what:
-                yield stack.source.problem((*where, key), what, why, do)
+    proxy, servers = stack.platform.proxy, enumerate(stack.platform.servers)
+    pods: list[tuple[PathInTree, Mapping[str, str], Affinity | None, Placement | None]] = [
+        (("proxy",), proxy.node_selector, proxy.affinity, None),
+        *((path, pool.node_selector, pool.affinity, pool.placement) for path, _, pool in stack.pools()),
+        *((("servers", n, "openai", "frontends"), server.shared_node_selector, None, None) for n, server in servers),
+    ]
+    for path, selector, affinity, placement in pods:
+        product = getattr(placement, "product", None) or ""
+        wanted: list[tuple[PathInTree, str, tuple[str, ...]]] = [
+            ((*path, "nodeSelector", key), key, (value,)) for key, value in selector.items()
+        ]
+        required = affinity and affinity.node_affinity.required_during_scheduling_ignored_during_execution
+        # Of several terms a node fulfils one, and of several values it has one.
+        terms = required.node_selector_terms if required else ()
+        for place, each in enumerate(terms[0].match_expressions if len(terms) == 1 else ()):
+            if each.operator == "In" and each.values:
+                required_at = "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
+                where = (*path, *required_at, "nodeSelectorTerms", 0, "matchExpressions", place)
+                wanted.append((where, each.key, each.values))
+        for at, key, values in wanted:
+            wrong = [_impossible(key, value, stack.data_plane.context_name, product) for value in values]
+            if all(wrong):
+                yield stack.source.problem(at, *wrong[0])
+
+
+def _impossible(key: str, value: str, context: str, product: str) -> tuple[str, ...]:
+    """Return why no node can have a label, as a problem's what, why and do; nothing where one can."""
+    prefix, _, name = key.rpartition("/")
+    made = _MODEL.search(product.upper())
+    model = _MODEL.search(value.upper()) if "accelerator" in name or "gpu" in name else None
+    here, there = _REGION.search(context), _REGION.search(value) if name in ("zone", "region") else None
+    if prefix in _KNOWN_LABELS and name not in _KNOWN_LABELS[prefix]:
+        near = did_you_mean(nearest(name, _KNOWN_LABELS[prefix]))
+        why = f"Kubernetes keeps {prefix} for its own labels, and this is none."
+        return f"no node has the label {key}", why, f"{near}Labels there: {', '.join(_KNOWN_LABELS[prefix])}."
+    if name == "os" and prefix.endswith("kubernetes.io") and value != "linux":
+        return f"the containers run on Linux, and {key} is {value}", "", "Set it to linux, or remove it."
+    if name == "arch" and prefix.endswith("kubernetes.io") and value not in ("amd64", "arm64"):
+        return f"no node with these images has {key}: {value}", "", "Set it to amd64 or arm64."
+    if prefix in _CLOUDS and context.startswith(("gke_", "arn:aws")) and not context.startswith(_CLOUDS[prefix]):
+        return f"{key} is a label of another cloud than that of context {context}", "", "Remove it."
+    if here and there and here[1] != there[1]:
+        return f"{key} is {value}, and context {context} is in {here[1]}", "", "Name a zone of its region."
+    if made and model and made[1] != model[1]:
+        what = f"{key} selects nodes with {model[1]}, and placement.product is {made[1]}"
+        return what, "", "Name the same product in both, or remove the label: the placement selects the nodes."
+    return ()

@@ -52,30 +52,31 @@ def no_two_environments_read_one_repository(definition: Definition) -> Iterator[
     for stack in definition.stacks:
         ours = stack.environment.name
         for index, server in enumerate(stack.platform.servers):
-            for folder in stack.repository(server)[-1:]:  # The first name may be a volume's handle, which is any text.
+            for folder in stack.repository(server):
                 other = seen.setdefault((folder.store, folder.path.strip("/"), folder.point), ours)
                 if other != ours:
                     what = f'environments "{other}" and "{ours}" share the model repository of server "{server.name}"'
                     why = f'A version that you deploy to "{other}" would also serve in "{ours}".'
                     do = f'Give "{ours}" its own: set path, dataset or url of the repository in its overlay.'
                     yield stack.source.problem(("servers", index, "repository"), what, why, do)
+                    break
 
 
 @definition_rule("No repository of production lies in, or holds, one of another environment")
 def production_shares_nothing_that_others_may_write(definition: Definition) -> Iterator[Problem]:
     """Production must not serve files that people may change in dev."""
     theirs = [
-        (stack.name, server.name, folder)
+        (stack.name, server.name, stack.repository(server))
         for stack in definition.stacks
         if not stack.environment.production
         for server in stack.platform.servers
-        for folder in stack.repository(server)[-1:]
     ]
     for stack in definition.stacks if theirs else ():
         for index, server in enumerate(stack.platform.servers if stack.environment.production else ()):
-            for other, name, folder in theirs:
-                # Of one that is the very same, the rule above tells.
-                if any(one.overlaps(folder) and one.path != folder.path for one in stack.repository(server)[-1:]):
+            for other, name, folders in theirs:
+                shared = [(a, b) for a in stack.repository(server) for b in folders if a.overlaps(b)]
+                # The rule above reports a repository that is the very same.
+                if shared and not any((a.path.strip("/"), a.point) == (b.path.strip("/"), b.point) for a, b in shared):
                     what = f'the repository of server "{server.name}" shares its files with "{name}" of {other}'
                     do = "Give production a dataset, folder or bucket of its own."
                     yield stack.source.problem(("servers", index, "repository"), what, do=do)

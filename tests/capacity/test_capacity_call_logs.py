@@ -1,12 +1,16 @@
 """Logs of proxies and eviction policies, as they are written, become a trace: every call, and no caller."""
 
+import base64
 import csv
 import gzip
 import io
 import json
 import logging
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from typer.testing import CliRunner
 
 from capacity.call_logs import read_logs
 from cli.app import app
+from stacks.command import CommandError
 
 CALLER = "mrs-visitor"
 NOON = datetime(2026, 11, 3, 12, tzinfo=UTC).timestamp()
@@ -114,6 +119,12 @@ def dumped(**fields: Any) -> str:
     return json.dumps(fields) + "\n"
 
 
+def parsed(text: str) -> dict[str, Any]:
+    with suppress(ValueError):
+        return json.loads(text)  # type: ignore[no-any-return]
+    return {}
+
+
 def cri(text: str) -> str:
     """containerd and CRI-O: a line of more than 16 KiB comes in parts. Here each has 120 bytes."""
     parts = [text.rstrip("\n")[at : at + 120] for at in range(0, len(text), 120)]
@@ -127,13 +138,12 @@ def docker(text: str) -> str:
 
 def merged(text: str) -> str:
     """Fluent Bit with Merge_Log and Keep_Log: the record is there twice."""
-    record = json.loads(text) if text.startswith("{") else {}
-    return dumped(date=1762171200.1, log=text, log_processed=record, kubernetes=KUBERNETES)
+    return dumped(date=1762171200.1, log=text, log_processed=parsed(text), kubernetes=KUBERNETES)
 
 
 def lifted(text: str) -> str:
     """The same with Nest: the fields of the record stand beside the line."""
-    return dumped(**{"log": text} | (json.loads(text) if text.startswith("{") else {}))
+    return dumped(**{"log": text} | parsed(text))
 
 
 def csv_row(text: str) -> str:
@@ -162,6 +172,8 @@ LINEWISE: dict[str, Callable[[str], str]] = {
     ),
     "logfmt": lambda text: f"ts=2026-11-03T12:00:00Z level=info msg={json.dumps(text.rstrip())}\n",
     "csv": csv_row,
+    "base64": lambda text: base64.b64encode(text.encode()).decode() + "\n",
+    "base64 in json": lambda text: dumped(data=base64.urlsafe_b64encode(text.encode()).decode(), pod="a"),
     "opentelemetry": lambda text: dumped(
         resourceLogs=[{"scopeLogs": [{"logRecords": [{"body": {"stringValue": text}}]}]}]
     ),
@@ -179,6 +191,28 @@ EXPORTS: dict[str, Callable[[Sequence[str]], str]] = {
         {"hits": {"hits": [{"_source": {"message": each}} for each in lines]}}, indent=1
     ),
     "loki": lambda lines: json.dumps({"data": {"result": [{"stream": {}, "values": [["1", each] for each in lines]}]}}),
+}
+
+
+def without_logger(text: str) -> str:
+    return dumped(**{key: value for key, value in parsed(text).items() if key != "logger"})
+
+
+def in_apostrophes(text: str) -> str:
+    return text.replace('"', "'")
+
+
+def cut_at(column: int) -> Callable[[str], str]:
+    return lambda text: text.rstrip("\n")[:column] + "\n"
+
+
+NO_JSON = {"apostrophes", "no JSON"}  # In base64, only the beginning of JSON is known.
+DAMAGES: dict[str, Callable[[str], str]] = {
+    "no logger": without_logger,
+    "another logger": lambda text: text.replace('"logger":"tidegate', '"logger":"collector'),
+    "apostrophes": in_apostrophes,
+    "no JSON": lambda text: in_apostrophes(without_logger(text)),
+    **{f"cut at {column}": cut_at(column) for column in (6, 9, 30, 45, 56, 60, 70, 80, 90, 120)},
 }
 
 
@@ -219,7 +253,36 @@ def test_a_line_that_is_cut_is_counted_if_it_names_a_call_or_a_load(
     unreadable = [each for each in found.lost if "cut.log" in each]
     assert all_calls >= less
     if not unreadable and all_calls == less and "calls" in LINES[place]:
-        assert "tidegate_proxy.calls" not in cut
+        assert not re.search(r"""\{\\*"+time""", cut)
+
+
+@pytest.mark.parametrize(
+    ("form", "damage"),
+    [each for each in product([*LINEWISE, *EXPORTS], DAMAGES) if each[1] not in NO_JSON or "base64" not in each[0]],
+)
+def test_every_call_and_load_without_a_usable_logger_is_counted_alone_and_among_others(
+    tmp_path: Path, form: str, damage: str
+) -> None:
+    def wrapped(lines: Sequence[str]) -> str:
+        return EXPORTS[form](lines) if form in EXPORTS else "".join(map(LINEWISE[form], lines))
+
+    whole = [call(float(at), "fox", {"fox": 1}) for at in range(4)]
+    lost = [call(8.0, "owl", {"owl": 2}), loaded("owl", 1.0, 5), call(9.0, "owl", {"owl": 2}), loaded("owl", 2.0, 5)]
+    damaged = [DAMAGES[damage](each) for each in lost]
+    mixed = [each for pair in zip(whole, damaged, strict=True) for each in pair]
+    (tmp_path / "mixed.log").write_text(wrapped(mixed), "utf-8")
+    found = read_logs(str(tmp_path / "mixed.log"))
+    assert len(found.calls["main", "fox"]) == 4
+    assert found.lost[0].startswith("4 lines of calls or loads that cannot be read")
+    (tmp_path / "alone.log").write_text(wrapped(damaged), "utf-8")
+    with pytest.raises(CommandError, match=r"alone\.log:\d+: .* wraps calls or loads in a form"):
+        read_logs(str(tmp_path))
+
+
+def test_a_copy_without_a_logger_of_a_line_that_has_one_is_a_copy(tmp_path: Path) -> None:
+    """Fluent Bit with Merge_Log and Keep_Log, of which a filter removed a field."""
+    lines = [dumped(log=each, log_processed=json.loads(without_logger(each))) for each in LINES[:5]]
+    assert calls_in(tmp_path, "".join(lines).encode()) == calls_in(tmp_path, "".join(LINES[:5]).encode())
 
 
 def test_a_line_in_two_files_or_twice_in_one_is_one_line(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ PLACEMENTS: list[tuple[str, str, set[str]]] = [
     ("{kind: mig, profile: 1g.10gb}", MIXED, {PLUGIN}),
     (f"{{kind: mig, profile: 1g.10gb, product: {A100}}}", MIXED, {PLUGIN, DISCOVERY}),
     (f"{{kind: mig, profile: 1g.10gb, strategy: single, product: {A100}}}", SINGLE, {PLUGIN, DISCOVERY}),
+    ("{kind: mig, profile: 1g.10gb+me}", "mig: {slices: {1g.10gb+me: 1}}", {PLUGIN}),
     ("{kind: gpu}", WHOLE, {PLUGIN}),
     (f"{{kind: gpu, count: 2, product: {A100}}}", WHOLE, {PLUGIN, DISCOVERY}),
     ("{kind: time-slicing}", "sharing: {kind: time-slicing, replicas: 2}", {PLUGIN, DISCOVERY}),
@@ -121,6 +122,8 @@ def test_a_pod_demands_nothing_that_its_placement_may_not_rely_on(
     (workload,) = (item for item in render(stack, definition).objects if item["kind"] == "StatefulSet")
     spec = pod_spec(workload)
     limits = {name for one in spec["containers"] for name in one["resources"].get("limits", {})}
+    profile = (getattr(pool.placement, "profile", None) or "").replace("+", ".")
+    assert {name.partition("mig-")[2] for name in limits if "mig-" in name} <= {profile}
     demanded = {LABELS[key] for key in spec.get("nodeSelector", {}) if key.startswith("nvidia.com/")}
     demanded |= {PLUGIN for name in limits if name.startswith("nvidia.com/")}
     demanded |= {DRA_DRIVER for _ in spec.get("resourceClaims", ())}

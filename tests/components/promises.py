@@ -70,6 +70,15 @@ def services_lead_to_ports_that_containers_have_and_headless_ones_to_the_same_nu
                 assert ports(workload).get(target, target) == port["port"], name_of(item)
 
 
+def grpc_with_a_certificate_is_not_taken_for_plain_grpc(objects: Objects) -> None:
+    for item in of_kind(objects, "Service"):
+        (workload,) = selected(objects, {"matchLabels": item["spec"]["selector"]})
+        has_tls = "tls" in {volume["name"] for volume in template(workload)["spec"]["volumes"]}
+        for port in item["spec"]["ports"]:
+            if port["name"] == "grpc":
+                assert port.get("appProtocol") == ("https" if has_tls else None), name_of(item)
+
+
 def exposures_lead_to_the_proxy_service(objects: Objects) -> None:
     service = named(objects, "Service", "inference-proxy")
     offered = {port["name"]: port["port"] for port in service["spec"]["ports"]}

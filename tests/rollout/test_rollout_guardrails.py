@@ -48,7 +48,7 @@ def test_a_stack_passes_from_standard_input_from_a_file_and_as_a_list(objects: O
     result = guardrails(text)
     assert (result.exit_code, result.stderr) == (0, "")
     assert f"ok – {len(objects)} objects" in result.stdout
-    assert "held to: inference-dev: shared; " in result.stdout
+    assert "held to: inference-dev: shared; severities changed: none; waivers: none\n" in result.stdout
     file = tmp_path / "objects.yaml"
     file.write_text(text, "utf-8")
     assert guardrails("", file).stdout == result.stdout.replace("standard input", str(file))

@@ -31,6 +31,7 @@ _IN_DOMINO: Final = ("DOMINO_RUN_ID", "DOMINO_PROJECT_ID", "DOMINO_PROJECT_NAME"
 """Variables of which Domino sets at least one wherever it runs something."""
 _ACCESS_TOKEN: Final = "/access-token"
 _DOMINO_SECONDS: Final = 3.0
+_PAUSE_SECONDS: Final = 0.5  # before the next try with a service that did not answer
 _HOLD_SECONDS: Final = 60.0
 """How long a token is used that does not say when it ends."""
 _EARLY_SECONDS: Final = 30.0  # a token is renewed so long before it ends, or at half of its time if that is shorter
@@ -114,13 +115,17 @@ class DominoToken(Credential):
         return True
 
     def _ask(self, end: float) -> str:
-        try:
-            answer = self._transport.ask("GET", _ACCESS_TOKEN, (), {}, end)
-        except UnreachableError as error:
-            raise self._silent(error.why or error.what) from None
-        if answer.status != 200:
-            raise self._silent(f"it answers {answer.status}")
-        return bytes(answer.body[:_MOST_BYTES]).decode("utf-8", "replace").strip()
+        while True:
+            try:
+                answer = self._transport.ask("GET", _ACCESS_TOKEN, (), {}, end)
+            except UnreachableError as error:
+                if time.monotonic() + _PAUSE_SECONDS >= end:
+                    raise self._silent(error.why or error.what) from None
+                time.sleep(_PAUSE_SECONDS)  # The service may start a moment later than the run's first call.
+                continue
+            if answer.status != 200:
+                raise self._silent(f"it answers {answer.status}")
+            return bytes(answer.body[:_MOST_BYTES]).decode("utf-8", "replace").strip()
 
     def _silent(self, why: str) -> UnreachableError:
         do = f"try again; outside of Domino set {API_KEY} or {TOKEN}"

@@ -1,4 +1,4 @@
-"""`tidegate predict` and `status`: calls a model, and tells which there are, and where."""
+"""`tidegate predict` and `status`: calls a model, and lists the models of each environment."""
 
 import time
 from collections.abc import Sequence

@@ -27,6 +27,7 @@ _COLUMNS: Final = {
     "MODEL": 0, "SERVER": 80, "STATE": 0, "SINCE": 0, "SIZE": 120, "HELD BY": 100, "LAST USE": 120, "WHY": 0,
 }  # fmt: skip
 """Columns, and how wide a terminal must be for each."""
+_ROWS: Final = 15  # of models, where there is no terminal
 _LONGEST_PAUSE: Final = 10.0  # seconds between two looks, for proxies that answer slowly
 _ANSWER_SECONDS: Final = 3.0  # that a proxy may take, where others are looked at, too
 _ONCE_SECONDS: Final = 6.0  # and where it is looked but once: a proxy itself gives its replicas five
@@ -40,7 +41,9 @@ def top(
     proxy: Proxy = None,
     every: Annotated[float, Option(min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, Option("--once", help="Look once; so it does where there is no terminal.")] = False,
-    rows: Annotated[int, Option(min=1, help="Models to show of each environment, those in trouble first.")] = 15,
+    rows: Annotated[
+        int | None, Option(min=1, help="Models to show of each environment, those in trouble first; as many as fit.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show what sits in every slice, who holds it, what loads and what fails; until Ctrl-C. Loads nothing."""
@@ -56,7 +59,7 @@ def top(
             found = overview(asked, _ONCE_SECONDS)
             if json:
                 print_json(found)
-            for part in () if json else _shown(found, to.width, rows):
+            for part in () if json else _shown(found, to.width, rows or _ROWS):
                 to.print(part)
             end(found, json)
             return
@@ -66,7 +69,8 @@ def top(
                     began = time.monotonic()
                     found = overview(asked, _ANSWER_SECONDS)
                     clock = Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
-                    live.update(Group(clock, *_shown(found, to.width, rows)), refresh=True)
+                    fit = rows or _that_fit(found, to.width, to.height)
+                    live.update(Group(clock, *_shown(found, to.width, fit, live=True)), refresh=True)
                     # Most of a proxy's time is for calls; one that gives no answer spends none.
                     took = 0.0 if any(each.error for each in found) else time.monotonic() - began
                     time.sleep(max(every, min(5 * took, _LONGEST_PAUSE)))
@@ -74,39 +78,49 @@ def top(
             return
 
 
-def _shown(planes: "Sequence[PlaneOverview]", width: int, rows: int) -> "Iterator[RenderableType]":
-    """Yield what is seen, those that cannot be asked first."""
+def _that_fit(planes: "Sequence[PlaneOverview]", width: int, height: int) -> int:
+    """Return how many models of each environment fit into so many lines of a live display; one at least."""
+    above = sum(len(list(_above(each, width, live=True))) for each in planes)
+    below = sum(3 if each.models else 1 for each in planes)  # the table's head, "and N more", and an empty line
+    clock_and_hints = 2 + any(each.slices for each in planes)
+    return max(1, (height - above - below - clock_and_hints) // max(1, sum(bool(each.models) for each in planes)))
+
+
+def _shown(
+    planes: "Sequence[PlaneOverview]", width: int, rows: int, *, live: bool = False
+) -> "Iterator[RenderableType]":
+    """Yield the environments, those without an answer first; `live`: lines do not wrap, and errors are among them."""
     for each in sorted(planes, key=lambda each: not each.error):
-        yield from _above(each, width)
+        yield from _above(each, width, live=live)
         if each.models:
-            yield _table(each.models, rows, width)
+            yield _table(each.models, rows, width, wraps=not live)
         if (more := len(each.models) - rows) > 0:
-            yield _line(f"and {more} more: `tidegate status`, or --rows", "dim")
-        yield _line("")
+            yield _line(f"and {more} more: `tidegate status`, or --rows", "dim", live=live)
+        yield _line("", live=live)
     if any(each.slices for each in planes):
-        yield _line(_LEGEND, "dim")
+        yield _line(_LEGEND, "dim", live=live)
     hint = "`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it."
-    yield _line(hint, "dim")
+    yield _line(hint, "dim", live=live)
 
 
-def _above(plane: "PlaneOverview", width: int) -> "Iterator[RenderableType]":
+def _above(plane: "PlaneOverview", width: int, *, live: bool) -> "Iterator[RenderableType]":
     """Yield the lines above the table of an environment: its sums, and what sits in its slices."""
-    yield _line(f"{plane.at}   {_sums(plane)}", "bold")
-    for error in plane.error.splitlines():
-        yield _line(error, "red")
+    yield _line(f"{plane.at}   {_sums(plane)}", "bold", live=live)
+    for error in plane.error.splitlines() if live else ():
+        yield _line(error, "red", live=live)
     for room in plane.slices:
-        yield _line(_title(room))
+        yield _line(_title(room), live=live)
         yield _bar(room, plane.models, width)
     for where, states in _preloaded(plane).items():
-        yield _line(f"{where}  {states}")
+        yield _line(f"{where}  {states}", live=live)
     for where, why in _unknown(plane).items():
-        yield _line(f"{where}  {why}", "red")
+        yield _line(f"{where}  {why}", "red", live=live)
 
 
-def _line(text: str, style: str = "") -> "Text":
+def _line(text: str, style: str = "", *, live: bool) -> "Text":
     from rich.text import Text
 
-    return Text(printable(text), style=style)
+    return Text(printable(text), style=style, no_wrap=live, overflow="ellipsis")
 
 
 def _sums(plane: "PlaneOverview") -> str:
@@ -201,7 +215,7 @@ def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "Re
     return line
 
 
-def _table(models: "Sequence[VisibleModel]", rows: int, width: int) -> "RenderableType":
+def _table(models: "Sequence[VisibleModel]", rows: int, width: int, *, wraps: bool) -> "RenderableType":
     """Return a row for each of so many models, first those that fail or whose callers get no answer."""
     from rich.table import Table
 
@@ -216,7 +230,7 @@ def _table(models: "Sequence[VisibleModel]", rows: int, width: int) -> "Renderab
         table.add_column(
             name,
             overflow="ellipsis",
-            no_wrap=name != "WHY",
+            no_wrap=name != "WHY" or not wraps,
             max_width=width // 3 if name == "MODEL" else None,
             ratio=1 if name == "WHY" else None,  # It takes what the others leave.
         )

@@ -19,7 +19,7 @@ _MEANING: Final = {
     "draining": "it goes from memory when its last lease has ended",
     "unloading": "it goes from memory, and its next call loads it again",
     "freeing": "it goes from memory, and its next call loads it again",
-    "quarantined": "it failed too often, and is not loaded until it changes or the policy beside the server restarts",
+    "quarantined": "it failed too often, and is not loaded until it changes or the server's eviction policy restarts",
 }
 """What a state of a replica means to callers; the others say why themselves."""
 _AGAIN: Final = "its load failed, and its next call tries it again"

@@ -167,7 +167,8 @@ def wait_until_withdrawn(context: Context, home: Placement, versions: Collection
     # One that began its look just before knows of nothing yet, and begins to load a moment later.
     steady_seconds = look_seconds(home) if polls else 0.0
     do = f"tidegate why {home.model.name} --environment {home.environment.name} says who holds it"
-    _until(context, home, is_gone, "it is still served", steady_seconds, do)
+    unseen = "it could not be seen that nothing serves it"
+    _until(context, home, is_gone, "it is still served", steady_seconds, do, unseen)
     return all(each.state != "unreachable" for each in places)
 
 
@@ -222,15 +223,16 @@ def _until(
     what: str,
     steady_seconds: float,
     do: str = "look into the log of the inference server there; then run the same command again",
+    unseen: str = "",
 ) -> None:
-    """Wait until a check holds, and has held for so long.
+    """Wait until a check holds, and has held for so long. `unseen` stands for `what` if the last look had no answer.
 
     That the load failed is believed when nothing else was said until the loader has surely seen what is there now:
     at first it may be said of what was there before.
     """
     bound, where = context.wait_seconds + look_seconds(home), _where(home)
     end = time.monotonic() + bound
-    state, since, why = "", 0.0, ""
+    state, since, why, title = "", 0.0, "", what
     while True:
         before, state = state, "not yet"
         try:
@@ -239,6 +241,7 @@ def _until(
             state, why = "failed", error.why or error.what
         except (errors.BusyError, errors.NotFoundError, errors.UsageError, errors.UnreachableError) as error:
             why = error.why or error.what
+            title = what if isinstance(error, errors.BusyError) else unseen or what
         now = time.monotonic()
         since = since if state == before else now
         if state == "holds" and now - since >= steady_seconds:
@@ -247,7 +250,7 @@ def _until(
             raise _not_loaded(home, what, why)
         if now > end and state != "holds":
             why = why or "the inference server has not loaded it, or cannot"
-            raise errors.UnfinishedError(f"{what} after {bound:.0f} s", where=where, why=why, do=do)
+            raise errors.UnfinishedError(f"{title} after {bound:.0f} s", where=where, why=why, do=do)
         time.sleep(LOOK_SECONDS)
 
 

@@ -163,7 +163,10 @@ class TritonKind(ServerKind):
         from .publishing.config import CONFIG, config_differences
 
         why = "Triton has one configuration for all versions of a model"
-        do = "register it as a model of another name, which its callers then move to; or run `tidegate undeploy` first"
+        do = (
+            "register it as a model of another name, which its callers then move to; or run `tidegate undeploy` first. "
+            "To go back, then name the version: `tidegate rollback … --version N`"
+        )
         return [
             warning(f"version {old} runs under version {new}'s {each}", CONFIG)
             if each.startswith("parameters")

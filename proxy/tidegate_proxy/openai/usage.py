@@ -40,15 +40,17 @@ class _Event(msgspec.Struct):
 _event = msgspec.json.Decoder(_Event)
 
 
-def _is_error(line: bytes) -> bool:
-    """Tell whether a line is an event that reports an error, as Triton, vLLM, SGLang, Dynamo and OpenAI write it."""
-    if not line.startswith(b"data:"):
-        return False
-    try:
-        said = _event.decode(line[5:])
-    except UNREADABLE:
-        return False
-    return said.model_name is None and (bool(said.error) or "error" in (said.type, said.object))
+def _has_error(recent: bytes) -> bool:
+    """Tell whether an event reports an error, as Triton, vLLM, SGLang, Dynamo and OpenAI write it."""
+    for line in recent.split(b"\n") if b'"error"' in recent else ():
+        if line.startswith(b"data:"):
+            try:
+                event = _event.decode(line[5:])
+            except UNREADABLE:
+                continue
+            if event.model_name is None and (event.error or "error" in (event.type, event.object)):
+                return True
+    return False
 
 
 class Usage:
@@ -76,19 +78,22 @@ class Usage:
 
     def feed(self, data: bytes) -> bytes:
         """Return what can go on, now that this has come."""
-        self._read(self._unread + data)
+        if self._ends:
+            self._read(self._unread + data)
         if not self._streams:
             return data
         self._events += data.count(b"data:")
         recent = self._line + data
-        self._is_of_events = self._is_of_events or _begins_event(recent) is not None
-        if b"[DONE]" in recent or b"response." in recent:
+        if not self._is_of_events:
+            self._is_of_events = _begins_event(recent) is not None
+        if b'"error"' in recent or b"event:" in recent or b"[DONE]" in recent or b'"response.' in recent:
             self._has_ended = self._has_ended or _ends(recent) is not None
-        if not self._has_error:
-            named = _names_error(recent) is not None
-            self._has_error = named or (b'"error"' in recent and any(map(_is_error, recent.split(b"\n"))))
-        line = recent[max(0, recent.rfind(b"\n")) :]
-        self._line = line if len(line) <= _MOST_EVENT else line[-_LONGEST_MARK:]
+            self._has_error = self._has_error or _names_error(recent) is not None or _has_error(recent)
+        if data[-1:] == b"\n":
+            self._line = b"\n"
+        else:
+            line = recent[max(0, recent.rfind(b"\n")) :]
+            self._line = line if len(line) <= _MOST_EVENT else line[-_LONGEST_MARK:]
         if not self._hides:
             return data
         if self._held:

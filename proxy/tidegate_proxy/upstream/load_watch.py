@@ -165,7 +165,8 @@ class LoadWatch(PeriodicProbe):
     def _is_superseded(self, key: Key, loaded: Mapping[str, tuple[int, ...]]) -> bool:
         """Tell whether a newer version is loaded, and no call names this one.
 
-        Triton's index keeps a version that failed for as long as the model exists, even if its folder is removed.
+        Triton's index keeps a version that failed for as long as the model exists, even if its folder is removed. Its
+        configurations have the version policy of when each version was loaded, so they do not show that either.
         """
         model, version = key
         newest = max(loaded.get(model, ()), default=0)

@@ -182,6 +182,19 @@ def test_no_message_holds_the_credential_and_who_has_none_is_told_how_to_have_on
         assert "tgk_" not in f"{caught.value!r} {caught.value}"
 
 
+@pytest.mark.parametrize("name", ["../x", "", "a/b", "a?b", "ä", ".", "-a", "a" * 128, "a\r\nb"])
+def test_names_that_climb_or_are_none_are_never_sent(behind: rig.Upstream, name: str) -> None:
+    calls = client(behind)
+    for call in (
+        lambda: calls.metadata(name),
+        lambda: calls.infer("m", ONE, server=name),
+        lambda: calls.infer("m", ONE, version=name),
+    ):
+        with pytest.raises(UsageError):
+            call()
+    assert behind.requests == []
+
+
 def test_threads_share_a_client(behind: rig.Upstream) -> None:
     found: list[Any] = []
     with client(behind) as calls:

@@ -13,7 +13,7 @@ from tidegate.calling.credentials import DominoToken, TokenFile, find_credential
 from tidegate.calling.proxy import VARIABLE, ProxyClient, proxy_url
 from tidegate.errors import UnreachableError, UsageError
 
-from tests.proxy.rigs.upstream import Behaviour, Upstream, by_turns, drip, hang, upstream
+from tests.proxy.rigs.upstream import Behaviour, Caller, Upstream, by_turns, drip, hang, upstream
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,11 @@ def test_dominos_token_is_asked_for_once_and_again_before_it_ends(domino: Upstre
     domino.behave = saying("third")
     assert found.renew(), "it was refused"
     assert found.header() == ("Authorization", "Bearer third")
+
+
+def test_a_token_service_that_starts_a_moment_later_fails_no_call(domino: Upstream) -> None:
+    domino.behave = by_turns(Caller.close, saying("token"))
+    assert DominoToken(f"http://{domino.http}").header() == ("Authorization", "Bearer token")
 
 
 def test_while_domino_is_silent_the_old_token_serves(domino: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:

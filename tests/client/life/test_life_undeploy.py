@@ -69,6 +69,16 @@ def test_what_was_never_there_cannot_be_taken_out(life: Life) -> None:
         undeploy(life.here, MODEL, "prod")
 
 
+def test_a_rollback_brings_back_what_was_taken_out(life: Life) -> None:
+    for number in (1, 2):
+        life.bring(number)
+    undeploy(life.here, MODEL, "prod")
+    assert rollback(life.here, MODEL, "prod").version == 2
+    undeploy(life.here, MODEL, "prod")
+    assert rollback(life.here, MODEL, "prod", 1).version == 1
+    assert life.served() == (1,)
+
+
 @pytest.mark.parametrize("state", ["resident", "draining", "loading"])
 def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, state: PlaceState) -> None:
     life.bring(1)
@@ -76,7 +86,7 @@ def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, sta
     life.answers.places = (Place(replica="10.0.0.1:8000", state=state),)
     with pytest.raises(UnfinishedError, match="servers that had let go load it again") as told:
         undeploy(life.here, MODEL, "prod")
-    assert f"10.0.0.1:8000 ({state})" in told.value.why
+    assert f"it is still served after 6 s\n  why: 10.0.0.1:8000 ({state})" in told.value.why
     assert (life.models / MODEL / "config.pbtxt").read_text() == before
     assert life.papers.aliases == {"prod": 1}
     assert [each.what for each in life.papers.written] == ["deploy"]
@@ -116,6 +126,14 @@ def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tell
     with pytest.raises(UnfinishedError, match="too many calls"):
         undeploy(life.here, MODEL, "prod")
     assert life.served() == (1,)
+
+
+def test_a_proxy_that_stops_answering_leaves_open_whether_the_model_is_served(life: Life) -> None:
+    life.bring(1)
+    life.answers.silent = chain([None], repeat(UnreachableError("no answer", why="connection refused")))
+    with pytest.raises(UnfinishedError, match="was not taken out") as told:
+        undeploy(life.here, MODEL, "prod")
+    assert "it could not be seen that nothing serves it after 6 s\n  why: connection refused" in told.value.why
 
 
 def test_where_it_cannot_be_told_whether_it_is_served_nothing_is_done(life: Life) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console, Group
 from tidegate.cli.app import app
-from tidegate.cli.top import _shown
+from tidegate.cli.top import _shown, _that_fit
 from tidegate.status import PlaneOverview
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from typer.testing import CliRunner, Result
@@ -98,6 +98,7 @@ def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(tmp_path: Path)
     assert "prod on west   cannot be asked" in done.stdout
     assert any(line.startswith("ant ") for line in done.stdout.splitlines())
     assert "prod on west: http://" in done.stderr
+    assert "http://" not in done.stdout
     assert [(each["plane"], len(each["models"]), bool(each["error"])) for each in said] == [
         ("east", 1, False),
         ("west", 0, True),
@@ -134,17 +135,34 @@ def overview(plane: str, *models: dict[str, Any], **more: Any) -> PlaneOverview:
     return PlaneOverview.model_validate(said | more)
 
 
-def drawn(width: int, *models: dict[str, Any]) -> list[str]:
+def drawn(width: int, *models: dict[str, Any], live: bool) -> list[str]:
+    return lines_of([overview("east", *models)], width, 15, live=live)
+
+
+def lines_of(planes: list[PlaneOverview], width: int, rows: int, *, live: bool) -> list[str]:
     to = Console(file=io.StringIO(), width=width, height=40, force_terminal=True, color_system=None)
-    to.print(Group(*_shown([overview("east", *models)], width, 15)))
+    to.print(Group(*_shown(planes, width, rows, live=live)))
     return to.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
 
 
+@pytest.mark.parametrize("height", [24, 40])
+def test_every_environment_and_the_legend_fit_into_the_terminal(height: int) -> None:
+    models = [model(f"m-{number}", why=FULL, **WORDS) for number in range(30)]
+    away = overview("away", slices=[], error="no answer in 3 s\n  do: wait")
+    planes = [away, overview("east", *models), overview("west", *models)]
+    lines = lines_of(planes, 80, _that_fit(planes, 80, height), live=True)
+    assert height - 3 < len(lines) < height, "the clock is a line, too"
+    assert [line.split()[2] for line in lines if line.startswith("prod on ")] == ["away", "east", "west"]
+    assert sum(line.startswith("and ") for line in lines) == 2
+    assert any(line.startswith("█ ▓ ▒") for line in lines)
+
+
+@pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 160, 220])
 def test_at_every_width_a_model_its_state_and_since_when_are_whole_and_why_is_wide_enough_to_be_read(
-    width: int,
+    width: int, live: bool
 ) -> None:
-    lines = drawn(width, model("unicorn", "quarantined", why=FULL, busy=79, **WORDS), model("ant", **WORDS))
+    lines = drawn(width, model("unicorn", "quarantined", why=FULL, busy=79, **WORDS), model("ant", **WORDS), live=live)
     assert max(map(len, lines)) <= width
     assert any(line.startswith("█ ▓ ▒ tell neighbours apart") for line in lines)
     [head] = [line for line in lines if line.startswith("MODEL")]
@@ -160,6 +178,6 @@ def test_environments_that_cannot_be_asked_come_first_and_pools_without_slices_h
     preloaded = [model(name, state) | {"loading": "preload"} for name, state in (("a", "resident"), ("b", "failed"))]
     fine = PlaneOverview.model_validate({"environment": "fine", "plane": "e", "proxy": "x", "models": preloaded})
     away = PlaneOverview(environment="away", plane="e", proxy="y", error="no answer")
-    lines = [str(each) for each in _shown([fine, away], WIDE, 9)]
+    lines = [str(each) for each in _shown([fine, away], WIDE, 9, live=True)]
     assert [line.split()[0] for line in lines if " on e " in line] == ["away", "fine"]
     assert "gpu/small  preload  1 failed, 1 resident" in lines

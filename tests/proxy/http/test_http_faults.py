@@ -178,6 +178,26 @@ async def test_a_stream_may_last_longer_than_a_request_while_it_moves(
                 await asking
 
 
+@pytest.mark.parametrize(
+    ("event", "status"),
+    [
+        (b'{"error":"in model.py"}', 502),
+        (b'{"error":0.5,"model_name":"m","model_version":"1"}', 200),  # A tensor may have that name.
+        (b'{"text":"error"}', 200),
+    ],
+)
+async def test_a_stream_that_reports_an_error_is_handed_on_and_counts_as_failed(
+    here: RunningProxy, event: bytes, status: int
+) -> None:
+    body = b"data: %b\n\n" % event
+    here.replica.act = raw(STREAM, b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+    reply = await here.ask(request(GENERATE))
+    assert (reply.status, reply.body) == (200, body)
+    [count] = here.proxy.shared.meter.calls.values()
+    assert dict(count.statuses) == {status: 1}
+    assert not here.proxy.shared.meter.tokens, "Triton's streams state none"
+
+
 @pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\n", head(CHUNKED) + b"0\r\n"], ids=["head", "trailers"])
 @pytest.mark.parametrize("lines", [b"x: y\r\n" * 20_000, b"x: " + b"y" * 200_000], ids=["lines", "a line"])
 async def test_headers_of_an_answer_that_do_not_end_are_not_kept(tmp_path: Path, begin: bytes, lines: bytes) -> None:

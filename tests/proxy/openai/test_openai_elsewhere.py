@@ -52,7 +52,7 @@ def chat(name: str = "plain", size: int = 0) -> bytes:
 async def test_a_long_body_is_refused_once_the_server_answers_shorter_ones_and_not_this_one(
     tmp_path: Path, status: int, body: bytes, sizes: str, status_of_the_last: int
 ) -> None:
-    """L: of 2 MiB, s: short. `!`: the server does the contrary of what it does else: it takes short ones."""
+    """L: of 2 MiB, s: short. The server takes short ones alone; at `!` it does the opposite."""
     lengths = {"s": 10, "L": 2 << 20, "L+": (2 << 20) + 1000, "L-": (2 << 20) - 1000}
     async with served(tmp_path, table=table(MODELS), body_limit_bytes=8 << 20) as here:
         for word in sizes.split():

@@ -168,7 +168,7 @@ def scaled(least: int, most: int) -> list[Object]:
 @pytest.mark.parametrize(
     ("before", "after", "what"),
     [
-        ([pool(1)], [pool(3)], "1 pod → 3 pods: no running pod restarts"),
+        ([pool(1)], [pool(3)], "1 pod → 3 pods: the number alone restarts no pod"),
         ([pool(3)], [pool(1)], f"3 pods → 1 pod: the last ones end, and what they held in memory is cold; {ALONE}"),
         ([pool(3)], [pool(0)], "3 pods → 0 pods: NOTHING SERVES ANY LONGER"),
         ([proxy(3)], [proxy(2)], "3 pods → 2 pods: the last ones end"),
@@ -177,7 +177,7 @@ def scaled(least: int, most: int) -> list[Object]:
             scaled(3, 4),
             "2 to 6 pods → 3 to 4 pods: the last ones end, and what they held in memory is cold",
         ),
-        (scaled(2, 6), scaled(1, 6), f"2 to 6 pods → 1 to 6 pods: no running pod restarts; {ALONE}"),
+        (scaled(2, 6), scaled(1, 6), f"2 to 6 pods → 1 to 6 pods: the number alone restarts no pod; {ALONE}"),
     ],
 )
 def test_more_or_fewer_pods_are_no_restart(before: list[Object], after: list[Object], what: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.definition.money import HOURS_A_MONTH, Cost, Hourly, cost, money, price_of
+from stacks.definition.money import HOURS_A_MONTH, Cost, Hourly, cost, difference, money, price_of
 
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
 
@@ -17,6 +17,12 @@ def test_of_several_products_the_dearest_counts_and_one_without_a_price_makes_it
     assert price_of(prices, "1g.10gb", H100) is None
     assert price_of({**prices, "NVIDIA-H200": {"gpu": None}}, "gpu") is None
     assert price_of(prices, "time-slicing") is None
+
+
+def test_hours_of_different_slices_are_not_added_up() -> None:
+    small, large = (cost(2, None, "USD", profile) for profile in ("1g.10gb", "2g.20gb"))
+    assert difference(small, large) == "-1,460 device hours of 1g.10gb, +1,460 device hours of 2g.20gb"
+    assert difference(small, small + large) == "+1,460 device hours"
 
 
 def test_a_month_is_730_hours_and_what_has_no_price_counts_in_device_hours() -> None:

@@ -180,6 +180,23 @@ def test_a_load_of_unknown_size_runs_alone_and_is_measured() -> None:
     assert (listed.footprint_bytes, listed.footprint_from) == (33, "measured")
 
 
+@pytest.mark.parametrize(
+    ("known", "pinned", "charged"),
+    [((20, 30, 50), 0, 30), ((20, 30, 50, 60), 0, 30), ((), 0, 10), ((50, 50, 50), 60, 40)],
+    ids=["the median", "of two the lower", "a tenth of the capacity", "no more than pinned models leave"],
+)
+def test_a_load_of_which_nothing_is_known_is_charged_what_most_models_take(
+    known: tuple[int, ...], pinned: int, charged: int
+) -> None:
+    world = started({"new": ModelSpec("new"), **specs({f"m{number}": size for number, size in enumerate(known)})})
+    if pinned:
+        world.change("always", footprint_bytes=pinned, pinned=True)
+    world.until(lambda: not world.open and not world.at_work)
+    world.ask("p1", "new", None)
+    assert world.charged() - pinned == charged
+    assert world.loads[-1] == "new"
+
+
 def test_what_memory_grew_by_while_others_were_loaded_is_nobodys_measure() -> None:
     world = started(specs({"a": 30, "b": 30}))
     world.ask("p1", "a", None)

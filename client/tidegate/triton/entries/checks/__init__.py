@@ -36,7 +36,7 @@ def check_entry(
     """Return what is wrong with an entry: errors first, then in the order of files and lines.
 
     `backends`, `gpus` (how many) and `release` (26.08) are what the server has, None where that is open.
-    `models` are those that it would lie beside; None looks at the folders beside it, and an ensemble's step that is not
+    `models` are the others of its repository; None looks at the folders next to it, and an ensemble's step that is not
     there is a warning only. Raises UsageError where there is no folder.
     """
     entry = folder if isinstance(folder, Entry) else read_entry(folder)

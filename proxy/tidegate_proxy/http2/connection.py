@@ -14,10 +14,10 @@ from .frames import Fields, Http2Error, MalformedHeadersError, Understood, frame
 from .sending import Sender, Stream
 
 MOST_CONTINUATIONS = 16  # Parts of a header block.
-WORK_OF_HEADERS = 16  # Headers begin a call: that is as much work as so many other frames.
+WORK_OF_CALL = 16  # A frame that begins, feeds or ends a call is as much work as so many others.
 BYTES_OF_WORK = 8  # So many bytes of headers that are read anew are as much work as another frame.
 _SIZES = {h2.RST_STREAM: 4, h2.PING: 8, h2.PRIORITY: 5}
-_OF_HEADERS = frozenset({h2.HEADERS, h2.CONTINUATION})
+_OF_CALLS = frozenset({h2.HEADERS, h2.CONTINUATION, h2.DATA, h2.RST_STREAM})
 _OF_CONNECTION = frozenset({h2.SETTINGS, h2.PING, h2.GOAWAY})
 
 
@@ -153,6 +153,7 @@ class Http2Connection(Sender, Generic[Understood]):
             if self._open_block is not None and (kind != h2.CONTINUATION or number != self._open_block[0]):
                 raise Http2Error(h2.PROTOCOL_ERROR, "headers were not ended")
             if kind == h2.DATA and not flags & h2.PADDED:
+                work -= WORK_OF_CALL
                 if length > h2.OWN_FRAME:
                     raise Http2Error(h2.FRAME_SIZE_ERROR, "a frame is too long")
                 at += 9
@@ -170,8 +171,8 @@ class Http2Connection(Sender, Generic[Understood]):
                 return at
             before = self._headers.bytes_read
             self._take_frame(kind, flags, number, data[at + 9 : at + 9 + length])
-            if kind in _OF_HEADERS:
-                work -= WORK_OF_HEADERS + (self._headers.bytes_read - before) // BYTES_OF_WORK
+            if kind in _OF_CALLS:
+                work -= WORK_OF_CALL + (self._headers.bytes_read - before) // BYTES_OF_WORK
             at += 9 + length
         return size
 

@@ -253,12 +253,14 @@ def models(draw: st.DrawFn, platform_servers: list[Tree]) -> list[Tree]:
     places = [(server, pool) for server in engine_servers if server not in both for pool in server["pools"]]
     least = len(places) + len(both)
     named = draw(st.lists(names(), min_size=least, max_size=least + 5, unique=True))
-    more: Tree = draw(sometimes({"servedNames": st.just(["Gpt.4o", "meta/llama-3.1_8b", "llama3:8b"])}))
+    has_names = draw(st.booleans())
     for server in both:
         weight = draw(st.integers(0, 100))
         one, other = (pool["name"] for pool in server["pools"])
         shares = [{"version": 3, "weight": 100 - weight, "pool": one}, {"version": 4, "weight": weight, "pool": other}]
-        found.append({"name": named.pop(), "server": server["name"], "versions": shares, **more})
+        name = named.pop()
+        also = {"servedNames": [f"Gpt.{name}", f"meta/{name}-3.1_8b", f"{name}:8b"]} if has_names else {}
+        found.append({"name": name, "server": server["name"], "versions": shares, **also})
     for name, (server, pool) in zip(named, places, strict=False):
         alone = draw(st.sampled_from([{}, {"versions": [{"version": 3, "weight": 100}]}]))
         found.append({"name": name, "server": server["name"], "pool": pool["name"], **alone})

@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
     FOUND = 1, "a check found something, or it could not be done"
     USAGE = 2, "wrong input"
     REFUSED = 3, "a rule does not allow it"
-    BUSY = 4, "somebody else is at it, or the server is busy: try again later"
+    BUSY = 4, "another run is at it, or the server is busy: try again later"
     NOT_FOUND = 5, "there is no such thing"
     UNREACHABLE = 6, "something cannot be reached, or fails"
     INTEGRITY = 7, "content is not what it should be"

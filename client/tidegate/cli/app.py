@@ -59,7 +59,7 @@ def add_commands(app: typer.Typer) -> None:
         (app, life.undeploy, "Take a model out of an environment."),
         (app, life.verify, "Compare an environment with the registry."),
         (app, life.history, "Show who brought which version where."),
-        (app, life.prune, "Remove versions that nobody serves."),
+        (app, life.prune, "Remove versions that are not served."),
         (app, predict, "Call a model."),
         (app, status, "Show models: where, and in memory."),
         (app, top, "Show what sits in every slice, live."),

@@ -203,7 +203,7 @@ def prune(
     yes: Annotated[bool, Option("--yes", help="Remove them; without it they are only shown.")] = False,
     json: Json = False,
 ) -> None:
-    """Show the versions that nobody serves and no rollback needs, and with --yes remove them.
+    """Show the versions that are not served and no rollback needs, and with --yes remove them.
 
     The registry keeps them all: `tidegate deploy` and `tidegate promote` bring any of them back.
     """
@@ -221,7 +221,7 @@ def prune(
         else:
             total = size(sum(each.bytes for each in found))
             more = "; --yes removes them" if found else ""
-            print(f"{counted(len(found), 'version')} that nobody serves, {total}{more}")
+            print(f"{counted(len(found), 'unserved version')}, {total}{more}")
 
 
 def _what(record: "Record") -> str:

@@ -53,7 +53,7 @@ class Verified(Message):
 
 
 class Unserved(Message):
-    """A version in a repository that nobody serves, and that the registry can bring back."""
+    """A version in a repository that is not served, and that the registry can bring back."""
 
     model: str
     version: int
@@ -194,7 +194,7 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
 
 
 def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list[Unserved]:
-    """Remove those that were shown and that still nobody serves, where the caller may bring versions in; return them.
+    """Remove those that were shown and that are still not served, where the caller may bring versions in; return them.
 
     Raises TidegateError: BusyError for a model whose configuration was written just now.
     """

@@ -95,7 +95,7 @@ def test_they_say_what_they_found_by_their_exit_codes(commands: Commands, monkey
         commands.life.bring(number)
     assert commands.json("verify", "prod", MODEL)["found"] == []
     assert "prod: 3 versions, " in commands.run("verify", "prod")
-    assert "1 version that nobody serves" in commands.run("prune", "prod", MODEL)
+    assert "1 unserved version" in commands.run("prune", "prod", MODEL)
     monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
     assert "removed 1 version" in commands.run("prune", "prod", "--yes")
     assert commands.json("prune", "prod", "--yes") == {"unserved": [], "removed": []}

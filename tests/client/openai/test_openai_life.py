@@ -278,7 +278,7 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
     assert "chat" in world.run("status", "chat", "--environment", "dev")
     assert "resident" in world.run("why", "chat", "--environment", "dev")
     assert "0 findings" in world.run("verify", "dev")
-    assert "nobody serves" in world.run("prune", "dev")
+    assert "unserved version" in world.run("prune", "dev")
     world.run("undeploy", "chat", "--from", "dev", "--yes", code=ExitCode.REFUSED)
     assert f"what {SERVER} serves is the definition's to say" in world.err
     (published / "config.json").write_text("{}")

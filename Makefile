@@ -92,10 +92,6 @@ fuzz: .test ## Send the proxy far more nonsense than the tests do (FUZZ=<example
 attack: .test ## Attack a proxy in every way that is known, alone and 40 at once: its memory, and what a bystander notices
 	@$(TEST) -m tests.proxy.attacks $(PYTEST)
 
-.PHONY: mutation
-mutation: .test ## Break COUNT=<lines> of PACKAGES=<folders> at random, each alone, and report which of them the tests notice (MUTATION=--thorough)
-	@$(TEST) -m tests.mutation $(PACKAGES) --count $(or $(COUNT),60) $(MUTATION)
-
 .PHONY: bench-iac
 bench-iac: .test ## Measure engines on a real control plane against kubectl, and a rollout's planes side by side
 	@$(TEST) -m lab.bench.iac

@@ -141,11 +141,9 @@ def _show(plane: "PlaneStatus", *, signatures: bool) -> None:
             batch = f", {model.max_batch} rows at most" if model.max_batch else ""
             words = f"takes {', '.join(model.inputs)}{batch}; gives {', '.join(model.outputs)}"
             print(printable(f"{model.model} ({at}) {words}"))
-    for pool, whys in plane.away.items():
-        note(f"{at}: {pool} is not ready: {'; '.join(whys)}")
     models_by_reason: dict[str, list[str]] = {}
     for model in plane.models:
-        if model.why and f"{model.server}/{model.pool}" not in plane.away:
+        if model.why:
             models_by_reason.setdefault(model.why, []).append(model.model)
     for why, models in models_by_reason.items():
         note(f"{', '.join(models)}: {why}")

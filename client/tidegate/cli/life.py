@@ -48,7 +48,6 @@ def register(
         File, Option(help="JSON file: a request, and the outputs it must have wherever it is deployed.")
     ] = None,
     key: Annotated[File, Option(help=f"Sign with this private key (PEM); its password, if any, in {PASSWORD}.")] = None,
-    experiment: Annotated[Text, Option(help="MLflow experiment to make the runs in.")] = None,
     trusted: Trusted = False,
     json: Json = False,
 ) -> None:
@@ -60,9 +59,7 @@ def register(
         from ..registry import SigningKey
 
         signing = None if key is None else SigningKey(key, os.environ.get(PASSWORD) or None)
-        version = tidegate.register(
-            entry, name, server=server, golden=golden, key=signing, experiment=experiment, trusted=trusted
-        )
+        version = tidegate.register(entry, name, server=server, golden=golden, key=signing, trusted=trusted)
         if json:
             print_json(version)
             return

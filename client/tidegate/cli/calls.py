@@ -10,7 +10,6 @@ from ..errors import ExitCode, UsageError, hints_once
 from .output import Json, Text, Texts, exit_codes, note, print_json, print_table, printable
 
 if TYPE_CHECKING:
-    from ..calling.model import Model
     from ..calling.tensors import Answer
     from ..status import AskedPlane, ModelStatus, PlaneStatus
 
@@ -28,7 +27,6 @@ def predict(
         Text, Option("--data", "-d", help="Inputs: a .json, .npy, .npz or .csv file; - is JSON from stdin.")
     ] = None,
     inputs: Annotated[Texts, Option("--input", "-i", help="An input: NAME=VALUE with JSON; may be repeated.")] = None,
-    zeros: Annotated[bool, Option("--zeros", help="Send zeros: does it answer at all?")] = False,
     environment: Annotated[Text, Option("--environment", "-e", help="Else DOMINO_INFERENCE_PROXY says where.")] = None,
     plane: Plane = None,
     proxy: Proxy = None,
@@ -47,7 +45,7 @@ def predict(
         name = found.own_name(name)
         with found.client(timeout) as client:
             called = Model(client, name, server=server, version=version or None)
-            given = _given(called, data, inputs or [], zeros)
+            given = _given(data, inputs or [])
             kind = found.kind_of(server) if server is not None else found.kind_of_model(name)
             if not kind.speaks_v2:
                 if not isinstance(given, dict):
@@ -63,21 +61,12 @@ def predict(
             _show_answer(answer, time.monotonic() - began, json)
 
 
-def _given(model: "Model", data: str | None, words: list[str], zeros: bool) -> Any:
+def _given(data: str | None, words: list[str]) -> Any:
     from ..calling import files
 
-    if sum((data is not None, bool(words), zeros)) != 1:
-        raise UsageError("inputs are given by one of --data, --input and --zeros", do="--zeros is enough for a try")
-    if data is not None:
-        return files.read_inputs(data)
-    if words:
-        return files.read_words(words)
-    signature = model.signature()
-    if signature is None:
-        model.proxy.whoami()  # a credential that is wrong is refused here, and is not a rule that is missing
-        do = "ask for an access rule with the action inspect, or give inputs"
-        raise UsageError(f"it is not known what {model.name} takes", do=do)
-    return files.zeros(signature)
+    if (data is None) == (not words):
+        raise UsageError("inputs are given by one of --data and --input", do="`tidegate status MODEL` shows the inputs")
+    return files.read_words(words) if data is None else files.read_inputs(data)
 
 
 def _show_answer(answer: "Answer", seconds: float, json: bool) -> None:

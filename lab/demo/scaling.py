@@ -7,7 +7,7 @@ Triton and its eviction policy, as a kubelet would.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from lab.local_plane.policy import policy, triton_options, write_settings
 from lab.local_plane.process import CannotBeHadError, Process, ProcessError, free_ports
 from lab.local_plane.prometheus import Prometheus, prometheus
 from lab.local_plane.proxy import proxy, write_keys, write_tables
-from lab.local_plane.repository import Model
 from lab.local_plane.triton import triton
 from lab.tools import ToolError
 from rollout.render import render
@@ -35,9 +34,9 @@ from stacks.validate import read_definition
 from .playing import Scene, claim, play, scene
 from .show import Show
 from .visitor import BUSY, Visitor
+from .zoo import Animal
 
 DEFINITION = Path(__file__).with_name("scaling.yaml")
-PROGRAM = Path(__file__).parent / "models" / "sharer.py"
 PROMETHEUS = "http://prometheus.monitoring:9090"  # The definition's address; the demo's Prometheus is on loopback.
 POOL = "zoo-busy"
 CALLER = "visitor"
@@ -45,7 +44,7 @@ PROXY_POD = "inference-proxy-0"  # The name under which Prometheus sees the prox
 MODELS = ("ant", "bee", "cat", "dog", "emu", "fox", "goat", "hare")
 QUIET_CALLERS, WAVE_CALLERS = 4, 24
 CALL_SECONDS = 0.05  # The time that an answer takes of a replica's GPU.
-MEBIBYTES = 43  # The memory of a model, besides its process with Python and numpy.
+MEBIBYTES = 64  # The memory of a model, with its process.
 MOST_SECONDS = 300.0
 LOOK_SECONDS = 1.0
 TUNING = Tuning(tolerance_bytes=16 << 20, retry_most_seconds=10)
@@ -249,10 +248,9 @@ def _eviction_settings(objects: Sequence[Mapping[str, Any]], repository: Path) -
 def _repository(root: Path) -> Path:
     repository, gpu = root / "models", root / "gpu"
     gpu.mkdir()
-    vector = ("TYPE_FP32", "-1")
-    parameters = {"mebibytes": MEBIBYTES, "seconds": CALL_SECONDS, "gpu": gpu}
     for name in MODELS:
-        Model(name, PROGRAM, [("INPUT", *vector)], [("OUTPUT", *vector)], parameters=parameters).write(repository)
+        model = Animal(name, MEBIBYTES, factor=1).model()
+        replace(model, parameters={**model.parameters, "seconds": CALL_SECONDS, "gpu": gpu}).write(repository)
     return repository
 
 

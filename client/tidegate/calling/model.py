@@ -51,10 +51,6 @@ class Model:
         self._signatures: dict[str, tuple[Signature | None, float]] = {}
         """By version; each with the time (of the monotonic clock) until which it holds."""
 
-    def signature(self) -> Signature | None:
-        """Return what the model takes, asked once and kept; None where the caller may not inspect it."""
-        return self._signature(self._checked(None))
-
     def predict(self, given: Any, params: Mapping[str, Any] | None = None) -> Any:
         """Return the outputs by name, as arrays with one row for each row that was given; of a table, as a table.
 

@@ -9,8 +9,8 @@ import pytest
 
 from charts import templates
 from charts.generate import templates_of
-from charts.placeholders import Recorder, placeholder
-from charts.recording import Value
+from charts.placeholders import placeholder
+from charts.recording import Recording, Value
 from components import EnvironmentArgs
 from components.values import each, of_kind, when
 from stacks.definition.pools import OnDemand
@@ -31,7 +31,7 @@ def test_a_template_says_where_it_comes_from_and_what_it_is(generated: dict[str,
 
 @pytest.fixture
 def root() -> Any:
-    return placeholder(Recorder(), Value("$.Values", EnvironmentArgs))
+    return placeholder(Recording(), Value("$.Values", EnvironmentArgs))
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ from policies.guardrails.settings import Kind
 from ..definition.base import copy_as
 from ..definition.environment import Reach, lies_within
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
-from ..definition.money import HOURS_A_MONTH, price_of
+from ..definition.money import HOURS_A_MONTH
 from ..definition.proxy import PROXY, REPLICAS, CertificateIssuer, ProxyTls, SecretTls
-from ..devices import currency, device, devices_per_replica, prices
+from ..devices import devices_per_replica, taken
 from ..images_lock import ImagesLock
 from ..stack import Stack
 from . import settings
@@ -148,16 +148,17 @@ def _network(stack: Stack) -> NetworkBoundaryArgs:
 
 
 def _monitoring(stack: Stack) -> MonitoringArgs:
-    known, found = prices(stack.data_plane.gpus), []
-    for server, pool in [(each, pool) for each in stack.platform.servers for pool in each.pools]:
-        kind, product = device(pool.placement), getattr(pool.placement, "product", None) or ""
-        price = price_of(known, kind.profile or kind.kind, product) if kind else None
-        if price is not None:
-            month = f"{HOURS_A_MONTH * price * devices_per_replica(pool.placement):.2f}"
-            unit = currency(stack.data_plane.gpus)
-            said = PoolPrice.model_construct(server=server.name, pool=pool.name, per_month=month, currency=unit)
-            found.append(said)
-    return copy_as(MonitoringArgs, stack.platform.monitoring, prices=tuple(found))
+    prices = tuple(
+        PoolPrice.model_construct(
+            server=each.server.name,
+            pool=each.pool.name,
+            per_month=f"{HOURS_A_MONTH * each.price * devices_per_replica(each.pool.placement):.2f}",
+            currency=each.currency,
+        )
+        for each in taken(stack)
+        if each.price is not None
+    )
+    return copy_as(MonitoringArgs, stack.platform.monitoring, prices=prices)
 
 
 _NEVER_BY_RANGE = (

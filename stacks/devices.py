@@ -49,17 +49,11 @@ class Device:
 class Taken:
     """The devices that a pool takes, an autoscaler at its most."""
 
-    server: Server
-    pool: Pool
+    pool: str  # `server/pool`.
     device: Device
     count: int
     price: float | None  # Of one device an hour.
     currency: str
-
-    @property
-    def name(self) -> str:
-        """`server/pool`."""
-        return f"{self.server.name}/{self.pool.name}"
 
     @property
     def cost(self) -> Cost:
@@ -74,7 +68,7 @@ def taken(stack: Stack) -> list[Taken]:
         if kind := device(pool.placement):
             price = price_of(known, kind.price_key, getattr(pool.placement, "product", None) or "")
             count = most_replicas(pool) * devices_per_replica(pool.placement)
-            found.append(Taken(server, pool, kind, count, price, unit))
+            found.append(Taken(f"{server.name}/{pool.name}", kind, count, price, unit))
     return found
 
 

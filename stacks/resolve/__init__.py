@@ -16,10 +16,8 @@ from pydantic import BaseModel
 
 from components.args import (
     EnvironmentArgs,
-    MonitoringArgs,
     NamespaceArgs,
     NetworkBoundaryArgs,
-    PoolPrice,
     ProxyArgs,
     TlsArgs,
 )
@@ -29,9 +27,7 @@ from policies.guardrails.settings import Kind
 from ..definition.base import copy_as
 from ..definition.environment import Reach, lies_within
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
-from ..definition.money import HOURS_A_MONTH
 from ..definition.proxy import PROXY, REPLICAS, CertificateIssuer, ProxyTls, SecretTls
-from ..devices import devices_per_replica, taken
 from ..images_lock import ImagesLock
 from ..stack import Stack
 from . import settings
@@ -61,7 +57,7 @@ def resolve(stack: Stack, lock: ImagesLock) -> EnvironmentArgs:
         network=_network(stack),
         domino=platform.domino,
         mesh=platform.mesh,
-        monitoring=_monitoring(stack) if platform.monitoring.operator else None,
+        monitoring=platform.monitoring if platform.monitoring.operator else None,
     )
 
 
@@ -145,20 +141,6 @@ def _network(stack: Stack) -> NetworkBoundaryArgs:
     )
     prometheus = stack.platform.monitoring.prometheus
     return copy_as(NetworkBoundaryArgs, network, reach=reach, prometheus=prometheus)
-
-
-def _monitoring(stack: Stack) -> MonitoringArgs:
-    prices = tuple(
-        PoolPrice.model_construct(
-            server=each.server.name,
-            pool=each.pool.name,
-            per_month=f"{HOURS_A_MONTH * each.price * devices_per_replica(each.pool.placement):.2f}",
-            currency=each.currency,
-        )
-        for each in taken(stack)
-        if each.price is not None
-    )
-    return copy_as(MonitoringArgs, stack.platform.monitoring, prices=prices)
 
 
 _NEVER_BY_RANGE = (

@@ -239,7 +239,7 @@ def devices_stay_under_their_ceiling(stack: Stack) -> Iterator[Problem]:
     ceiling, pools = stack.platform.guardrails.gpu_slices, devices.taken(stack)
     total = sum(each.count for each in pools)
     if ceiling is not None and total > ceiling:
-        most = ", ".join(f"{each.name} {each.count}" for each in pools if each.count)
+        most = ", ".join(f"{each.pool} {each.count}" for each in pools if each.count)
         what = f"it may take {total} GPU slices, and its ceiling is {ceiling}"
         do = "Set fewer replicas, or agree on a higher guardrails.gpuSlices with the owner of your budget."
         yield stack.source.problem(("guardrails", "gpuSlices"), what, f"Taken by {most}.", do)
@@ -250,7 +250,7 @@ def the_cost_a_month_stays_within_its_budget(stack: Stack) -> Iterator[Problem]:
     """The inventory's prices count, for 730 hours. A device without a price could cost anything."""
     budget = stack.platform.guardrails.monthly_budget
     unit = devices.currency(stack.data_plane.gpus)
-    pools = {each.name: each.cost for each in devices.taken(stack) if each.count}
+    pools = {each.pool: each.cost for each in devices.taken(stack) if each.count}
     total = sum(pools.values(), Cost())
     if budget is None or (total.month is not None and total.month <= budget):
         return

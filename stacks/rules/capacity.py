@@ -379,12 +379,10 @@ def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
             why = "Its models are in memory all the time, so that it always has a replica."
             do = f"{do}: only pools that load on demand may have none."
             yield stack.source.problem(where, f"{what}, a preload pool", why, do)
-            continue
-        if pinned:
+        elif pinned:
+            what = f'{what}, where model "{pinned[0]}" is pinned'
             why = "A pinned model is in memory, whether anybody calls it or not."
-            yield stack.source.problem(
-                where, f'{what}, where model "{pinned[0]}" is pinned', why, f"{do}, or unpin it."
-            )
+            yield stack.source.problem(where, what, why, f"{do}, or unpin it.")
 
 
 @stack_rule("Prometheus scrapes the metrics that a pool scales by", "advisory")

@@ -100,13 +100,7 @@ def guardrail_settings(stack: Stack) -> guardrails.Settings:
         guardrails.Waiver(**{**dict(waiver), "until": date.fromisoformat(waiver.until)})
         for waiver in sorted(said.waivers, key=lambda waiver: waiver.name)
     )
-    return guardrails.Settings(
-        kind,
-        dict(said.severities),
-        waivers,
-        said.gpu_slices,
-        said.monthly_budget,
-    )
+    return guardrails.Settings(**{**dict(said), "kind": kind, "waivers": waivers})
 
 
 def _proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:

@@ -1,18 +1,17 @@
 """The reference page: every part of a definition in the order of the file, its keys, its rules."""
 
 import inspect
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
 from .. import overlays, rules
 from ..definition import Header, Platform
-from ..definition.base import Conditional
 from ..model_keys import Key, Model, bare, branches, keys_of, tag_values
 from ..validate import OVERLAID
 from .tables import filled, table
@@ -20,7 +19,6 @@ from .tables import filled, table
 WORKED = ("small", "shared")
 """Definitions next to this file, with which the page begins."""
 _HERE = FilePath(__file__).parent
-_ACRONYMS = {"kubernetes": "Kubernetes", "domino": "Domino", "mig": "MIG", "gpu": "GPU", "cpu": "CPU"}
 
 
 @dataclass(frozen=True)
@@ -79,11 +77,6 @@ def outline() -> dict[tuple[Model, ...], Part]:
     return found
 
 
-def words_of_class(model: Model) -> str:
-    """Return what a part is called: the name of its class in small letters."""
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in model.__name__).strip()
-
-
 def words(schema: dict[str, Any]) -> str:
     """Return the type of a plain value in words, in Markdown."""
     if choices := schema.get("anyOf"):
@@ -109,23 +102,6 @@ def words(schema: dict[str, Any]) -> str:
         )
     name = {"integer": "whole number", "number": "number", "boolean": "true or false"}[schema["type"]]
     return f"{name} {schema['minimum']}–{schema['maximum']}" if "minimum" in schema else name
-
-
-def sentence(name: str) -> str:
-    """Return the name of a rule as a sentence."""
-    text = " ".join(_ACRONYMS.get(word, word) for word in name.strip("_").split("_"))
-    return text[0].upper() + text[1:] + "."
-
-
-def model_rules(model: Model) -> Iterator[tuple[str, str]]:
-    """Yield name and docstring of each rule about several keys of one part that this class brings in itself."""
-    if model is Conditional:  # whose conditions are those of the classes below it
-        return
-    for name, decorator in model.__pydantic_decorators__.model_validators.items():
-        if name in vars(model):
-            yield name, inspect.cleandoc(decorator.func.__doc__ or "")
-    for condition in model.own_conditions() if issubclass(model, Conditional) else ():
-        yield condition.name, f"{condition.why}."
 
 
 class _Page:
@@ -200,15 +176,7 @@ class _Page:
         return f"[{what}](#{self.outline[key.models].anchor})" + ("; items have names" if named else "")
 
     def rules(self) -> str:
-        lines = ['<a id="rules"></a>', "", "## Rules that look at more than one key", "", "### One part", ""]
-        done: set[Model] = set()
-        for part in self.parts:
-            for model in part.models:
-                for each in (each for each in model.__mro__ if issubclass(each, BaseModel) and each not in done):
-                    done.add(each)
-                    of_kind = f" ({words_of_class(model)})" if each is model and part.key.tag else ""
-                    for name, about in model_rules(each):
-                        lines.append(f"- {part.link}{of_kind}: **{sentence(name)}** {' '.join(about.split())}".rstrip())
+        lines = ['<a id="rules"></a>', "", "## Rules that look at more than one part"]
         for title, group in (
             ("Environments and data planes", rules.HEADER_RULES),
             ("Each stack", rules.STACK_RULES),
@@ -232,15 +200,6 @@ def _default(key: Key) -> str:
         if not default.model_fields_set or default == type(default).model_construct():
             return "its keys' defaults"
         default = default.model_dump(by_alias=True, exclude_unset=True)
-    if isinstance(default, dict):
-        return "`{" + ", ".join(f"{name}: {_scalar(value)}" for name, value in default.items()) + "}`"
-    if isinstance(default, tuple):
-        return "`[" + ", ".join(map(_scalar, default)) + "]`"
-    return f"`{_scalar(default)}`"
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(value)
-    return f'"{text}"' if isinstance(value, str) and not re.match(r"[A-Za-z/]|[0-9]+[A-Za-z]", text) else text
+    plain = list(default) if isinstance(default, tuple) else default
+    written: str = yaml.safe_dump(plain, default_flow_style=True, width=10**9)
+    return f"`{written.strip().removesuffix('...').strip()}`"

@@ -35,7 +35,8 @@ def test_parts_that_are_killed_start_again_in_their_places_and_take_a_model_of_a
         assert made.tidegate(DEVELOPER, "model", "new", name, "mine", *tensors).status == 0
         assert made.tidegate(DEVELOPER, "register", name).status == 0
         assert made.adopt() == [name]
-        for words in (("deploy", name), ("predict", name, "--environment", "dev", "--zeros"), ("status",)):
+        call = ("predict", name, "--environment", "dev", "--input", "FEATURES=[0, 0, 0, 0]")
+        for words in (("deploy", name), call, ("status",)):
             said = made.tidegate(DEVELOPER, *words)
             assert said.status == 0, said.err
 

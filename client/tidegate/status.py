@@ -6,12 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
-from pydantic import AwareDatetime
 from tidegate_contracts.environments import ModelFacts, Plane
 from tidegate_contracts.message import Message
-from tidegate_contracts.whereabouts import PlaceState, SliceRoom, VisibleModel, Whereabouts
+from tidegate_contracts.whereabouts import SliceRoom, VisibleModel, Whereabouts
 
 from .calling.credentials import Credential, find_credential
 from .calling.inputs import signature_of
@@ -132,28 +131,11 @@ ANSWER_SECONDS: Final = 15.0
 Key = tuple[str, str]  # server and model
 
 
-class VersionStatus(Message):
-    """One version of a model."""
+class ModelStatus(VisibleModel):
+    """One model as its proxy tells it; what it takes and gives stands of one that you name, and that is in memory."""
 
-    version: str
-    ready: bool | None = None  # whether it is in memory; None of a model that loads when it is called, and is cold
-
-
-class ModelStatus(Message):
-    """One model on one data plane; what it takes and gives stands of one that you name, and that is in memory."""
-
-    environment: str
-    plane: str
-    model: str
-    server: str
-    pool: str
-    loading: Literal["preload", "on-demand"]
-    state: PlaceState | str
-    """As in `GET /models` of the proxy: that of the replica where it is nearest to use; so are `since` and `why`."""
-    since: AwareDatetime | None = None
-    why: str = ""  # Why it is not resident.
     traffic: str  # what decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
-    versions: tuple[VersionStatus, ...] = ()
+    missing: tuple[int, ...] = ()  # versions that the definition names and no replica has; none of one that is cold
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     max_batch: int | None = None  # rows that a request may have; 0: it takes no batches
@@ -258,14 +240,13 @@ def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> dict[s
     found = _whereabouts(client, model).models
 
     def of(at: VisibleModel) -> ModelStatus:
-        about = _model(proxy, client, at, is_named=model is not None)
-        return ModelStatus(environment=environment, plane=proxy.plane, **about)
+        return _model(proxy, client, at, is_named=model is not None)
 
     models = tuple(in_parallel(of, sorted(found, key=lambda each: each.model)))
     return {"environment": environment, "caller": caller.principal, "models": models}
 
 
-def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named: bool) -> dict[str, Any]:
+def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named: bool) -> ModelStatus:
     """Return the state of a model as the proxy gives it, and what it takes; `is_named`: the caller named this one."""
     facts, config = proxy.models.get((at.server, at.model)), dict[str, Any]()
     # The question counts as use, and loads a model that went meanwhile: it is put where its answer is shown.
@@ -273,18 +254,14 @@ def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named
         with suppress(TidegateError):
             config = client.config(at.model, server=at.server)
     signature = signature_of(config)
-    named = () if facts is None else tuple(str(share.version) for share in facts.versions)
-    there = frozenset(str(version) for place in at.places for version in place.versions)
-    # A model that loads on demand is loaded when it is called: until then no version is ready or not.
-    is_known = at.loading != "on-demand" or bool(there)
-    return {
-        **at.model_dump(include={"model", "server", "pool", "loading", "state", "since", "why"}),
-        "traffic": proxy.traffic(at.server, at.model, config),
-        "versions": tuple(
-            VersionStatus(version=number, ready=number in there if is_known else None)
-            for number in sorted({*named, *there}, key=int)
-        ),
-        "inputs": tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs),
-        "outputs": tuple(map(str, signature.outputs)),
-        "max_batch": signature.max_batch if config else None,
-    }
+    named = set() if facts is None else {share.version for share in facts.versions}
+    there = {version for place in at.places for version in place.versions}
+    is_cold = at.loading == "on-demand" and not there  # It is loaded when it is called: until then nothing is missing.
+    return ModelStatus(
+        **dict(at),
+        traffic=proxy.traffic(at.server, at.model, config),
+        missing=() if is_cold else tuple(sorted(named - there)),
+        inputs=tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs),
+        outputs=tuple(map(str, signature.outputs)),
+        max_batch=signature.max_batch if config else None,
+    )

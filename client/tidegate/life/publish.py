@@ -5,7 +5,7 @@ failure puts the configurations back; a run that is killed leaves the old versio
 next run goes on.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 
@@ -243,7 +243,7 @@ class _Run:
 
 @contextmanager
 def put_back_on_failure(
-    context: Context, what: str, ways_back: Mapping[str, Callable[[], str]], notes: Sequence[str]
+    context: Context, what: str, ways_back: dict[str, Callable[[], str]], notes: Sequence[str]
 ) -> Iterator[None]:
     """Put every configuration back if the block fails; say `what` did not happen, and what is so after that.
 

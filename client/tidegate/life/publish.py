@@ -36,7 +36,6 @@ class Outcome(Message):
     who: str
     planes: tuple[str, ...]
     notes: tuple[str, ...] = ()  # what is worth knowing all the same
-    unverified: tuple[str, ...] = ()  # of `undeploy`: where calls may be answered all the same, and why
 
 
 def publish_version(

@@ -36,7 +36,7 @@ def test_nothing_serves_what_was_taken_out_and_the_registry_says_so(life: Life) 
     assert current(life.papers.written, "prod") is None
     assert [each.what for each in life.papers.written] == ["deploy", "undeploy"]
     repository = life.here.repository(home(life))
-    assert (repository.models(), outcome.unverified) == ([], ())
+    assert repository.models() == []
     assert not (life.models / MODEL).exists()  # else a Triton that has loaded it would serve on
 
 
@@ -103,7 +103,7 @@ def test_a_replica_that_answers_is_believed_more_than_what_it_tells_of_itself(li
         undeploy(life.here, MODEL, "prod")
     assert life.served() == (1,)
     life.answers.is_ready = False
-    assert undeploy(life.here, MODEL, "prod").unverified == ()
+    assert undeploy(life.here, MODEL, "prod").changed
 
 
 @pytest.mark.parametrize("places", [(), (STAYING.model_copy(update={"state": "unreachable"}),)])
@@ -111,7 +111,7 @@ def test_a_pool_of_which_no_replica_gets_calls_is_not_waited_for(life: Life, pla
     life.bring(1)
     life.answers.places = places
     life.answers.broken = {1: repeat(BusyError("no replica is ready"))}
-    assert undeploy(life.here, MODEL, "prod").unverified == ()
+    assert undeploy(life.here, MODEL, "prod").changed
     assert (life.models / MODEL).exists() == bool(places)  # who cannot be asked may be loading it
 
 
@@ -120,7 +120,7 @@ def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tell
     life.answers.places = (STAYING.model_copy(update={"state": "unknown"}),)
     life.answers.silent = iter([None, UnreachableError("it is rolled out"), None, NotFoundError("no such path")])
     life.answers.broken = {1: iter([BusyError("too many calls")])}
-    assert undeploy(life.here, MODEL, "prod").unverified == ()
+    assert undeploy(life.here, MODEL, "prod").changed
     rollback(life.here, MODEL, "prod")
     life.answers.broken = {1: repeat(BusyError("too many calls"))}
     with pytest.raises(UnfinishedError, match=r"(?s)could not be seen.*too many calls"):

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from tidegate_contracts.environments import ModelFacts, Plane
@@ -71,22 +70,18 @@ class KnownProxy:
         return ProxyClient(self.url, self.credential, seconds=seconds, waits=waits)
 
 
-def proxies(
-    name: str | None = None, plane: str | None = None, url: str | None = None, *, file: Path | None = None
-) -> list[KnownProxy]:
+def proxies(name: str | None = None, plane: str | None = None, url: str | None = None) -> list[KnownProxy]:
     """Return the proxy at `url`; or those of an environment; or, with neither, of every environment that is known.
 
-    `file` is the path of `environments.json`, by default that of TIDEGATE_ENVIRONMENTS. Raises UsageError,
-    NotFoundError.
+    Raises UsageError, NotFoundError.
     """
     if url is not None:
         if name is not None or plane is not None:
             raise UsageError("the proxy's address says where: leave the environment and the data plane out")
         return [KnownProxy("", "", proxy_url(url), find_credential())]
-    is_named = file is not None or ENVIRONMENTS in os.environ
-    if name is None and plane is None and not is_named and os.environ.get(VARIABLE):
+    if name is None and plane is None and ENVIRONMENTS not in os.environ and os.environ.get(VARIABLE):
         return proxies(url=os.environ[VARIABLE])
-    known = load(file)
+    known = load()
     credential = find_credential()
     wanted = known.environments if name is None else (environment(name, known),)
     found = [
@@ -102,9 +97,7 @@ def proxies(
     return found
 
 
-def proxy_of(
-    model: str, name: str | None = None, plane: str | None = None, url: str | None = None, *, file: Path | None = None
-) -> KnownProxy:
+def proxy_of(model: str, name: str | None = None, plane: str | None = None, url: str | None = None) -> KnownProxy:
     """Return the one proxy at which a model is called.
 
     Without a word of where, it is the one that DOMINO_INFERENCE_PROXY names, as of a model endpoint; else the first
@@ -113,7 +106,7 @@ def proxy_of(
     """
     if name is None and plane is None and url is None:
         url = os.environ.get(VARIABLE) or None
-    found = proxies(name, plane, url, file=file)
+    found = proxies(name, plane, url)
     if url is not None:
         return found[0]
     pairs = [(name, each) for each in found for facts in each.models.values() for name in facts.names]

@@ -37,7 +37,7 @@ if os.getppid() == int(parent):
 def timeout_seconds(objects: Sequence[KubernetesObject]) -> int:
     """Return how many seconds an `up` may take: each workload rolls pod by pod, and big models load slowly."""
     every = workloads(objects).values()
-    longest = max((one.most * ((one.start_seconds or 0) + one.stop_seconds) for one in every), default=0)
+    longest = max((one.most * (one.start_seconds + one.stop_seconds) for one in every), default=0)
     return max(_LEAST_SECONDS, _MARGIN_SECONDS + longest)
 
 

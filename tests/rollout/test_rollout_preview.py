@@ -251,7 +251,7 @@ def test_a_preview_that_does_not_come_to_its_end_leaves_a_page_that_says_so(
     def compared(*_: object) -> None:
         raise stop
 
-    monkeypatch.setattr("rollout.preview.compared", compared)
+    monkeypatch.setattr("rollout.preview.with_revision", compared)
     page.parent.mkdir()
     page.write_text("of yesterday", "utf-8")
     with suppress(ZeroDivisionError):

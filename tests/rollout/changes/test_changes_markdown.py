@@ -14,7 +14,6 @@ from markdown_it import MarkdownIt
 
 from policies.guardrails import Finding
 from policies.guardrails.checking import Level
-from rollout.changes.compare import compare
 from rollout.changes.page import LIMIT, code, failed_page, page, size
 from rollout.changes.stack_change import StackChange, stack_change
 from stacks.problems import escaped
@@ -62,7 +61,7 @@ class Html(HTMLParser):
 
 
 def changed(old: Sequence[Object], new: Sequence[Object], name: str = "prod-east", **more: Any) -> StackChange:
-    return stack_change(name, compare(old, new), old, new, **more)
+    return stack_change(name, old, new, **more)
 
 
 NASTY = (
@@ -147,7 +146,7 @@ def test_a_dataset_that_is_replaced_comes_first_and_says_from_where_to_where() -
 
 def test_a_stack_that_is_no_longer_described_loses_nothing_in_its_cluster() -> None:
     before = [made("Service", "one"), stateful(), served("a")]
-    text = page([stack_change("old", compare(before, []), before, None)], "x")
+    text = page([stack_change("old", before, None)], "x")
     assert text.startswith("**⚠️ 1 stack: 1 REMOVED**")
     assert "- **REMOVED** <code>old</code> **is no longer described: its 3 objects stay" in text
     assert "DELETED" not in text

@@ -133,8 +133,8 @@ def terminal_sections(changes: Sequence[StackChange]) -> Text:
     out = Text()
     for title, lines in reversed(sections(changes).items()):
         out.append(f"{title}:\n", "bold")
-        for line in lines:
-            words = " ".join(filter(None, (", ".join(line.stacks), line.label, line.subject)))
+        for line, stacks in lines.items():
+            words = " ".join(filter(None, (", ".join(stacks), line.label, line.subject)))
             out.append(f"  {escaped(': '.join(filter(None, (words, line.text))))}\n", "bold red" if line.grave else "")
     out.rstrip()
     return out
@@ -174,8 +174,8 @@ def with_revision(base: str, definition: Definition, path: Path, only: str | Non
     before = by_their_home(under_names_of_now(before, definition.stacks), home_of, definition.stacks)
     after = {item.stack: item.objects for item in rendering}
     names = dict.fromkeys([*after, *(() if only else before)])
-    both = ({name: some.get(name) for name in names} for some in (before, after))
-    return rendering, Comparison(escaped(base), *both, tuple(notes), commit)
+    there: dict[str, Objects | None] = {name: before.get(name) for name in names}
+    return rendering, Comparison(escaped(base), there, {name: after.get(name) for name in names}, tuple(notes), commit)
 
 
 def _object_in(text: str) -> KubernetesObject | None:

@@ -31,7 +31,6 @@ from .workloads import Tree, pool_of
 MOST_MODELS = 12
 _PROTECTS = re.compile(r"/.*(internal|scheme|range|cidr|security-group|whitelist|allowlist|auth|waf|ssl|tls|protocol)")
 """Annotations of the proxy's exposure that may restrict who calls it, and how."""
-_NEWER = ("mesh", "monitoring", "network", "proxy")
 _EVERY_PORT = "every port"
 _SERVERS = "all servers"
 _PROXY = "the proxy"
@@ -115,10 +114,6 @@ def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> Permissi
     )
     for side, is_more, words in differences:
         found[SIDES[side][not is_more]].append(words)
-    old = definition_in(before)
-    if old and "proxy" not in old and "proxy" in definition_in(after):
-        unknown = "was brought up by a version that did not record network and exposure: compare the objects themselves"
-        found["weaker"].append(unknown)
     found["lost"] += [
         f"no longer lets {who} {action}: {_listed(models)}"
         for who, action, models in _by_caller(now.rights, was.rights, now.models)
@@ -211,8 +206,8 @@ class _State:
         yield from ((("demanded", words), amount) for words, amount in self._demanded())
         exposure = mapping(self.tree, "proxy", "exposure")
         for key, value in {**mapping(exposure, "serviceAnnotations"), **mapping(exposure, "annotations")}.items():
-            side: Side = "demanded" if _PROTECTS.search(key) else "offered"
-            yield (side, f"has {key}: {value} at its exposure"), True
+            kind: Side = "demanded" if _PROTECTS.search(key) else "offered"
+            yield (kind, f"has {key}: {value} at its exposure"), True
 
     def _allowed(self) -> Iterator[tuple[str, float]]:
         for issuer in mappings(self.access, "issuers"):
@@ -491,8 +486,6 @@ def definitions(before: Sequence[Tree], after: Sequence[Tree]) -> tuple[Tree, Tr
         rollout["canary"] = at(now, "rollout", "canary")  # one is as good as another, and it may be the same one
     if source := _past(now, ENVIRONMENT).get(text(promotion, "from")):
         promotion["from"] = source
-    if "proxy" not in was:  # an older version wrote neither proxy nor network
-        was, now = ({key: value for key, value in tree.items() if key not in _NEWER} for tree in (was, now))
     parts = {
         f"{kind}s": {past.get(name, name): value for name, value in mapping(was, f"{kind}s").items()}
         for kind, past in {kind: _past(now, kind) for kind in ("dataset", "server")}.items()

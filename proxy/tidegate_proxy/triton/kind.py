@@ -140,7 +140,7 @@ class TritonKind(ServerKind):
             return _PREDICT
         match = _PATH.fullmatch(path)
         if match is None or (match["model"] == "stats" and not match["verb"] and not match["version"]):
-            return None  # `/v2/models/stats` is the statistics of all models
+            return None  # Triton answers there with the statistics of all models
         return _target(match["verb"] or "metadata", match["server"], match["model"], match["version"])
 
     def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Bytes]:

@@ -4,7 +4,6 @@ It is an engine of OpenAI's API, too, and has a Triton with an eviction policy b
 """
 
 import asyncio
-import json
 
 import uvloop
 from tidegate_proxy.grpc.metadata import OK_HEADERS, status_trailers
@@ -25,15 +24,10 @@ LARGE = bytes(4 << 20)
 SLOW_SECONDS = 0.1
 MOST_OF_A_NAME = 64  # Bytes that a message begins with, in which its model's name stands.
 MODELS = tuple(f"model-{number:05}" for number in range(10_000))  # That nobody calls.
-_TIMES = {name: {"count": 1000, "ns": 123_456_789} for name in ("success", "fail", "queue", "compute_infer")}
-STATISTICS = json.dumps(
-    {"model_stats": [{"name": name, "version": "1", "inference_stats": _TIMES} for name in MODELS]}
-).encode()
 _EVENTS = raw(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", *[b"data: %b\n\n" % LARGE[:60_000]] * 200)
 begun = 0  # Calls over gRPC that have come.
 answers = only("/sequence/config", answering(b'{"sequence_batching":{}}'))
 answers = only("/slow/", answering(seconds=SLOW_SECONDS), only("/stream/", _EVENTS, answers))
-answers = only("/v2/models/stats", answering(STATISTICS), answers)
 answers = only("/large/", answering(LARGE), only("/hang/", hang, answers))
 
 

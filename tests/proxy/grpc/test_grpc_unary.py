@@ -136,16 +136,6 @@ def test_too_many_requests_are_refused_with_the_time_to_wait(running: Rig, infer
     assert 0 < delay.seconds + delay.nanos / 1e9 <= 1
 
 
-def test_statistics_name_the_pools_that_are_left_out_and_fail_when_all_are(running: Rig) -> None:
-    call = method(running.channel(), "ModelStatistics")
-    stats, done = call.with_call(pb.ModelStatisticsRequest(), metadata=running.metadata())
-    assert [each.name for each in stats.model_stats] == ["echo", "slow"]
-    assert dict(done.initial_metadata())["tidegate-unavailable"] == "spare/one"
-    assert refused(call, pb.ModelStatisticsRequest()).code() == grpc.StatusCode.UNAUTHENTICATED
-    nowhere = running.metadata(("inference-server", "spare"))
-    assert refused(call, pb.ModelStatisticsRequest(), nowhere).code() == grpc.StatusCode.UNAVAILABLE
-
-
 def test_servers_say_that_they_live_and_what_they_are(running: Rig) -> None:
     channel = running.channel()
     assert method(channel, "ServerLive")(pb.ServerLiveRequest()).live

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_proxy import concurrency
 from tidegate_proxy.access.api_keys import new_key
 from tidegate_proxy.concurrency import FIRST_BYTES
@@ -46,11 +45,10 @@ async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
     monkeypatch.setattr(concurrency, "CUT_SECONDS", 3600.0)
     path = "/v2/models/slow/infer"
     slow = request(path) if leaves == "at once" else request(path, Request_Timeout="5")
-    models = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, "slow")]
     access = access_table()
     both = access.rules[0].model_copy(update={"principals": ("ci", "eve")})
     access = access.model_copy(update={"rules": (both,)})
-    async with served(tmp_path, only("/slow/", hang), models=models, access=access, concurrency=16) as here:
+    async with served(tmp_path, only("/slow/", hang), models=(MODEL, "slow"), access=access, concurrency=16) as here:
         places = here.proxy.shared.limiter
         for number in range(1, 31):
             async with here.caller() as caller:

@@ -8,7 +8,7 @@ import asyncio
 import uvloop
 from tidegate_proxy.grpc.metadata import OK_HEADERS, status_trailers
 from tidegate_proxy.http2.connection import Http2Connection
-from tidegate_proxy.http2.frames import CANCEL
+from tidegate_proxy.http2.frames import CANCEL, PREFACE, RST_STREAM, frame
 from tidegate_proxy.http2.sending import Stream
 from tritonclient.grpc import service_pb2 as pb
 
@@ -16,7 +16,6 @@ from lab.local_plane.process import HOST
 
 from ..http.upstream import BACKLOG, Upstream, answering, hang, only, raw, upstream
 from ..residency.standin import sites
-from .attackers import PREFACE, RESET, frame
 from .engines import engine
 from .over_http import WARM
 
@@ -63,7 +62,7 @@ class Call(Stream):
             self._answering.cancel()
         if code is not None:
             times = 6 if self._left else 1
-            self.connection.write(frame(RESET, 0, self.number, CANCEL.to_bytes(4)) * times)
+            self.connection.write(frame(RST_STREAM, 0, self.number, CANCEL.to_bytes(4)) * times)
 
     def _answer(self, model: str) -> None:
         answer = pb.ModelInferResponse(model_name=model, raw_output_contents=[LARGE] if model == "large" else [])

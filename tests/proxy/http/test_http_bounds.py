@@ -24,7 +24,7 @@ from .running_proxy import (
     running_proxy,
     served,
     until,
-)  # fmt: skip
+)
 from .upstream import answering, hang, only
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,7 @@ from .running_proxy import (
     model,
     request,
     served,
-)  # fmt: skip
+)
 from .upstream import answering
 
 pytestmark = pytest.mark.anyio

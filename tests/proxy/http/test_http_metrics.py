@@ -25,7 +25,7 @@ from .running_proxy import (
     running_proxy,
     served,
     until,
-)  # fmt: skip
+)
 from .upstream import hang, only, reset, upstream
 
 pytestmark = pytest.mark.anyio

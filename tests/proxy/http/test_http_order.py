@@ -21,7 +21,7 @@ from .running_proxy import (
     running_proxy,
     served,
     until,
-)  # fmt: skip
+)
 from .test_http_metrics import scrape, value
 from .upstream import answering, echo, only, raw, reset, upstream
 

@@ -28,7 +28,7 @@ from ..http.running_proxy import (
     running_proxy,
     served,
     until,
-)  # fmt: skip
+)
 from ..http.upstream import answering, hang, only, upstream
 from ..residency.estate import at, estate
 from ..residency.standin import sites

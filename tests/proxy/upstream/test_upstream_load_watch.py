@@ -81,15 +81,6 @@ async def test_while_it_is_tried_again_it_has_failed_since_it_failed_first(here:
     assert (place.state, [each.retrying for each in place.failures]) == ("loading", [True])
 
 
-async def test_a_failure_ends_once_a_newer_version_is_loaded(here: RunningProxy) -> None:
-    """Triton's index has the failed version for as long as it has the model."""
-    here.replica.index = [READY, BROKEN]
-    await until(lambda: failed(here))
-    here.replica.index = [READY, BROKEN, READY | {"version": "3"}]
-    await until(lambda: not failed(here))
-    assert not (await told(here)).failures
-
-
 async def test_a_failure_of_a_version_that_calls_name_lasts_though_a_newer_one_is_loaded(tmp_path: Path) -> None:
     async with served(tmp_path, models=[model(MODEL, {2: 100})]) as here:
         here.replica.index = [BROKEN, READY | {"version": "3"}]
@@ -114,15 +105,6 @@ async def test_what_is_never_loaded_has_failed_even_where_no_reason_is_given(
     await until(lambda: failed(here))
     [failure] = failed(here).values()
     assert failure.why == load_watch.UNTOLD
-
-
-async def test_what_the_routing_table_does_not_have_cannot_fail(
-    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 0.0)
-    here.replica.index = [BROKEN, BROKEN | {"name": "of-long-ago"}, {"name": "lost+found"}]
-    await until(lambda: failed(here))
-    assert [*failed(here)] == [(MODEL, "2")]
 
 
 async def test_a_version_that_calls_go_to_is_missed_where_its_model_is_loaded_without_it(

@@ -69,7 +69,7 @@ class Issuer:
         usual = {"iss": self.url, "aud": AUDIENCE, "sub": "alice", "iat": now, "exp": now + 300}
         return {name: value for name, value in (usual | more).items() if value is not None}
 
-    def sign(self, kid: str | None = None, /, headers: Mapping[str, Any] | None = None, **more: Any) -> str:
+    def sign(self, kid: str | None = None, /, headers: dict[str, Any] | None = None, **more: Any) -> str:
         """Return a token with these claims, signed with one of the keys."""
         kid = kid or next(iter(self.keys))
         key = self.keys[kid]

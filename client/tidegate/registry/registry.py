@@ -33,13 +33,12 @@ SMALL_BYTES = 16 << 20
 class Registry:
     """The models that an MLflow server has registered. Every failure is a TidegateError."""
 
-    def __init__(self, tracking_uri: str | None = None, *, experiment: str | None = None) -> None:
+    def __init__(self, tracking_uri: str | None = None) -> None:
         """Open the registry at MLFLOW_TRACKING_URI, or at another address.
 
-        `experiment` is where runs are made: by default MLFLOW_EXPERIMENT_ID or MLFLOW_EXPERIMENT_NAME, else one of the
-        Domino project's own, else `tidegate`. Raises UsageError, UnreachableError, or RefusedError for a credential.
+        Raises UsageError, UnreachableError, or RefusedError for a credential.
         """
-        self._server = Server(tracking_uri, experiment)
+        self._server = Server(tracking_uri)
         self.where = self._server.where  # Its address, without secrets.
 
     def register(

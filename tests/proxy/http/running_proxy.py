@@ -207,7 +207,7 @@ def routing_table(
     `pool` is what is told of that pool, `more` what other pools have otherwise.
     """
     usual = {"name": "main", "host": "pool.test", "http_port": 8000, "grpc_port": 8001, "loading": "preload"} | pool
-    pools = tuple(routing.Pool.model_validate(usual | each) for each in ({}, *more))
+    pools = tuple(routing.Pool.model_validate({**usual, **each}) for each in ({}, *more))
     server = routing.Server(name="vision", kind="triton", pools=pools)
     found = tuple(model(each) if isinstance(each, str) else each for each in models)
     return routing.RoutingTable(environment="test", servers=(server,), models=found)

@@ -55,8 +55,8 @@ demo: .test ## Show the whole data plane at work on this machine: real Tritons, 
 	@$(TEST) -m lab.demo walk
 
 .PHONY: demo-up
-demo-up: .test ## The same, left running, with lines to try, until Ctrl-C; POLICY=<folder>: by a policy of your own
-	@$(TEST) -m lab.demo up $(if $(POLICY),--policy "$(POLICY)")
+demo-up: .test ## The same, left running, with lines to try, until Ctrl-C
+	@$(TEST) -m lab.demo up
 
 .PHONY: demo-lifecycle
 demo-lifecycle: .test ## Show the life of a model, from a notebook to production and back, with MLflow, S3, Tritons, proxies
@@ -69,10 +69,6 @@ demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the comm
 .PHONY: demo-llm
 demo-llm: .test ## Show two language models of a real NVIDIA Dynamo, without a GPU, called with OpenAI's client (a minute)
 	@$(TEST) -m lab.demo llm
-
-.PHONY: demo-llm-up
-demo-llm-up: .test ## The same models, left running, with lines to try with OpenAI's clients, until Ctrl-C
-	@$(TEST) -m lab.demo llm-up
 
 .PHONY: demo-scaling
 demo-scaling: .test ## Show a pool of Tritons follow a wave of load, by the real KEDA (ten minutes; builds KEDA first)
@@ -95,10 +91,6 @@ fuzz: .test ## Send the proxy far more nonsense than the tests do (FUZZ=<example
 .PHONY: attack
 attack: .test ## Attack a proxy in every way that is known, alone and 40 at once: its memory, and what a bystander notices
 	@$(TEST) -m tests.proxy.attacks $(PYTEST)
-
-.PHONY: mutation
-mutation: .test ## Break COUNT=<lines> of PACKAGES=<folders> at random, each alone, and report which of them the tests notice (MUTATION=--thorough)
-	@$(TEST) -m tests.mutation $(PACKAGES) --count $(or $(COUNT),60) $(MUTATION)
 
 .PHONY: bench-iac
 bench-iac: .test ## Measure engines on a real control plane against kubectl, and a rollout's planes side by side

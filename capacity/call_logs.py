@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from glob import glob
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from stacks.problems import count_of, counted, escaped, shortened
 
 from .trace import Calls, Measured, Recording, no_calls
 
-_PIECE = 1 << 20  # Bytes of a file after which the progress bar moves.
 _CALL, _EVENT = "tidegate_proxy.calls", "tidegate_eviction.events"  # The loggers.
 _MOST_CALLS, _MOST_BYTES = 10**7, 1e15  # Of one line.
 _IN_TURN = {'"': r"\1", ",": ", ?", ":": ": ?"}
@@ -282,9 +282,8 @@ def _form(text: str) -> str:
 def read_logs(words: str) -> Recording:
     """Return the traffic in files; `words` are names or patterns, as a shell has them. Raises CommandError."""
     files, logs = _files(words), _Logs()
-    number = sum(file.stat().st_size // _PIECE + 1 for file in files)
-    for _ in shown(_pieces(files, logs), "reading logs", number):
-        pass
+    for path in shown(files, "reading logs", len(files)):
+        _read(path, logs)
     read = ", ".join(f"{number:,} {kind}" for kind, number in logs.lines.most_common()) or "none"
     if not logs.calls:
         raise no_calls(
@@ -326,30 +325,24 @@ def _files(words: str) -> list[Path]:
     return list(files)
 
 
-def _pieces(files: list[Path], logs: _Logs) -> Iterator[None]:
-    """Read the files line by line, zipped ones too; stop after every piece, so that the progress bar moves."""
-    for path in files:
-        due, file = _PIECE, _File(path, logs)
-        try:
-            with path.open("rb") as raw:
-                zipped = raw.peek(2)[:2] == b"\x1f\x8b"
-                plain = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if zipped else raw
-                utf16 = plain.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # PowerShell's `>` writes it.
-                lines = io.TextIOWrapper(plain, "utf-16" if utf16 else "utf-8-sig", "replace")
-                first = next(lines, "")
-                if _is_open(first):
-                    first += lines.read()
-                while first:
-                    file.read(first)
-                    while raw.tell() >= due:
-                        due += _PIECE
-                        yield
-                    first = next(lines, "")
-        except (OSError, EOFError, zlib.error) as error:
-            why = getattr(error, "strerror", None) or error
-            raise CommandError(f"--logs: {escaped(str(path))} cannot be read: {why}.") from None
-        file.end()
-        yield
+def _read(path: Path, logs: _Logs) -> None:
+    """Read a file line by line, a zipped one too."""
+    file = _File(path, logs)
+    try:
+        with path.open("rb") as raw:
+            zipped = raw.peek(2)[:2] == b"\x1f\x8b"
+            plain = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if zipped else raw
+            utf16 = plain.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # PowerShell's `>` writes it.
+            lines = io.TextIOWrapper(plain, "utf-16" if utf16 else "utf-8-sig", "replace")
+            first = next(lines, "")
+            if _is_open(first):
+                first += lines.read()
+            for line in filter(None, chain([first], lines)):
+                file.read(line)
+    except (OSError, EOFError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CommandError(f"--logs: {escaped(str(path))} cannot be read: {why}.") from None
+    file.end()
 
 
 def _is_open(line: str) -> bool:

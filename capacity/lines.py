@@ -1,37 +1,32 @@
 """A plan as people read it: one line for each answer, in a table."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.table import Table
 from rich.text import Text
 
+from stacks.definition.prices import Price
+
+from .answers import Row
 from .simulations import Figures
+from .slices import gpu_hours
 
 
-@dataclass(frozen=True)
-class Line:
-    """An answer with its price."""
-
-    name: str
-    figures: Figures
-    gpu_hours: float  # A month.
-    money: float | None = None  # A month.
-    is_best: bool = False
-
-
-def table(lines: Sequence[Line], hours: float, money: str) -> Table:
-    """Return the table of a trace of so many hours; `money` names the column, and there is none without a price."""
+def table(rows: Sequence[Row], found: Row | None, hours: float, price: Price | None) -> Table:
+    """Return the table of a trace of so many hours; the answer that was found is marked."""
     made = Table(box=None, header_style="bold", pad_edge=False)
     made.add_column("")
+    money = f"{price.currency} a month" if price else ""
     headings = "at once", "waited", "refused", "worst", "cold wait p50", "p99", "loads/h", "lost", "GPU-hours", money
     for heading in filter(None, headings):
         made.add_column(heading, justify="right", no_wrap=True)
-    for line in lines:
-        cells = [*_of_callers(line.figures, hours), f"{line.gpu_hours:,.0f}"]
-        if money:
-            cells.append("–" if line.money is None else f"{line.money:,.0f}")
-        made.add_row(Text(("▶ " if line.is_best else "  ") + line.name), *cells, style="bold" if line.is_best else None)
+    for row in rows:
+        gpu_time = gpu_hours(row.answer.share)
+        cells = [*_of_callers(row.figures, hours), f"{gpu_time:,.0f}"]
+        if price:
+            cells.append(f"{gpu_time * price.per_hour:,.0f}")
+        is_found = row is found
+        made.add_row(Text(f"{'▶' if is_found else ' '} {row.answer}"), *cells, style="bold" if is_found else None)
     return made
 
 

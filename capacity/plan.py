@@ -4,7 +4,6 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ from .answers import (
     target_of,
     too_large,
 )
-from .lines import Line, percent, table
+from .lines import percent, table
 from .overlay import laid_over, overlay_text, place_of, size_text
 from .search import MOST_GPUS, Search
 from .simulations import MOST_REFUSED, only
@@ -63,25 +62,17 @@ class _Basis:
     left_out: Sequence[str] = ()
     """Models that nothing calls and that not even a whole GPU holds."""
 
-    def money(self, gpus: Fraction) -> float | None:
-        """Return what so many GPUs cost a month; None where the price is not known."""
-        return None if self.price is None else gpu_hours(gpus) * self.price.per_hour
-
     @property
     def price(self) -> Price | None:
         """The GPU's price, where the inventory has it."""
         return price_of(self.inventory, self.gpu.label or "")
 
-    @property
-    def currency(self) -> str:
-        """Currency of the GPU's price; nothing where there is none."""
-        return self.price.currency if self.price else ""
-
-    def cost(self, line: Line) -> str:
-        """Return what a line costs a month, for people."""
-        if line.money is not None:
-            return f"{money(line.money, self.currency)} a month"
-        return f"{line.gpu_hours:,.0f} GPU-hours a month"
+    def cost(self, answer: Answer) -> str:
+        """Return what an answer costs a month, for people."""
+        hours = gpu_hours(answer.share)
+        if self.price:
+            return f"{money(hours * self.price.per_hour, self.price.currency)} a month"
+        return f"{hours:,.0f} GPU-hours a month"
 
 
 def make_plan(trace: Path, definition: Path, target: str, gpu: str | None, stack: str | None) -> None:
@@ -90,15 +81,14 @@ def make_plan(trace: Path, definition: Path, target: str, gpu: str | None, stack
     rows = Search(basis.trace, basis.gpu, basis.target, basis.loading).rows()
     rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
     found = best(rows, basis.target)
-    lines = [_line(basis, row, row is found) for row in rows]
     title = f"{escaped(trace.name)}: {about(basis.trace)}; target {percent(basis.target)} at once"
     hours = max(basis.trace.seconds[-1], 60.0) / 3600
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False, markup=False, emoji=False)
     console.print(title)
-    console.print(table(lines, hours, f"{basis.currency} a month" if basis.currency else ""))
+    console.print(table(rows, found, hours, basis.price))
     print(*_notes(basis), sep="\n")
     print()
-    print(*_sentences(basis, lines), sep="\n")
+    print(*_sentences(basis, rows, found), sep="\n")
     if found:
         print("", *_pasted(basis, found.answer), "", sep="\n")
     if found is None:
@@ -157,19 +147,14 @@ def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
     return replace(gpu, strategy=next(cut, "mixed"))
 
 
-def _line(basis: _Basis, row: Row, is_best: bool) -> Line:
-    share = row.answer.share
-    return Line(str(row.answer), row.figures, gpu_hours(share), basis.money(share), is_best)
-
-
-def _sentences(basis: _Basis, lines: Sequence[Line]) -> list[str]:
+def _sentences(basis: _Basis, rows: Sequence[Row], found: Row | None) -> list[str]:
     """Return what is recommended."""
-    found = next((line for line in lines if line.is_best), None)
     if found is None:
-        closest = max(lines, key=lambda line: line.figures.share_warm)
+        closest = max(rows, key=lambda row: row.figures.share_warm)
         at_once = percent(closest.figures.share_warm)
-        return [f"The closest is {closest.name}: {at_once} at once for {basis.cost(closest)}."]
-    sentences = [f"{found.name} answers {percent(found.figures.share_warm)} at once for {basis.cost(found)}."]
+        return [f"The closest is {closest.answer}: {at_once} at once for {basis.cost(closest.answer)}."]
+    at_once = percent(found.figures.share_warm)
+    sentences = [f"{found.answer} answers {at_once} at once for {basis.cost(found.answer)}."]
     if found.figures.worst_served is not None:
         name, refused, calls = found.figures.worst_served
         sentences.append(f"Worst served is {escaped(name)}: {refused:,} of its {count_of(calls, 'call')} are refused.")

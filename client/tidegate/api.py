@@ -65,13 +65,12 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         server: str | None = None,
         golden: Path | Mapping[str, Any] | None = None,
         key: "SigningKey | None" = None,
-        experiment: str | None = None,
         trusted: bool = False,
     ) -> "RegisteredVersion":
         """Register the entry in a folder as a new version; the same content is always the same version.
 
         `name` is the model's (by default the folder's), `server` the inference server that its endpoints name,
-        `golden` a golden request or the JSON file with it, `experiment` that of MLflow to make the runs in.
+        `golden` a golden request or the JSON file with it.
         `trusted`: code that the entry may do without may go with it.
         """
         from .life.checks import against_environments
@@ -100,7 +99,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
             manifest = manifest_of(entry, model, advance)
         registered_by, unproven = registrant()
         with self._progress("sending", manifest.size) as advance:
-            version = Registry(experiment=experiment).register(
+            version = Registry().register(
                 entry, registered_by=registered_by, server=server, golden=request, key=key, manifest=manifest,
                 progress=advance, unproven=unproven, tell=self._tell, trusted=trusted,
             )  # fmt: skip

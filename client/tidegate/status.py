@@ -1,17 +1,17 @@
 """What is served where, and why not, as proxies find out from servers. Nothing is loaded."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime
 from tidegate_contracts.environments import ModelFacts, Plane
 from tidegate_contracts.message import Message
-from tidegate_contracts.whereabouts import Place, PlaceState, SliceRoom, VisibleModel, Whereabouts
+from tidegate_contracts.whereabouts import PlaceState, SliceRoom, VisibleModel, Whereabouts
 
 from .calling.credentials import Credential, find_credential
 from .calling.inputs import signature_of
@@ -185,8 +185,6 @@ class PlaneStatus(AskedPlane):
     """Its models, with what decides which version answers, and what they take."""
 
     caller: str = ""  # the name by which the proxy knows the caller
-    away: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Why replicas do not answer, or do not say what they have, by `server/pool`."""
     models: tuple[ModelStatus, ...] = ()
 
 
@@ -246,17 +244,6 @@ def overview(
     return _ask_each(asked, seconds, PlaneOverview, model, question)
 
 
-def runbook(model: VisibleModel, place: Place) -> str:
-    """Return where it is written what to do about a replica that has a model not in use, or nothing."""
-    alert = ""
-    if place.state == "unreachable":
-        pool = [each.state for each in model.places if each.pool == place.pool]
-        alert = "TidegatePoolGone" if {*pool} == {"unreachable"} else "TidegateBreakerOpen"
-    elif model.loading == "on-demand":
-        alert = {"unseen": "TidegatePolicySilent", "queued": "TidegateCallsBusy"}.get(place.state, "")
-    return f"docs/runbooks.md, {alert}" if alert else ""
-
-
 def collect(asked: Sequence[KnownProxy], model: str | None = None) -> list[PlaneStatus]:
     """Return the status of each, asked at the same time; one that cannot be asked says why and hides no other.
 
@@ -275,7 +262,7 @@ def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> dict[s
         return ModelStatus(environment=environment, plane=proxy.plane, **about)
 
     models = tuple(in_parallel(of, sorted(found, key=lambda each: each.model)))
-    return {"environment": environment, "caller": caller.principal, "away": _away(found), "models": models}
+    return {"environment": environment, "caller": caller.principal, "models": models}
 
 
 def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named: bool) -> dict[str, Any]:
@@ -301,14 +288,3 @@ def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named
         "outputs": tuple(map(str, signature.outputs)),
         "max_batch": signature.max_batch if config else None,
     }
-
-
-def _away(models: Iterable[VisibleModel]) -> dict[str, tuple[str, ...]]:
-    """Return why replicas do not answer, or do not state what they have, of each pool that has such replicas."""
-    found: dict[str, dict[str, None]] = {}
-    for model in models:
-        for place in model.places:
-            if place.state in ("unreachable", "unseen"):
-                at = f"{model.server}/{place.pool or model.pool}"
-                found.setdefault(at, {})[place.why or f"{place.replica} is {place.state}"] = None
-    return {at: tuple(whys) for at, whys in found.items()}

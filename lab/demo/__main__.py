@@ -1,15 +1,15 @@
-"""`python -m lab.demo walk` shows the data plane, `lifecycle` a model's life, `llm` language models; `up`,
-`lifecycle-up` and `llm-up` let it run."""
+"""`python -m lab.demo walk` shows the data plane, `lifecycle` a model's life, `llm` language models, `scaling` a pool
+that follows load; `up` and `lifecycle-up` let it run."""
 
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -22,10 +22,10 @@ from . import llm, scaling, walk
 from .alerts import rules
 from .lifecycle import scenes as life
 from .lifecycle.notebook import write_shell
-from .lifecycle.world import World, world
+from .lifecycle.world import world
 from .llm import language_plane
 from .show import Show
-from .stage import plan, platform
+from .stage import platform
 
 FAILED, CANNOT, INTERRUPTED = 1, 3, 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -66,7 +66,7 @@ def lifecycle() -> None:
 @app.command("llm")
 def language_models() -> None:
     """Show language models behind the proxy, served by NVIDIA Dynamo; the demo checks every claim."""
-    _show(LANGUAGE, language_plane, llm.perform, "To try it yourself: make demo-llm-up")
+    _show(LANGUAGE, language_plane, llm.perform, "Read more in docs/openai.md")
 
 
 @app.command("scaling")
@@ -75,47 +75,38 @@ def follow_load() -> None:
     _show(SCALED, scaling.scaled_pool, scaling.perform, "Read more in docs/scaling.md")
 
 
-@app.command("llm-up")
-def language_models_up() -> None:
-    """Leave language models running, and print what to try with OpenAI's clients, until Ctrl-C."""
-    with _running(LANGUAGE, language_plane, stays=True) as (made, show):
+@app.command()
+def lifecycle_up() -> None:
+    """Leave MLflow, S3, dev and prod running, for the commands of docs/models.md, until Ctrl-C."""
+    with _running(WORLD, world, stays=True) as (made, show):
         show.parts(made.parts)
-        print(f"\n{llm.to_try(made)}\n\nIt runs until Ctrl-C.", flush=True)
+        print(
+            f"\nIn another terminal:\n\n. {write_shell(made)}\n\nThat shell is the developer's, stands in a folder "
+            "with what a notebook has left, and knows every variable and command of docs/models.md.\n\n"
+            "It runs until Ctrl-C.",
+            flush=True,
+        )
         while True:
             made.check()
             time.sleep(CHECK_SECONDS)
 
 
 @app.command()
-def lifecycle_up() -> None:
-    """Leave MLflow, S3, dev and prod running, for the commands of docs/models.md, until Ctrl-C."""
-    with _running(WORLD, world, stays=True) as (made, show):
-        text = (
-            f"In another terminal:\n\n. {write_shell(made)}\n\nThat shell is the developer's, stands in a folder "
-            "with what a notebook has left, and knows every variable and command of docs/models.md. Models may have "
-            "any name."
-        )
-        where = "is registered: dev and prod serve it now, on the server preload"
-        _stay(made, text, show, lambda: [f"{name} {where}" for name in made.adopt()])
-
-
-@app.command()
-def up(
-    policy: Annotated[Path | None, typer.Option(help="A folder with an eviction policy of one's own.")] = None,
-) -> None:
-    """Leave it running, and print what to try, until Ctrl-C."""
-    try:
-        wanted = plan(policy)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    with _running(PLANE, lambda root: platform(root, wanted), stays=True) as (made, show), ExitStack() as stack:
+def up() -> None:
+    """Leave it running, start parts that end again, and print what to try, until Ctrl-C."""
+    with _running(PLANE, platform, stays=True) as (made, show), ExitStack() as stack:
         seen = None
         try:
             seen = stack.enter_context(prometheus(made.root / "prometheus", made.pods, rules=rules()))
         except CannotBeHadError as error:
             print(f"You cannot make a trace of your calls here, for there is no Prometheus: {error}.", flush=True)
         show.the_zoo()
-        _stay(made, walk.to_try(made, seen), show)
+        print("\nKill any of these, and see what callers, metrics and logs show:\n", flush=True)
+        show.parts(made.parts)
+        log = made.root / "demo.log"
+        text = walk.to_try(made, seen)
+        print(f"\n{STAYS}\nIts messages are also in {log}\n\n{text}\n\nIt runs until Ctrl-C.", flush=True)
+        _keep_running(made, log)
 
 
 def _show(
@@ -130,11 +121,8 @@ def _show(
     show.say(more)
 
 
-def _stay(
-    made: LocalEnvironment | World, text: str, show: Show, news: Callable[[], Iterable[str]] = lambda: ()
-) -> NoReturn:
-    """Print what you can try, start parts that end again, and print that and other news, until Ctrl-C."""
-    log = made.root / "demo.log"
+def _keep_running(made: LocalEnvironment, log: Path) -> NoReturn:
+    """Start parts that end again, and print and log that."""
     log.touch()
 
     def tell(text: str) -> None:
@@ -143,9 +131,6 @@ def _stay(
         with log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
-    print("\nKill any of these, and see what callers, metrics and logs show:\n", flush=True)
-    show.parts(made.parts)
-    print(f"\n{STAYS}\nIts messages are also in {log}\n\n{text}\n\nIt runs until Ctrl-C.", flush=True)
     while True:
         time.sleep(CHECK_SECONDS)
         for name, process in made.parts.items():
@@ -159,8 +144,6 @@ def _stay(
             except ProcessError as error:
                 tell(f"{name} did not start: {str(error).splitlines()[0]}")
                 time.sleep(PAUSE_SECONDS)
-        for line in news():
-            tell(line)
 
 
 @contextmanager

@@ -1,8 +1,5 @@
 """`make demo-llm`: language models of a real NVIDIA Dynamo, without a GPU, called with OpenAI's own client."""
 
-import json
-import shlex
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,12 +28,6 @@ WORDS = 100
 LONG = 6000  # Tokens of a stream that its caller leaves: some 40 seconds.
 MESSAGES: list[Any] = [{"role": "user", "content": "word1 word2 word3"}]
 SCENES: list[Scene["LanguagePlane"]] = []
-_CLIENT = f"""\
-import openai
-client = openai.OpenAI()
-answer = client.chat.completions.create(model="{CHAT}", messages={MESSAGES}, max_tokens=8)
-print(answer.model, answer.choices[0].message.content)
-"""
 
 
 @dataclass
@@ -97,23 +88,6 @@ def perform(plane: LanguagePlane, show: Show) -> None:
         "of an engine on a GPU each worker is Dynamo's mocker, which draws a random word every 6 ms."
     )
     play(plane, show, SCENES, plane.check)
-
-
-def to_try(plane: LanguagePlane) -> str:
-    """Return sentences that end with a colon, each with its command below; the first one sets what others read."""
-    url, python = f"http://{plane.proxy.http}", shlex.quote(sys.executable)
-    call = 'curl -s -H "Authorization: Bearer $OPENAI_API_KEY" "$OPENAI_BASE_URL'
-    body = json.dumps({"model": CODE, "messages": MESSAGES, "max_tokens": 20, "stream": True})
-    commands = {
-        "In another terminal, first set what OpenAI's clients read":
-            f"export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={plane.key}",
-        "List the models you may call": f'{call}/models"',
-        "Stream an answer": f"{call}/chat/completions\" -N -H 'Content-Type: application/json' -d '{body}'",
-        "Call a model with OpenAI's client": f"{python} - <<'END'\n{_CLIENT}END",
-        "See how many tokens the proxy has counted":
-            f"curl -s http://{plane.proxy.admin}/metrics | grep tokens_total",
-    }  # fmt: skip
-    return "\n\n".join(f"{sentence}:\n{command}" for sentence, command in commands.items())
 
 
 @scene(SCENES, "The proxy sends each call to the server of its model, and lists the models that the caller may call.")

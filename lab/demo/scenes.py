@@ -107,7 +107,6 @@ def sizes(stage: Stage) -> str:
     parts = sum(zoo.SIZES[name] for name in zoo.HERD_OF)
     whole = herd.footprint_bytes or 0
     claim(whole >= parts, f"{zoo.HERD} counts {decimal(whole)}, and its parts take {decimal(parts)}")
-    stage.slice("now")
     true, found = zoo.SIZES["goat"], goat.footprint_bytes or 0
     claim(goat.footprint_from == "measured", f"the size of goat is {goat.footprint_from}")
     claim(
@@ -128,9 +127,7 @@ def evict(stage: Stage) -> str:
     stage.wanted(*order)
     stage.idle(order[-1])
     mark = stage.mark()
-    stage.slice("before")
     stage.wanted("emu")
-    stage.slice("after")
     gone = [(event["model"], event["reason"], event["wantedBy"]) for event in stage.events("evicted", mark)]
     expected = (order[0], "room", "emu")
     claim(gone == [expected], f"{order[0]} was used least lately; evicted were {gone}")
@@ -149,9 +146,7 @@ def own_policy(stage: Stage) -> str:
         stage.wanted(*order)
         stage.idle(largest)
         mark = stage.mark()
-        stage.slice("before")
         stage.wanted(wanted)
-        stage.slice("after")
         gone = [event["model"] for event in stage.events("evicted", mark)]
     failures = stage.events("policy-failed")
     claim(gone == [largest], f"{largest} is the largest, though it was used last; evicted were {gone}")
@@ -180,7 +175,6 @@ def lease(stage: Stage) -> str:
     for model in PRESSING:
         if listener.is_alive():
             stage.wanted(model)
-            stage.slice(f"+ {model}")
     listener.join()
     during = [event["model"] for event in evicted if event["wantedBy"] != zoo.SINGER]
     claim(zoo.SINGER not in during, f"{zoo.SINGER} was evicted in the middle of its song")
@@ -198,7 +192,6 @@ def lease(stage: Stage) -> str:
 def busy(stage: Stage) -> str:
     """Busy says when to come back."""
     stage.wanted("whale")
-    stage.slice("now")
     first = stage.visitor.call("orca")
     claim(first.status == 503, f"orca was answered {first.status}, and there is no room for it beside whale")
     after = first.retry_after
@@ -208,7 +201,6 @@ def busy(stage: Stage) -> str:
     time.sleep(after)
     reply = stage.visitor.want("orca")
     claim(reply.is_right("orca"), f"orca was answered {reply.status} after {after:.0f} s: {reply.why}")
-    stage.slice("then")
     return (
         f"503 after {first.seconds * 1000:.0f} ms, Retry-After {after:.0f} s; after that orca answered after "
         f"{reply.tries} tries"
@@ -263,7 +255,6 @@ def policy_killed(stage: Stage) -> str:
         stage.wanted(COLD)
     tally = tallies[WARM]
     loaded = [event["model"] for event in stage.events("loaded")]
-    stage.slice("then")
     claim(refused.status == 503 and refused.retry_after, f"without a policy, {COLD} was answered {refused.status}")
     claim(not tally.failed, f"{tally.failed} of {tally.calls} calls of {WARM} failed: {dict(tally.statuses)}")
     claim(held <= found, f"{', '.join(sorted(held - found))} was resident, and the new policy did not find it")
@@ -288,7 +279,6 @@ def triton_killed(stage: Stage) -> str:
         stage.platform.start_on_demand()
         back = until(f"{WARM} answers again", lambda: stage.visitor.want(WARM).is_right(WARM), 60)
         seconds = time.monotonic() - begun
-    stage.slice("then")
     tally, other = tallies[WARM], tallies[preloaded]
     strange = set(tally.statuses) - _RETRYABLE
     claim(not strange and not tally.wrong, f"{WARM} was answered {dict(tally.statuses)}, {tally.wrong} of them wrong")

@@ -1,4 +1,4 @@
-"""What people see: sentences, a bar of what sits in the slice, commands and what they print."""
+"""What people see: sentences, commands and what they print."""
 
 from collections.abc import Mapping
 
@@ -7,40 +7,12 @@ from rich.filesize import decimal
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from tidegate_contracts.lease import Listing
 
 from lab.local_plane.process import Process
 
 from . import zoo
 
-LEGEND = (
-    ("leased", "black on green"),
-    ("idle", "black on cyan"),
-    ("being loaded", "black on yellow"),
-    ("being unloaded", "black on magenta"),
-)
-_STYLES = {"loading": LEGEND[2][1], "draining": LEGEND[3][1], "unloading": LEGEND[3][1], "freeing": LEGEND[3][1]}
-_IN_MEMORY = ("resident", *_STYLES)
-
 _TABLE = tuple("┏┡┃│├└")  # What the lines of a table begin with.
-
-
-def bar(listing: Listing, width: int) -> Text:
-    """Return what sits in a slice as blocks, each as wide as its share of the slice; dots are free."""
-    text = Text("▕")
-    left = width
-    held = [each for each in listing.models if each.state in _IN_MEMORY and each.footprint_bytes]
-    for each in sorted(held, key=lambda each: each.model):
-        wide = min(left, max(2, round((each.footprint_bytes or 0) / max(1, listing.capacity_bytes) * width)))
-        style = LEGEND[0 if each.leases else 1][1] if each.state == "resident" else _STYLES[each.state]
-        text.append(f"{each.model[: wide - 1]:<{wide - 1}}▕" if wide > 1 else "▕" * wide, style)
-        left -= wide
-    return text.append(f"{'·' * left}▏ {decimal(listing.free_bytes)} free")
-
-
-def legend() -> Text:
-    """Return what the colours of the bar mean."""
-    return Text.assemble(*(part for word, style in LEGEND for part in ((f" {word} ", style), "  ")), "· free")
 
 
 class Show:
@@ -58,11 +30,6 @@ class Show:
         self.console.print()
         self.console.print(Text(title, "bold"))
         self._inside(Text(claim))
-
-    def slice(self, listing: Listing, word: str) -> None:
-        """Print what sits in the slice."""
-        width = max(30, min(self.console.width, 120) - 34)
-        self.console.print(Text(f"      {word:<7}") + bar(listing, width), no_wrap=True, overflow="crop")
 
     def outcome(self, text: str, seconds: float) -> None:
         """Print what came of a scene that held what it claims."""
@@ -107,10 +74,6 @@ class Show:
         for name, process in parts.items():
             table.add_row(Text(name), Text(str(process.pid)), Text(str(process.log), overflow="fold"))
         self.console.print(table)
-
-    def legend(self) -> None:
-        """Print what the colours of the bars mean."""
-        self._inside(Text("In the bars: ") + legend())
 
     def _inside(self, text: Text, sign: Text | None = None) -> None:
         """Print a text of a scene, indented, with a sign before it."""

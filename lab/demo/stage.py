@@ -5,14 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from http.client import HTTPException
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from tidegate_contracts import routing
 from tidegate_contracts.eviction import Tuning
 from tidegate_contracts.lease import Listing
-from tidegate_eviction.policies.registry import GROUP
 
 from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan, local_environment
 from lab.local_plane.prometheus import counted
@@ -40,11 +38,8 @@ TUNING = Tuning(
 )
 
 
-def plan(policy_folder: Path | None = None) -> Plan:
-    """Return what it has: every model is known, and the visitor may do all.
-
-    `policy_folder` has a custom eviction policy, which then chooses. Raises ValueError if it has none.
-    """
+def plan() -> Plan:
+    """Return what it has: every model is known, and the visitor may do all."""
     preloaded = [routing.Model(name=name, server=PRELOAD, pool=POOL) for name in zoo.PRELOADED]
     on_demand = [
         routing.Model(
@@ -56,7 +51,6 @@ def plan(policy_folder: Path | None = None) -> Plan:
         )
         for name in zoo.ON_DEMAND
     ]
-    folder = OWN_POLICY if policy_folder is None else policy_folder.absolute()
     return Plan(
         name=ENVIRONMENT,
         models=(*preloaded, *on_demand),
@@ -66,28 +60,15 @@ def plan(policy_folder: Path | None = None) -> Plan:
         idle_seconds=IDLE_SECONDS,
         lease_seconds=LEASE_SECONDS,
         wait_seconds=WAIT_SECONDS,
-        policy="lru-idle" if policy_folder is None else own_policy(policy_folder),
-        policy_packages=(str(folder),),
+        policy_packages=(str(OWN_POLICY),),
         tuning=TUNING,
     )
 
 
-def own_policy(folder: Path) -> str:
-    """Return the name of the eviction policy that a folder has. Raises ValueError where there is not exactly one."""
-    packages = metadata.distributions(path=[str(folder)])
-    found = [entry.name for package in packages for entry in package.entry_points.select(group=GROUP)]
-    if len(found) != 1:
-        raise ValueError(
-            f"{folder} has {len(found) or 'no'} eviction policies: one is wanted, which an entry_points.txt names in a "
-            'folder *.dist-info beside it (docs/eviction.md, "A policy of your own")'
-        )
-    return found[0]
-
-
 @contextmanager
-def platform(root: Path, wanted: Plan | None = None) -> Iterator[LocalEnvironment]:
+def platform(root: Path) -> Iterator[LocalEnvironment]:
     """Run all of it below a folder; it ends with the block. Raises CannotBeHadError and ProcessError."""
-    made = LocalEnvironment(root, wanted or plan())
+    made = LocalEnvironment(root, plan())
     made.publish(PRELOAD, zoo.RESIDENT.model())
     for model in zoo.on_demand():
         made.publish(ON_DEMAND, model)
@@ -126,10 +107,6 @@ class Stage:
     def _choose_by(self, plan: Plan) -> None:
         self.platform.serve(plan)
         until(f"the policy is {plan.policy}", lambda: self.listing().policy == plan.policy)
-
-    def slice(self, word: str) -> None:
-        """Print what sits there."""
-        self.show.slice(self.listing(), word)
 
     def wanted(self, *models: str) -> None:
         """Have models called one after the other, and obey `busy`."""

@@ -28,7 +28,6 @@ def perform(platform: LocalEnvironment, show: Show) -> None:
     )
     show.console.print()
     show.the_zoo()
-    show.legend()
     show.say(f"To look on in a browser, while it runs: http://{platform.proxies[0].http}/models")
     play(Stage(platform, Visitor([proxy.http for proxy in platform.proxies], platform.keys[CALLER]), show))
 

@@ -13,7 +13,7 @@ from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
 from tidegate_proxy.access.api_keys import new_key
 
 from .policy import Policy, policy, triton_options, write_settings
-from .process import HOST, Parts, Process, replace_file
+from .process import HOST, Process, replace_file
 from .proxy import Proxy, proxy, write_keys, write_tables
 from .repository import Model, publish
 from .triton import Triton, installed, triton
@@ -72,7 +72,7 @@ def _managed(model: routing.Model) -> ManagedModel:
 
 
 @dataclass
-class LocalEnvironment(Parts):
+class LocalEnvironment:
     """An environment that runs. Only the main thread may start its processes: they end with the thread that did."""
 
     root: Path
@@ -211,6 +211,11 @@ class LocalEnvironment(Parts):
         for each in self.proxies:
             write_tables(each.root, self.routing_table(), plan.access())
 
+    def check(self) -> None:
+        """Raise ProcessError when one of its processes has ended by itself."""
+        for process in self.parts.values():
+            process.check()
+
     def kill(self, part: str) -> None:
         """Kill one of its parts, without a chance to say anything, as the kernel does when memory is out."""
         os.killpg(self.parts[part].pid, signal.SIGKILL)
@@ -220,7 +225,9 @@ class LocalEnvironment(Parts):
         """End all of it, at the same time."""
         for process in self.parts.values():
             process.popen.terminate()
-        super().close()
+        with ExitStack() as all_of_it:
+            for stack in self._stacks.values():
+                all_of_it.push(stack)
 
     def routing_table(self) -> routing.RoutingTable:
         """Return what the proxies are told of its servers and models."""

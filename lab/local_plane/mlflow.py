@@ -38,12 +38,10 @@ def mlflow_server(
     variables: Mapping[str, str] | None = None,
     *,
     wait: bool = True,
-    port: int | None = None,
 ) -> Iterator[MLflow]:
     """Run an MLflow server with its SQLite store in a folder; it is ready, and it ends with the block.
 
-    Without `wait` it is ready when `wait_until_ready` returns: others can start beside it meanwhile. `port` is that of
-    one whose place it takes.
+    Without `wait` it is ready when `wait_until_ready` returns: others can start beside it meanwhile.
 
     `artifacts` is where artifacts go, a URI such as `s3://bucket/prefix` (`<folder>/artifacts` where nothing is said),
     and `variables` are what the server needs to get there (`ObjectStore.variables`). The server hands artifacts
@@ -51,7 +49,7 @@ def mlflow_server(
     """
     venv = environment("mlflow", "a real MLflow server", GLIBC)
     folder.mkdir(parents=True, exist_ok=True)
-    port = port or free_ports(1)[0]
+    [port] = free_ports(1)
     destination = artifacts or (folder / "artifacts").as_uri()
     python = venv / "bin" / "python"
     command: list[str | Path] = [python, "-m", "mlflow", "server", f"--host={HOST}", f"--port={port}", "--workers=1"]

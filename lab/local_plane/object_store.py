@@ -61,19 +61,14 @@ class ObjectStore:
 
 
 @contextmanager
-def object_store(folder: Path, port: int | None = None) -> Iterator[ObjectStore]:
+def object_store(folder: Path) -> Iterator[ObjectStore]:
     """Run a MinIO whose buckets lie in a folder; it is ready, and it ends with the block.
 
     It is built when this machine has none yet, which takes minutes; raises CannotBeHadError where it cannot be.
-    Credentials stay in the folder, so that the next one has the same; `port` is that of one whose place it takes.
     """
     program = had("MinIO", tools.path, "minio")
     folder.mkdir(parents=True, exist_ok=True)
-    secret = folder / "secret"
-    if not secret.exists():
-        secret.touch(0o600)
-        secret.write_text(secrets.token_urlsafe(24), "utf-8")
-    user, password = "tidegate", secret.read_text("utf-8")
+    user, password = "tidegate", secrets.token_urlsafe(24)
     environment = os.environ | {
         "HOME": str(folder),  # where it looks for certificates and settings
         "MINIO_ROOT_USER": user,
@@ -82,7 +77,7 @@ def object_store(folder: Path, port: int | None = None) -> Iterator[ObjectStore]
         "MINIO_BROWSER": "off",
         "MINIO_UPDATE": "off",
     }
-    port = port or free_ports(1)[0]
+    [port] = free_ports(1)
     command: list[str | Path] = [program, "server", "--quiet", "--address", f"{HOST}:{port}", folder / "buckets"]
     with running("MinIO", command, folder / "minio.log", environment) as process:
         process.wait_until(lambda: answers(port, "/minio/health/ready"))

@@ -8,9 +8,8 @@ import signal
 import socket
 import subprocess
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -114,32 +113,6 @@ class Process:
                 with suppress(ProcessLookupError):
                     os.killpg(self.pid, signal.SIGKILL)
             self.popen.wait()
-
-
-class Parts(ABC):
-    """What consists of processes, each of which ends with a stack of its own."""
-
-    _stacks: dict[str, ExitStack]
-
-    @property
-    @abstractmethod
-    def parts(self) -> dict[str, Process]:
-        """The process that each part is now, by the part's name."""
-
-    @abstractmethod
-    def start_again(self, part: str) -> None:
-        """Start a part that has ended, in its old place. Raises ProcessError."""
-
-    def check(self) -> None:
-        """Raise ProcessError when one of the processes has ended by itself."""
-        for process in self.parts.values():
-            process.check()
-
-    def close(self) -> None:
-        """End all of them."""
-        with ExitStack() as all_of_it:
-            for stack in self._stacks.values():
-                all_of_it.push(stack)
 
 
 @dataclass(frozen=True)

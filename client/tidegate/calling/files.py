@@ -5,15 +5,14 @@ import math
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy
 
 from ..errors import UsageError, install
-from .inputs import Signature
-from .tensors import Answer, Array, dtype_of, type_of
+from .tensors import Answer, Array, type_of
 
 STDIN: Final = "-"
 
@@ -21,8 +20,8 @@ STDIN: Final = "-"
 def read_inputs(path: str) -> Any:
     """Return what a file holds, as `Model.predict` takes it; `-` is JSON from standard input. Raises UsageError.
 
-    JSON: inputs by name, a list of rows, or the body of a v2 inference request. NumPy: the only input, or arrays by
-    name. CSV: a table, its first line names columns; needs pandas.
+    JSON: inputs by name, or a list of rows. NumPy: the only input, or arrays by name. CSV: a table, its first line
+    names columns; needs pandas.
     """
     kind = ".json" if path == STDIN else Path(path).suffix.lower()
     if kind not in _READERS:
@@ -55,15 +54,6 @@ def read_words(words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def zeros(signature: Signature) -> dict[str, Array]:
-    """Return the smallest inputs that the model takes: zeros and empty texts, one where any number would do."""
-    found = {}
-    for each in signature.required:
-        shape = tuple(1 if dim < 0 else dim for dim in each.dims)
-        found[each.name] = numpy.full(shape, b"" if each.data_type == "BYTES" else 0, dtype_of(each.data_type))
-    return found
-
-
 def plain(answer: Answer) -> dict[str, Any]:
     """Return outputs as JSON has them, in the words of the v2 protocol; a number that is none or infinite is null."""
     plain_outputs = {}
@@ -89,18 +79,7 @@ def _numpy(path: str) -> Array | dict[str, Array]:
 
 
 def _json(path: str) -> Any:
-    """Return what a file says; the tensors of a v2 body as arrays."""
-    document = json.load(sys.stdin) if path == STDIN else json.loads(Path(path).read_bytes())
-    if not isinstance(document, Mapping) or not isinstance(document.get("inputs"), list):
-        return document
-    try:
-        return {
-            str(each["name"]): numpy.asarray(each["data"], dtype_of(each["datatype"])).reshape(each["shape"])
-            for each in document["inputs"]
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        why = f"an input lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise UsageError("this is no body of a v2 inference request", where=path, why=why) from None
+    return json.load(sys.stdin) if path == STDIN else json.loads(Path(path).read_bytes())
 
 
 def _csv(path: str) -> Any:

@@ -6,18 +6,19 @@ Addresses are `DOMINO_INFERENCE_PROXY` and what is below it, which no name can c
 import json
 import os
 import re
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from ..errors import UnreachableError, UsageError
+from ..errors import TidegateError, UnreachableError, UsageError
 from ..names import RULE, SERVED_NAME_RULE, is_name
 from .credentials import Credential, find_credential
-from .replies import error_of, is_problem
-from .retries import Requester
+from .replies import Reply, error_of, is_failure, is_problem, retry_after
+from .retries import Deadline
 from .tensors import HEADER_LENGTH, VERSION, Answer, Array, pack, unpack
-from .transport import Transport
+from .transport import Body, NotSentError, TimeIsUpError, Transport
 
 if TYPE_CHECKING:
     from tidegate_contracts.environments import WhoAmI
@@ -30,6 +31,9 @@ _HTTP_SERVICE_PORT: Final = 80
 _HOST: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?|\[[0-9A-Fa-f:.]+\]")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9_.~%-]+)*/*")
 _FORM: Final = "host, host:port or URL, such as https://inference.example.com"
+_MOST_TRIES: Final = 3  # of what surely did nothing, or does no harm, and met no proxy that said when to come again
+_MARGIN: Final = 0.25  # The proxy is told to end so many seconds before the caller does, so that its answer arrives.
+_CREDENTIALS: Final = ("Authorization", "X-API-Key")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,15}")
 _WORD: Final = re.compile(r"[0-9A-Za-z._-]{1,128}")
 Version = int | str | None  # Its number; None leaves it to the environment: its shares, its alias, or the newest.
@@ -121,23 +125,23 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         `waits`: whether it comes again when the proxy is busy and says when; else that is a BusyError at once.
         """
         self.url = proxy_url(url)
-        self.seconds = seconds
-        credential = find_credential() if credential is None else credential
-        self._requester = Requester(Transport(self.url), credential, seconds, waits)
+        self.seconds, self._waits = seconds, waits
+        self._credential = find_credential() if credential is None else credential
+        self._transport = Transport(self.url)
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Close the connections."""
-        self._requester.transport.close()
+        self._transport.close()
 
     # --- looking
     def whoami(self) -> "WhoAmI":
         """Return by which name, groups and source the proxy knows the caller."""
         from tidegate_contracts.environments import WhoAmI  # which brings pydantic: calls of models go without
 
-        reply = self._requester.ask("GET", "/whoami")
+        reply = self._ask("GET", "/whoami")
         try:
             return WhoAmI.model_validate_json(bytes(reply.body))
         except ValueError:
@@ -148,7 +152,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
     ) -> bool:
         """Tell whether a call could be answered: the model is in memory, or nothing speaks against loading it."""
         path = model_path(server, model, version, "/ready")
-        reply = self._requester.ask("GET", path, deadline=deadline, also=400)
+        reply = self._ask("GET", path, deadline=deadline, also=400)
         if is_problem(reply):
             raise error_of(reply, self.url + path)
         return reply.status == 200
@@ -209,7 +213,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         path = model_path(server, model, version, "/infer")
         body, length = pack(inputs, parameters)
         headers = {HEADER_LENGTH: str(length), "Content-Type": "application/octet-stream"} | _sticky(sticky)
-        return unpack(self._requester.ask("POST", path, body, headers, deadline), self.url + path)
+        return unpack(self._ask("POST", path, body, headers, deadline), self.url + path)
 
     def infer_json(
         self,
@@ -235,10 +239,10 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
     def _json(self, path: str, deadline: float | None, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the object that is answered to a look, or to a JSON body."""
         if body is None:
-            reply = self._requester.ask("GET", path, deadline=deadline)
+            reply = self._ask("GET", path, deadline=deadline)
         else:
             headers = {"Content-Type": "application/json"}
-            reply = self._requester.ask("POST", path, [_dumped(body)], headers, deadline)
+            reply = self._ask("POST", path, [_dumped(body)], headers, deadline)
         document = reply.json()
         if not isinstance(document, dict):
             raise self._strange(path)
@@ -246,6 +250,57 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         if "model_name" in document and not document.get("model_version") and VERSION in reply.headers:
             document["model_version"] = reply.headers[VERSION]
         return document
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Body = (),
+        headers: Mapping[str, str] | None = None,
+        deadline: float | None = None,
+        also: int = 200,
+    ) -> Reply:
+        """Return the answer 200, or `also`, trying again what may be tried again; raises the error of any other one."""
+        until = Deadline(self.seconds if deadline is None else deadline)
+        where = self.url + path
+        tries, renewed = 0, False
+        busy: TidegateError | None = None
+        while True:
+            tries += 1
+            head = self._head(headers or {}, until)
+            if until.left <= 0:
+                raise TimeIsUpError("there was no answer in time", where=where, do="wait longer, or try again later")
+            try:
+                reply = self._transport.ask(method, path, body, head, time.monotonic() + until.left)
+            except UnreachableError as error:
+                if busy is not None and until.left <= 0:
+                    raise busy from None
+                may = isinstance(error, NotSentError) or method == "GET"
+                if may and tries < _MOST_TRIES and until.wait():
+                    continue
+                raise
+            if reply.status in (200, also):
+                return reply
+            if reply.status == 401 and not renewed and self._credential.renew():
+                renewed = True
+                continue
+            refusal = error_of(reply, where, anonymous=head.keys().isdisjoint(_CREDENTIALS))
+            seconds = retry_after(reply)
+            if seconds is not None:
+                tries, busy = 0, refusal
+                if self._waits and until.wait(seconds):
+                    continue
+            elif method == "GET" and is_failure(reply) and tries < _MOST_TRIES and until.wait():
+                continue
+            raise refusal
+
+    def _head(self, headers: Mapping[str, str], until: Deadline) -> dict[str, str]:
+        head = {"User-Agent": "tidegate", **headers}
+        if (who := self._credential.header(max(until.left, 0.0))) is not None:
+            head[who[0]] = who[1]
+        left = until.left  # after the credential, which may take a while
+        head["request-timeout"] = f"{max(left - _MARGIN, left / 2, 0.001):.3f}"
+        return head
 
     def _strange(self, path: str) -> UnreachableError:
         do = "see whether the address is that of an inference proxy, of this version"

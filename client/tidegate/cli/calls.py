@@ -4,37 +4,30 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Exit, Option
+from typer import Argument, Exit, Option
 
 from ..errors import ExitCode, UsageError, hints_once
-from .completion import environment_option, model_argument
 from .output import Json, Text, Texts, exit_codes, note, print_json, print_table, printable
 
 if TYPE_CHECKING:
-    from ..calling.model import Model
     from ..calling.tensors import Answer
     from ..status import AskedPlane, ModelStatus, PlaneStatus
 
 _SHOWN = 8  # values of an output that a table has
 _LONGEST = 200  # characters of a text that it has
-Only = Annotated[Text, model_argument(help="Only this model.")]
-Environment = Annotated[
-    Text, environment_option("--environment", "-e", help="The environment, such as dev; all without it.")
-]
+Only = Annotated[Text, Argument(help="Only this model.")]
+Environment = Annotated[Text, Option("--environment", "-e", help="The environment, such as dev; all without it.")]
 Plane = Annotated[Text, Option(help="The data plane; all of them without it.")]
 Proxy = Annotated[Text, Option(help="Address of an inference proxy, instead of the environments that are known.")]
 
 
 def predict(
-    model: Annotated[str, model_argument(help="A model, or a model and a version: fraud, fraud@3.")],
+    model: Annotated[str, Argument(help="A model, or a model and a version: fraud, fraud@3.")],
     data: Annotated[
         Text, Option("--data", "-d", help="Inputs: a .json, .npy, .npz or .csv file; - is JSON from stdin.")
     ] = None,
     inputs: Annotated[Texts, Option("--input", "-i", help="An input: NAME=VALUE with JSON; may be repeated.")] = None,
-    zeros: Annotated[bool, Option("--zeros", help="Send zeros: does it answer at all?")] = False,
-    environment: Annotated[
-        Text, environment_option("--environment", "-e", help="Else DOMINO_INFERENCE_PROXY says where.")
-    ] = None,
+    environment: Annotated[Text, Option("--environment", "-e", help="Else DOMINO_INFERENCE_PROXY says where.")] = None,
     plane: Plane = None,
     proxy: Proxy = None,
     server: Annotated[Text, Option(help="Inference server, where several have a model of that name.")] = None,
@@ -52,7 +45,7 @@ def predict(
         name = found.own_name(name)
         with found.client(timeout) as client:
             called = Model(client, name, server=server, version=version or None)
-            given = _given(called, data, inputs or [], zeros)
+            given = _given(data, inputs or [])
             kind = found.kind_of(server) if server is not None else found.kind_of_model(name)
             if not kind.speaks_v2:
                 if not isinstance(given, dict):
@@ -68,21 +61,12 @@ def predict(
             _show_answer(answer, time.monotonic() - began, json)
 
 
-def _given(model: "Model", data: str | None, words: list[str], zeros: bool) -> Any:
+def _given(data: str | None, words: list[str]) -> Any:
     from ..calling import files
 
-    if sum((data is not None, bool(words), zeros)) != 1:
-        raise UsageError("inputs are given by one of --data, --input and --zeros", do="--zeros is enough for a try")
-    if data is not None:
-        return files.read_inputs(data)
-    if words:
-        return files.read_words(words)
-    signature = model.signature()
-    if signature is None:
-        model.proxy.whoami()  # a credential that is wrong is refused here, and is not a rule that is missing
-        do = "ask for an access rule with the action inspect, or give inputs"
-        raise UsageError(f"it is not known what {model.name} takes", do=do)
-    return files.zeros(signature)
+    if (data is None) == (not words):
+        raise UsageError("inputs are given by one of --data and --input", do="`tidegate status MODEL` shows the inputs")
+    return files.read_words(words) if data is None else files.read_inputs(data)
 
 
 def _show_answer(answer: "Answer", seconds: float, json: bool) -> None:
@@ -146,11 +130,9 @@ def _show(plane: "PlaneStatus", *, signatures: bool) -> None:
             batch = f", {model.max_batch} rows at most" if model.max_batch else ""
             words = f"takes {', '.join(model.inputs)}{batch}; gives {', '.join(model.outputs)}"
             print(printable(f"{model.model} ({at}) {words}"))
-    for pool, whys in plane.away.items():
-        note(f"{at}: {pool} is not ready: {'; '.join(whys)}")
     models_by_reason: dict[str, list[str]] = {}
     for model in plane.models:
-        if model.why and f"{model.server}/{model.pool}" not in plane.away:
+        if model.why:
             models_by_reason.setdefault(model.why, []).append(model.model)
     for why, models in models_by_reason.items():
         note(f"{', '.join(models)}: {why}")

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from ..errors import ExitCode, TidegateError
 
 WIDTH = 160  # columns of what goes to no terminal
 DEFECT = 70  # exit code of a defect of the client's own (EX_SOFTWARE of sysexits.h)
-LINE_SECONDS = 5.0  # between two lines that tell how far it is, where there is no terminal
 TRACEBACK = "TIDEGATE_TRACEBACK"
 Advance = Callable[[int], None]
 Text = str | None  # as the next two: what options hold that may be left out
@@ -67,24 +65,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 
 @contextmanager
 def progress(what: str, total_bytes: int) -> Iterator[Advance]:
-    """Show how many bytes are done: a bar on a terminal, else a line now and then; yields what counts them."""
-    if sys.stderr.isatty():
-        text, rest = TextColumn("{task.description}"), TimeRemainingColumn()
-        columns = text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), rest
-        with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-            task = bar.add_task(what, total=total_bytes)
-            yield lambda count: bar.advance(task, count)
-        return
-    done, noted = 0, time.monotonic()
-
-    def advance(count: int) -> None:
-        nonlocal done, noted
-        done += count
-        if time.monotonic() - noted > LINE_SECONDS:
-            noted = time.monotonic()
-            note(f"{what}: {100 * done // max(1, total_bytes)} % of {size(total_bytes)}")
-
-    yield advance
+    """Show how many bytes are done, as a bar on a terminal and nowhere else; yields what counts them."""
+    text, rest = TextColumn("{task.description}"), TimeRemainingColumn()
+    columns = text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), rest
+    to = console(stderr=True)
+    with Progress(*columns, console=to, transient=True, disable=not to.is_terminal) as bar:
+        task = bar.add_task(what, total=total_bytes)
+        yield lambda count: bar.advance(task, count)
 
 
 def moment(at: datetime | None) -> str:

@@ -28,7 +28,7 @@ GATEWAYS = ("INTERNAL_ERROR: Response", "was not in a valid JSON format")
 class Server:
     """A tracking server and its registry, under the address and with the credentials that MLflow itself would use."""
 
-    def __init__(self, tracking_uri: str | None, experiment: str | None) -> None:
+    def __init__(self, tracking_uri: str | None) -> None:
         """Find it; raises UsageError when nothing says where it is, and what is wrong when it does not answer."""
         with settings():  # some count only when MLflow is imported
             import mlflow
@@ -38,7 +38,6 @@ class Server:
             raise UsageError("nothing says where the registry is", do=do)
         self.uri = tracking_uri or str(mlflow.get_tracking_uri())
         self.where = shown(self.uri)
-        self._experiment = experiment
         with translated("the registry cannot be opened", self.where):
             self.client: MlflowClient = mlflow.MlflowClient(self.uri)
         self._greet()
@@ -65,10 +64,13 @@ class Server:
         return self.artifacts(run.info.artifact_uri)
 
     def experiment_id(self) -> str:
-        """Return the experiment that runs are made in, which is made when it is not there."""
-        if self._experiment is None and (number := os.environ.get("MLFLOW_EXPERIMENT_ID")):
+        """Return the experiment that runs are made in, which is made when it is not there.
+
+        It is that of MLFLOW_EXPERIMENT_ID or MLFLOW_EXPERIMENT_NAME, else one of the Domino project, else `tidegate`.
+        """
+        if number := os.environ.get("MLFLOW_EXPERIMENT_ID"):
             return number
-        name = self._experiment or _experiment_name()
+        name = _experiment_name()
         with self.doing(f"the experiment {name!r} cannot be had"):
             found = self.client.get_experiment_by_name(name)
             if found is None and (made := _made(lambda: self.client.create_experiment(name))) is not None:
@@ -93,17 +95,14 @@ class Server:
         with self.doing(f"version {number} of {model} cannot be tagged"):
             self.client.set_model_version_tag(model, number, key, value)
 
-    def models(self) -> list[Any]:
-        """Return every registered model."""
-        return self._all("the models cannot be listed", self.client.search_registered_models)
-
     def model(self, name: str) -> Any:
         """Return a registered model; NotFoundError, which names the nearest."""
         try:
             with self.doing(f"the model {name!r} cannot be read"):
                 return self.client.get_registered_model(name)
         except NotFoundError:
-            known = [model.name for model in self.models()]
+            models = self._all("the models cannot be listed", self.client.search_registered_models)
+            known = [model.name for model in models]
             do = nearest(name, known, "look at the spelling; `tidegate register` makes one")
             raise NotFoundError(f"there is no model {name!r}", where=self.where, do=do) from None
 

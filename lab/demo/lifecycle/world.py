@@ -11,9 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import urllib3
-from tidegate.names import is_name
-from tidegate.registry.version import MODEL
 from tidegate_contracts import environments, routing
 from tidegate_proxy.access.api_keys import new_key
 
@@ -29,7 +26,7 @@ from lab.local_plane.environment import (
 )
 from lab.local_plane.mlflow import MLflow, mlflow_server
 from lab.local_plane.object_store import ObjectStore, object_store
-from lab.local_plane.process import Parts, Process
+from lab.local_plane.process import Process
 
 ROOT = Path(__file__).resolve().parents[3]
 DEV, PROD = "dev", "prod"
@@ -37,7 +34,6 @@ DEVELOPER, DEPLOYER, ENDPOINT = "developer", "deployer", "model-endpoint"
 PEOPLE = (DEVELOPER, DEPLOYER, ENDPOINT)
 CHURN, OCR = "churn", "invoice-ocr"  # One that is always in memory, one that is loaded when it is called.
 COMMAND_SECONDS = 120
-ASK_SECONDS = 2.0
 STORE, REGISTRY, BUCKET = "MinIO", "MLflow", "mlflow"
 MODELS = (
     routing.Model(name=CHURN, server=PRELOAD, pool=POOL, footprint_bytes=32 << 20),
@@ -59,7 +55,7 @@ class Said:
 
 
 @dataclass
-class World(Parts):
+class World:
     """All of it, while it runs."""
 
     root: Path
@@ -69,7 +65,6 @@ class World(Parts):
     dev: LocalEnvironment = field(init=False)
     prod: LocalEnvironment = field(init=False)
     environments: Path = field(init=False)
-    _stacks: dict[str, ExitStack] = field(default_factory=lambda: {STORE: ExitStack(), REGISTRY: ExitStack()})
 
     @property
     def work(self) -> Path:
@@ -137,26 +132,6 @@ class World(Parts):
         self.prod.serve(replace(self.prod.plan, models=models))
         environments_file(self.root, (self.dev, self.prod))
 
-    def adopt(self) -> list[str]:
-        """Have dev and prod serve the models that are registered by now, as their admin would; return the new ones."""
-        known = {model.name for model in self.dev.plan.models}
-        new = [name for name in self._registered() if name not in known]
-        for each in (self.dev, self.prod) if new else ():
-            more = (routing.Model(name=name, server=PRELOAD, pool=POOL) for name in new)
-            each.serve(replace(each.plan, models=(*each.plan.models, *more)))
-        if new:
-            environments_file(self.root, (self.dev, self.prod))
-        return new
-
-    def _registered(self) -> list[str]:
-        """Return the names of the models in MLflow; none while it does not answer."""
-        where = f"{self.registry.uri}/api/2.0/mlflow/registered-models/search?max_results=1000"
-        try:
-            found = urllib3.request("GET", where, timeout=ASK_SECONDS, retries=False).json()
-            return [each["name"] for each in found["registered_models"] if _is_model(each)]
-        except (urllib3.exceptions.HTTPError, ValueError, KeyError):
-            return []
-
     @property
     def parts(self) -> dict[str, Process]:
         """All processes, by the names of the parts that they are."""
@@ -165,32 +140,10 @@ class World(Parts):
             found |= {f"{of.plan.name} {name}": process for name, process in of.parts.items()}
         return found
 
-    def start_again(self, part: str) -> None:
-        """Start a part that has ended, in its old place. Raises ProcessError."""
-        environment, _, name = part.partition(" ")
-        if name:
-            (self.dev if environment == DEV else self.prod).start_again(name)
-            return
-        self._stacks[part].close()
-        if part == STORE:
-            self.start_store(self.store.port)
-        else:
-            self.start_registry(self.registry.port)
-
-    def start_store(self, port: int | None = None) -> None:
-        """Start MinIO."""
-        self.store = self._stacks[STORE].enter_context(object_store(self.root / "minio", port))
-
-    def start_registry(self, port: int | None = None) -> None:
-        """Start MLflow, which takes its time, before this bucket."""
-        variables, artifacts = self.store.variables, f"s3://{BUCKET}/artifacts"
-        server = mlflow_server(self.root / "mlflow", artifacts, variables, wait=False, port=port)
-        self.registry = self._stacks[REGISTRY].enter_context(server)
-
-
-def _is_model(said: Mapping[str, Any]) -> bool:
-    """Tell whether it is a model that `tidegate register` made, and not the client model of one."""
-    return is_name(said["name"]) and any(tag["key"] == MODEL for tag in said.get("tags", ()))
+    def check(self) -> None:
+        """Raise ProcessError when one of the processes has ended by itself."""
+        for process in self.parts.values():
+            process.check()
 
 
 def _ended(command: AbstractContextManager["subprocess.Popen[str]"]) -> Said:
@@ -226,10 +179,11 @@ def world(root: Path) -> Iterator[World]:
     made = World(root, {who: new_key() for who in PEOPLE})
     made.work.mkdir()
     with ExitStack() as stack:
-        stack.callback(made.close)
-        made.start_store()
-        made.store.make_bucket(BUCKET)
-        made.start_registry()
+        made.store = stack.enter_context(object_store(root / "minio"))
+        artifacts = f"{made.store.make_bucket(BUCKET)}/artifacts"
+        # MLflow takes its time to start, and the others start beside it.
+        server = mlflow_server(root / "mlflow", artifacts, made.store.variables, wait=False)
+        made.registry = stack.enter_context(server)
         dev, prod = plans()
         made.dev = stack.enter_context(local_environment(LocalEnvironment(root / DEV, dev, made.keys)))
         made.prod = stack.enter_context(local_environment(LocalEnvironment(root / PROD, prod, made.keys)))

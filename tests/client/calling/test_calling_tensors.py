@@ -168,10 +168,7 @@ def test_damaged_archives_of_arrays_are_refused(tmp_path: Path) -> None:
             read_inputs(str(tmp_path / name))
 
 
-def test_numbers_that_their_type_cannot_hold_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "body.json").write_text(json.dumps({"inputs": [TOO_LARGE]}), "utf-8")
-    with pytest.raises(UsageError, match="out of bounds"):
-        read_inputs(str(tmp_path / "body.json"))
+def test_numbers_that_their_type_cannot_hold_are_refused() -> None:
     with pytest.raises(UnreachableError, match="no answer to an inference request"):
         unpack(Reply(200, {}, json.dumps({"outputs": [TOO_LARGE]}).encode()), "here")
 

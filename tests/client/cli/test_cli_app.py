@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,7 @@ def test_the_version_is_that_of_the_package() -> None:
         (("model", "check", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
         (("model", "new", "m", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
         (("register", "/nowhere/at/all"), ExitCode.USAGE, "/nowhere/at/all"),
-        (("predict", "churn", "--zeros"), ExitCode.USAGE, "TIDEGATE_ENVIRONMENTS"),
+        (("predict", "churn", "-i", "X=1"), ExitCode.USAGE, "TIDEGATE_ENVIRONMENTS"),
         (("flying",), ExitCode.USAGE, "flying"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else None,
@@ -85,17 +84,6 @@ def test_each_failure_has_its_exit_code(error: BaseException, code: int, capsys:
     assert "Traceback" not in said
     if isinstance(error, IntegrityError):
         assert said == "a/b:3: w\n  why: so\n  do: that\n"
-
-
-def test_long_work_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    clock = iter(range(0, 1000, 4))
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    with output.progress("sending", 4 << 20) as advance:
-        for _ in range(4):
-            advance(1 << 20)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines
-    assert all(re.fullmatch(r"sending: \d+ % of 4\.0 MiB", line) for line in lines)
 
 
 @pytest.mark.parametrize(("count", "words"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")])

@@ -31,7 +31,8 @@ class World:
 
     def registry(self, way: str = WAYS[0], uri: str | None = None) -> Registry:
         """Open the registry, with artifacts kept in one of the ways."""
-        return Registry(uri or self.server.uri, experiment=way)
+        os.environ["MLFLOW_EXPERIMENT_NAME"] = way
+        return Registry(uri or self.server.uri)
 
     def keys(self, part: str) -> list[str]:
         """Return the keys of the objects in S3 that have a part."""
@@ -61,6 +62,7 @@ def client_variables(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReq
     """A failing server is asked again soon; who goes to S3 by himself has the key; programs find our packages."""
     ours = [str(Path(path).resolve()) for path in sys.path if Path(path).resolve().is_relative_to(ROOT)]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(ours))
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", WAYS[0])
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
     if "world" in request.fixturenames:

@@ -123,7 +123,7 @@ def test_memory_stays_flat_while_much_is_registered_and_fetched(world: World, tm
             file.truncate(100 << 20)
     program = (
         "import sys; from pathlib import Path; from tidegate.registry import Registry\n"
-        "registry = Registry(sys.argv[1], experiment='handed-through')\n"
+        "registry = Registry(sys.argv[1])\n"
         "for name in ('small-memory', 'large-memory'):\n"
         "    version = registry.register(Path(sys.argv[2], name), registered_by='anna')\n"
         "    registry.fetch(version, Path(sys.argv[2], 'fetched', name))\n"

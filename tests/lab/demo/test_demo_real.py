@@ -32,7 +32,6 @@ WALK_SECONDS = 400  # What it may take at most, on a machine that does other thi
 UP_SECONDS = 120.0
 GONE_SECONDS = 40.0
 SCRAPED_SECONDS = 1.0
-OWN_POLICY = ("up", "--policy", "lab/demo/largest_first")
 PARTS = {
     "on-demand": "on-demand/triton.1.log",
     "policy": "policy/policy.1.log",
@@ -91,10 +90,10 @@ def all_holds(tmp_path: Path, seconds: float, scenes: Sequence[Scene[Any]], *sai
 
 
 @contextmanager
-def up(tmp_path: Path, *said: str, seconds: float = UP_SECONDS) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+def up(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
     """Run the demo's command that stays, until it has said all that it says."""
-    with demo(tmp_path, *said) as (running, out):
-        end = time.monotonic() + seconds
+    with demo(tmp_path, "up") as (running, out):
+        end = time.monotonic() + UP_SECONDS
         while "It runs until Ctrl-C." not in (text := out.read_text()):
             if running.poll() == CANNOT:
                 pytest.skip(f"NOT RUN: {text.strip()}")
@@ -132,7 +131,7 @@ def commands(text: str) -> list[str]:
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     """One that stays for all tests: each takes it as the one before has left it, and the last ends it."""
     folder = tmp_path_factory.mktemp("shown")
-    with up(folder, *OWN_POLICY) as (running, text):
+    with up(folder) as (running, text):
         yield Shown(folder, running, text)
 
 
@@ -212,7 +211,7 @@ def test_ctrl_c_ends_it_and_logs_stay(shown: Shown) -> None:
     reason="NOT RUN: THERE IS NO SETPRIV HERE (of util-linux), so that it was not tried what a kill leaves.",
 )
 def test_nothing_is_left_running_of_one_that_was_killed(tmp_path: Path) -> None:
-    with up(tmp_path, *OWN_POLICY) as (running, _):
+    with up(tmp_path) as (running, _):
         assert len(marked(str(tmp_path))) > 5
         running.kill()
         running.wait()

@@ -6,7 +6,6 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -134,13 +133,3 @@ def test_it_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch, number: int
     done = ends_with(monkeypatch, lambda: os.kill(os.getpid(), number), said)
     assert done.exit_code == status
     assert "nothing is left running" in done.output
-
-
-@pytest.mark.parametrize("said", ["", "[tidegate_eviction.policies]\na = a:policy\nb = b:policy\n"])
-def test_a_folder_without_one_policy_of_its_own_is_refused_before_anything_starts(tmp_path: Path, said: str) -> None:
-    if said:
-        (tmp_path / "some-1.0.dist-info").mkdir()
-        (tmp_path / "some-1.0.dist-info" / "entry_points.txt").write_text(said)
-    result = CliRunner().invoke(command.app, ["up", "--policy", str(tmp_path)], env={"COLUMNS": "400"})
-    assert result.exit_code == 2
-    assert f"has {'2' if said else 'no'} eviction policies: one is wanted" in result.output

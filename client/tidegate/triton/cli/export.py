@@ -9,7 +9,7 @@ from ...cli.output import Json, Text, counted, exit_codes, note, print_json, pri
 
 
 def export(
-    source: Annotated[str, Argument(help="models:/NAME/VERSION, runs:/ID/PATH, or a folder of MLflow's.")],
+    source: Annotated[str, Argument(help="A model's folder, as MLflow saves and downloads it.")],
     folder: Annotated[Path, Argument(help="The entry's folder, which is made; its name is the model's.")],
     input_: Annotated[
         Text, Option("--input", metavar="FILE", help="Inputs to compare on: .json, .npy, .npz, .csv; MLflow's example.")

@@ -1,13 +1,13 @@
-"""Which framework a model is of: told from its content first, from its name only where the content does not tell."""
+"""Which framework a model is of, by its file's name. The framework's reader then looks at the content."""
 
-import zipfile
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
 from ...errors import UsageError
 from .frameworks import fil, onnx, openvino, python, tensorrt, torch
-from .frameworks.reading import Reading, head, unreadable
+from .frameworks.reading import Reading
+from .text import CONFIG
 
 
 class Framework(StrEnum):
@@ -37,103 +37,44 @@ READERS: dict[Framework, Callable[[Path], Reading]] = {
 }
 """What reads the files of each."""
 
+_SUFFIXES = {
+    ".onnx": Framework.ONNX, ".pt": Framework.TORCHSCRIPT, ".pth": Framework.TORCHSCRIPT, ".plan": Framework.TENSORRT,
+    ".engine": Framework.TENSORRT, ".trt": Framework.TENSORRT, ".py": Framework.PYTHON, ".xml": Framework.OPENVINO,
+    ".json": Framework.XGBOOST_JSON, ".ubj": Framework.XGBOOST_UBJSON, ".txt": Framework.LIGHTGBM,
+    ".tl": Framework.TREELITE,
+}  # fmt: skip
 _PICKLES = frozenset({".pkl", ".pickle", ".joblib", ".sav", ".dill"})
+_PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _NO_PICKLE = (
     "scikit-learn: treelite.sklearn.import_model(model).serialize('checkpoint.tl') for a forest of trees, else "
     "skl2onnx.to_onnx(model, sample), for a classifier with options={'zipmap': False}, or a model.py for the Python "
     "backend"
 )
-_PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-_SUFFIXES = {
-    ".onnx": Framework.ONNX, ".plan": Framework.TENSORRT, ".engine": Framework.TENSORRT, ".trt": Framework.TENSORRT,
-    ".ubj": Framework.XGBOOST_UBJSON, ".tl": Framework.TREELITE,
-}  # fmt: skip
 
 
-def detect(source: Path) -> tuple[Framework, Path]:
-    """Return the framework of a file or folder, and which file or folder of it is the model; nothing of it is run.
+def detect(source: Path, framework: Framework | None = None) -> Framework:
+    """Return the framework of a model's file, or of a folder with a program, unless you name it; nothing is run.
 
     Raises UsageError that says what to do with a model that is of no known framework, or not to be served as it is.
     """
     if not source.exists():
         raise UsageError("there is no such file or folder", where=source)
-    if source.is_dir():
-        return _folder(source)
-    if not source.is_file():
-        raise UsageError("it is no file", where=source, do="give a file or a folder")
-    return _file(source), source
-
-
-def _file(file: Path) -> Framework:
-    suffix, begin = file.suffix.lower(), head(file)
-    if begin.startswith(tensorrt.MAGIC):
-        return Framework.TENSORRT
-    if begin.startswith(fil.LIGHTGBM_HEAD):
-        return Framework.LIGHTGBM
-    if zipfile.is_zipfile(file):
-        return _archive(file)
-    if suffix in (".pt", ".pth", ".bin", ".ckpt") and begin.startswith(_PICKLED):
-        raise UsageError("these are pickled weights", where=file, do=torch.NO_SCRIPT)
-    if suffix in _PICKLES or begin.startswith(_PICKLED):
+    if (source / CONFIG).is_file():
+        raise UsageError("it is an entry already", where=source, do="`tidegate model check` takes it")
+    if not source.is_file() and not (source / python.PROGRAM).is_file():
+        what = f"it is neither a file nor a folder with a {python.PROGRAM}"
+        raise UsageError(what, where=source, do="give a model's file")
+    if framework is not None or source.is_dir():
+        return framework or Framework.PYTHON
+    suffix = source.suffix.lower()
+    with source.open("rb") as opened:
+        is_pickle = opened.read(2) in _PICKLED or suffix in _PICKLES
+    if is_pickle:
         what = "a pickle is never loaded, here or in Triton: it would run whatever code is in it"
-        raise UsageError(what, where=file, do=_NO_PICKLE)
-    if suffix == ".py":
-        return _program(file)
-    if suffix == ".json" and (b'"learner"' in begin[:256] or b'"gradient_booster"' in begin):
-        return Framework.XGBOOST_JSON
-    if suffix == ".xml" and b"<net" in begin:
-        return Framework.OPENVINO
-    if begin[:1] == b"{" and b"learner" in begin[:64]:  # of XGBoost, whatever it is called
-        return Framework.XGBOOST_JSON if begin[1:2] in b' \n\r\t"' else Framework.XGBOOST_UBJSON
-    if suffix in _SUFFIXES:
-        return _SUFFIXES[suffix]
-    raise _unknown(file)
-
-
-def _archive(file: Path) -> Framework:
-    try:
-        with zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
-    except torch.BROKEN as error:
-        raise unreadable(file, "archive", error) from None
-    if torch.is_script(names):
-        return Framework.TORCHSCRIPT
-    if any(name.endswith("data.pkl") for name in names):
-        raise UsageError("these are pickled weights", where=file, do=torch.NO_SCRIPT)
-    raise _unknown(file)
-
-
-def _program(file: Path) -> Framework:
-    if python.CLASS in python.program(file):
-        return Framework.PYTHON
-    do = "write a class TritonPythonModel with execute(self, requests), for the Python backend"
-    raise UsageError("it has no TritonPythonModel", where=file, do=do)
-
-
-def _folder(folder: Path) -> tuple[Framework, Path]:
-    if (folder / "config.pbtxt").is_file():
-        do = "`tidegate model check` takes it"
-        raise UsageError("it is an entry already", where=folder, do=do)
-    if (folder / python.PROGRAM).is_file():
-        return _program(folder / python.PROGRAM), folder
-    found = {file: kind for file in sorted(folder.iterdir()) if file.is_file() and (kind := _known(file))}
-    if len(found) == 1:
-        ((file, kind),) = found.items()
-        return kind, file
-    if found:
-        what = "there are several models in it"
-        raise UsageError(what, where=folder, do=f"give one: {', '.join(map(str, found))}")
-    raise _unknown(folder)
-
-
-def _known(file: Path) -> Framework | None:
-    try:
-        return _file(file)
-    except UsageError:
-        return None
-
-
-def _unknown(path: Path) -> UsageError:
-    what = "nothing tells what model this is"
-    do = f"say --framework, one of {', '.join(Framework)}; for another backend, write config.pbtxt yourself"
-    return UsageError(what, where=path, do=do)
+        is_torch = suffix in (".pt", ".pth", ".bin", ".ckpt")
+        raise UsageError(what, where=source, do=torch.NO_SCRIPT if is_torch else _NO_PICKLE)
+    if suffix not in _SUFFIXES:
+        what = "its name does not tell what model this is"
+        do = f"end it as its framework does ({', '.join(_SUFFIXES)}), or say --framework, one of {', '.join(Framework)}"
+        raise UsageError(what, where=source, do=f"{do}; for another backend, write config.pbtxt yourself")
+    return _SUFFIXES[suffix]

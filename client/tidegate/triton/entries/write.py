@@ -3,7 +3,6 @@
 import os
 import shutil
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
@@ -46,12 +45,7 @@ def new_entry(
         raise UsageError(f"{name!r} is no name for a model", do=RULE)
     folder = parent / name
     check_free(folder)
-    if framework is None or not source.exists():
-        framework, source = detect(source)
-    elif source.is_dir():  # which may hold one file of the framework
-        with suppress(UsageError):
-            found, file = detect(source)
-            source = file if found is framework else source
+    framework = detect(source, framework)
     reading = READERS[framework](source)
     try:
         config = complete(reading, name, options)

@@ -71,7 +71,7 @@ class Export:
         return done
 
     def _compared(self, scratch: Path, given: Any) -> Exported:
-        source = load(self.source, scratch / "fetched", trusted=self.trusted)
+        source = load(Path(self.source), trusted=self.trusted)
         given = source.example if given is None else given
         if given is None:
             raise UsageError("there are no inputs to compare on", where=self.source, do="give some: --input FILE")

@@ -11,7 +11,6 @@ import numpy
 from ...calling.inputs import is_frame
 from ...calling.tensors import Array
 from ...errors import UsageError, install
-from ...registry.fetching import ADDRESS, fetched
 from ...registry.server import quiet
 
 _LIBRARIES: Final = {"joblib", "onnxruntime", "pandas", "skl2onnx", "sklearn", "skops"}
@@ -78,15 +77,12 @@ def failing(what: str, where: str, do: str = "") -> Iterator[None]:
         raise UsageError(what, where=where, why=f"{type(error).__name__}: {text or 'no reason given'}", do=do) from None
 
 
-def load(source: str, scratch: Path, *, trusted: bool) -> Source:
-    """Load a model from MLflow's `models:/…`, `runs:/…`, or folder; raises TidegateError.
-
-    It is fetched into the folder `scratch`. Pickles, whose code runs, are loaded only if `trusted`.
-    """
-    folder = fetched(source, scratch) if ADDRESS.match(source) else Path(source)
+def load(folder: Path, *, trusted: bool) -> Source:
+    """Load a model from a folder of MLflow's; raises TidegateError. Pickles, whose code runs, only if `trusted`."""
+    source = str(folder)
     if not (folder / "MLmodel").is_file():
-        do = "name models:/NAME/VERSION, runs:/ID/PATH or a folder; mlflow.<library>.save_model makes one of a model"
-        raise UsageError("this is no model of MLflow's", where=source, why="it has no file MLmodel", do=do)
+        do = "`mlflow artifacts download` fetches one, and mlflow.<library>.save_model makes one of a model"
+        raise UsageError("this is no folder of MLflow's", where=source, why="it has no file MLmodel", do=do)
     from mlflow.models import Model
 
     with failing("MLflow cannot read the file MLmodel", source):

@@ -9,7 +9,7 @@ from tidegate_contracts.lease import State
 from . import ahead, transitions
 from .break_even import refused
 from .forecast import retry_after
-from .messages import Answered, Ticket, Use
+from .messages import Answered, Ticket
 from .pool import RETURNING, WANTS_ROOM, Lease, Model, Pool, Waiter
 
 _RECENT = 0.2  # How much the latest use counts in the mean time between uses; 0.05 to 0.5 choose much the same.
@@ -48,7 +48,7 @@ def begin(pool: Pool, model: Model, holder: str, requests: int) -> Lease:
     return lease
 
 
-def renew(pool: Pool, holder: str, uses: Mapping[str, Use], *, void: bool) -> tuple[str, ...]:
+def renew(pool: Pool, holder: str, uses: Mapping[str, wire.Use], *, void: bool) -> tuple[str, ...]:
     """Renew leases, which are `void` when of another incarnation, and return the models whose leases are lost."""
     lost = []
     for name, use in uses.items():
@@ -63,7 +63,7 @@ def renew(pool: Pool, holder: str, uses: Mapping[str, Use], *, void: bool) -> tu
     return tuple(lost)
 
 
-def prolong(pool: Pool, model: Model, holder: str, use: Use, *, void: bool = False) -> bool:
+def prolong(pool: Pool, model: Model, holder: str, use: wire.Use, *, void: bool = False) -> bool:
     """Renew a lease on a model that is loaded; tell whether requests may still begin under it."""
     lease = model.leases.get(holder)
     idle = 0.0 if use.in_flight else use.idle_seconds
@@ -130,7 +130,7 @@ def hold(pool: Pool, model: Model, holder: str, seconds: float) -> Lease:
     return lease
 
 
-def _let_go(pool: Pool, model: Model, use: Use) -> bool:
+def _let_go(pool: Pool, model: Model, use: wire.Use) -> bool:
     """Tell whether a lease is not renewed: it is cheap to acquire anew, and its room may be wanted."""
     if use.in_flight or model.spec is None or model.spec.pinned:
         return False

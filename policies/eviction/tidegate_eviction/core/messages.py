@@ -5,7 +5,7 @@ Footprints are bytes, times are seconds of the monotonic clock that `now` is of.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from tidegate_contracts import lease
 
@@ -230,25 +230,6 @@ class Ticket:
     holder: str
     asked: float
     deadline: float
-
-
-class Use(Protocol):
-    """How a holder uses a model, as `lease.Use` says it."""
-
-    @property
-    def in_flight(self) -> int:
-        """How many requests are under way."""
-        ...
-
-    @property
-    def idle_seconds(self) -> float:
-        """Since the last request came or ended."""
-        ...
-
-    @property
-    def requests(self) -> int:
-        """How many came since the last renewal."""
-        ...
 
 
 @dataclass(slots=True)

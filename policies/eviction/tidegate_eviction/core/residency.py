@@ -7,7 +7,7 @@ from tidegate_contracts import lease
 from tidegate_contracts.lease import State
 
 from . import leases, reconciler, transitions
-from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventory, Step, Ticket, Use
+from .messages import Answered, ModelSpec, Overrun, PoolSettings, ServerInventory, Step, Ticket
 from .planner import plan
 from .pool import NO_ROOM, Model, Pool, Waiter
 from .victims import VictimSelector
@@ -107,24 +107,19 @@ class Residency:
                 self._pool.dirty = True
         return step
 
-    def renew(self, holder: str, incarnation: str, uses: Mapping[str, Use], now: float) -> tuple[Step, lease.Renewed]:
+    def renew(
+        self, holder: str, incarnation: str, uses: Mapping[str, lease.Use], now: float
+    ) -> tuple[Step, lease.Renewed]:
         """Renew a holder's leases, and learn how it uses its models; docs/eviction.md says which are lost. One that has
         just ended is given anew where the model is still resident."""
-        step, lost = self.prolong(holder, incarnation, uses, now)
         pool = self._pool
+        with self._stepping.at(now) as step:
+            lost = leases.renew(pool, holder, uses, void=incarnation != self.incarnation)
         accepts = pool.accepts
         resident, seconds = tuple(pool.by_state[State.RESIDENT]) if accepts else (), pool.settings.lease_seconds
         return step, lease.Renewed(
             incarnation=self.incarnation, lease_seconds=seconds, lost=lost, resident=resident, accepts=accepts
         )
-
-    def prolong(
-        self, holder: str, incarnation: str, uses: Mapping[str, Use], now: float
-    ) -> tuple[Step, tuple[str, ...]]:
-        """Renew, and return no message, but the models whose leases are lost."""
-        with self._stepping.at(now) as step:
-            lost = leases.renew(self._pool, holder, uses, void=incarnation != self.incarnation)
-        return step, lost
 
     def release(
         self, holder: str, incarnation: str, models: Iterable[str], now: float, serials: Mapping[str, int] | None = None

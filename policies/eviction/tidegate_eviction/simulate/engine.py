@@ -61,14 +61,12 @@ _Ask = tuple[int, str, float | None]  # Which model, for which proxy, and how lo
 
 @dataclass(slots=True)
 class HeldLease:
-    """A lease as its proxy knows it, and what the proxy reports when it renews it."""
+    """A lease as its proxy knows it."""
 
     which: int
     warm_seconds: float
     until: float = 0.0  # When the last request ends.
     requests: int = 0  # Since the last renewal.
-    in_flight: int = 0
-    idle_seconds: float = 0.0
     lost: bool = False  # No request may begin under it: it is released when the last one has ended.
     looked_at: float = FOR_EVER  # When its proxy finds out that it is unused, unless it is used again.
 
@@ -196,15 +194,17 @@ class SimulatedReplica:
         now = self._clock.now
         self._clock.later(self._setting.lease_seconds / lease.RENEWALS_PER_LEASE, self._renew)
         for holder, leases in self._leases.items():
-            for held in leases.values():
+            uses = {}
+            for name, held in leases.items():
                 idle = now - held.until
-                held.in_flight, held.idle_seconds = (1, 0.0) if idle < 0 else (0, idle)
-            step, lost = self._core.prolong(holder, self._core.incarnation, leases, now)
+                uses[name] = lease.Use.model_construct(
+                    in_flight=int(idle < 0), idle_seconds=max(0.0, idle), requests=held.requests
+                )
+                held.requests = 0
+            step, renewed = self._core.renew(holder, self._core.incarnation, uses, now)
             self._resident[holder] = self._core.resident
             self._do(step)
-            for held in leases.values():
-                held.requests = 0
-            for held in (leases[name] for name in lost if name in leases):
+            for held in (leases[name] for name in renewed.lost if name in leases):
                 held.lost = True
                 self._clock.lease_changed(held.which, holder)
                 self._look_later(holder, held)
@@ -296,11 +296,11 @@ class Simulation:
                     held.requests += 1
                     continue
                 self.now = seconds
-                self._outcome.warm(trace, warm, position)
+                self._outcome.warm(warm, position)
                 warm = position + 1
                 self._ask(position, which)
                 due = self._due()
-            self._outcome.warm(trace, warm, min(begin + size, len(trace)))
+            self._outcome.warm(warm, min(begin + size, len(trace)))
         self._until(FOR_EVER)
         return self._outcome
 
@@ -362,7 +362,7 @@ class Simulation:
 
             def on_answer(answer: Answer, at_once: bool) -> None:
                 if isinstance(answer, lease.Granted):
-                    outcome.started(position, self.now, self.now - asked, hit=at_once)
+                    outcome.started(position, self.now - asked, hit=at_once)
                     replica.work(which, holder)
                 elif isinstance(answer, lease.Busy):
                     refusals.append(NotNow(False, answer.retry_after, answer.why, answer.reason or ""))

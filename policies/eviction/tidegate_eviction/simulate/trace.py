@@ -75,23 +75,19 @@ class Outcome:
     """When a model came into memory, or went: its place in the trace, and its bytes, negative where it went."""
     waits: "array[float]" = field(default_factory=lambda: array("d"))
     """What was added to each answered request, by waiting for room and for its load."""
-    starts: "array[float]" = field(default_factory=lambda: array("d"))
-    """When each answered request began to be worked on …"""
-    positions: "array[int]" = field(default_factory=lambda: array("l"))  # … and its position in the trace.
+    positions: "array[int]" = field(default_factory=lambda: array("l"))  # Of each of these requests, in the trace.
 
-    def started(self, position: int, now: float, wait: float, hit: bool) -> None:
+    def started(self, position: int, wait: float, hit: bool) -> None:
         """Count a request that begins to be worked on."""
         self.hits += hit
         self.waits.append(wait)
-        self.starts.append(now)
         self.positions.append(position)
 
-    def warm(self, trace: Trace, begin: int, end: int) -> None:
+    def warm(self, begin: int, end: int) -> None:
         """Count the requests from one position to another: each begins when it comes."""
         self.requests += end - begin
         self.hits += end - begin
         self.waits.frombytes(bytes((end - begin) * self.waits.itemsize))
-        self.starts.extend(trace.seconds[begin:end])
         self.positions.extend(range(begin, end))
 
     @property

@@ -142,8 +142,8 @@ Given = Callable[[Path], Path]
         (trained, lambda folder: folder / "none.npy", (), "cannot be read"),
         (trained, sample, ("--name", "a b"), "'a b' is no name for a model"),
         *((trained, sample, ("--tolerance", each), "--tolerance") for each in ("nan", "inf", "-1", "much")),
-        (lambda folder: folder / "none", sample, (), "this is no model of MLflow's"),
-        (written("model.txt", "hello"), sample, (), "this is no model of MLflow's"),
+        (lambda folder: folder / "none", sample, (), "this is no folder of MLflow's"),
+        (written("model.txt", "hello"), sample, (), "this is no folder of MLflow's"),
         (broken, sample, (), "sklearn cannot load it"),
     ],
 )

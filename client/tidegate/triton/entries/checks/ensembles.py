@@ -1,16 +1,17 @@
 """Ensembles: every tensor is made once and used, and each step takes and gives what its model declares."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
 from ....findings import Finding, error, warning
-from ..ensemble import NEWEST, Graph, Step, graph
 from ..entry import Entry
 from ..words import closest, value_name
 from .backends import ENSEMBLE, is_ensemble
+
+NEWEST = -1  # The version of a step that takes whichever is the newest.
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,53 @@ class _Tensor:
         return f"{value_name(DataType, self.data_type)} {list(self.full)} of '{self.owner}'"
 
 
+@dataclass(frozen=True)
+class _Step:
+    """One step: a model that takes and gives tensors of the ensemble."""
+
+    index: int
+    model: str
+    version: int  # NEWEST, or the only version that will do.
+    inputs: tuple[tuple[str, str], ...]  # Of each: the model's name, and the ensemble's; in the order of the model's.
+    outputs: tuple[tuple[str, str], ...]
+
+    @property
+    def place(self) -> str:
+        """The step's place in the configuration."""
+        return f"ensemble_scheduling.step[{self.index}]"
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """The ensemble's tensors that the step needs."""
+        return frozenset(tensor for _, tensor in self.inputs)
+
+    @property
+    def gives(self) -> frozenset[str]:
+        """The ensemble's tensors that it makes."""
+        return frozenset(tensor for _, tensor in self.outputs)
+
+
+def _steps(config: Any) -> list[_Step]:
+    return [
+        _Step(index, step.model_name, step.model_version, _sorted(step.input_map), _sorted(step.output_map))
+        for index, step in enumerate(config.ensemble_scheduling.step)
+    ]
+
+
+def _sorted(names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(names.items()))
+
+
+def _that_run(config: Any) -> list[_Step]:
+    """Return the steps of which each can run once those before it have; what can never run is not among them."""
+    there, left, found = {tensor.name for tensor in config.input}, _steps(config), list[_Step]()
+    while wave := [step for step in left if step.takes <= there]:
+        found += wave
+        left = [step for step in left if step not in wave]
+        there.update(*(step.gives for step in wave))
+    return found
+
+
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield what is wrong with an ensemble by itself."""
     if not is_ensemble(config):
@@ -50,15 +98,15 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     if config.platform != ENSEMBLE:
         what, do = f"a model with ensemble_scheduling has platform '{ENSEMBLE}'", f'write platform: "{ENSEMBLE}"'
         yield error(what, "platform" if config.platform else "ensemble_scheduling", do=do)
-    seen = graph(config)
-    if not seen.steps:
+    steps = _steps(config)
+    if not steps:
         yield error("the ensemble has no steps", "ensemble_scheduling", do="write step [ { … } ]")
-    for step in seen.steps:
+    for step in steps:
         yield from _step(entry, step)
-    yield from _tensors(seen)
+    yield from _tensors(config, steps)
 
 
-def _step(entry: Entry, step: Step) -> Iterator[Finding]:
+def _step(entry: Entry, step: _Step) -> Iterator[Finding]:
     place, subject = step.place, f"step {step.index} ({step.model})"
     if not step.model:
         yield error(f"step {step.index} names no model", place, do='write model_name: "…"')
@@ -77,17 +125,18 @@ def _step(entry: Entry, step: Step) -> Iterator[Finding]:
         yield warning(f"{subject} wants version {step.version} and no other", where, why, do)
 
 
-def _tensors(seen: Graph) -> Iterator[Finding]:
-    ready = set(seen.inputs) | {tensor for wave in seen.order for index in wave for tensor in seen.steps[index].gives}
-    used = {tensor for step in seen.steps for tensor in step.takes}
-    inputs, outputs, lacking = set(seen.inputs), set(seen.outputs), used - ready
-    wanted, spare = (used | outputs) - ready, seen.producers.keys() - used
+def _tensors(config: Any, steps: list[_Step]) -> Iterator[Finding]:
+    inputs, outputs = ([tensor.name for tensor in side] for side in (config.input, config.output))
+    ready = {*inputs}.union(*(step.gives for step in _that_run(config)))
+    produced = {tensor for step in steps for tensor in step.gives}
+    used = {tensor for step in steps for tensor in step.takes}
+    lacking, wanted, spare = used - ready, (used | {*outputs}) - ready, produced - used
     made: dict[str, int] = {}
-    for number, name in enumerate(seen.inputs):
+    for number, name in enumerate(inputs):
         if name and name not in used:
             do = closest(name, lacking, "name it in an input_map, or take it out")
             yield error(f"the input '{name}' is not used", f"input[{number}]", do=do)
-    for step in seen.steps:
+    for step in steps:
         for key, tensor in step.outputs:
             where = f'{step.place}.output_map["{key}"]'
             if tensor in made:
@@ -103,9 +152,9 @@ def _tensors(seen: Graph) -> Iterator[Finding]:
         for key, tensor in step.inputs:
             if tensor not in ready:
                 where = f'{step.place}.input_map["{key}"]'
-                why = "the steps wait for each other" if tensor in seen.producers else ""
+                why = "the steps wait for each other" if tensor in produced else ""
                 yield error(f"nothing makes the tensor '{tensor}'", where, why, closest(tensor, ready))
-    for number, name in enumerate(seen.outputs):
+    for number, name in enumerate(outputs):
         if name and name not in ready and name not in used and name not in made:
             do = closest(name, spare, "name it in an output_map")
             yield error(f"no step makes the output '{name}'", f"output[{number}]", do=do)
@@ -117,13 +166,12 @@ def check_steps(
     """Yield where an ensemble does not fit its steps' models; `complete`: what `find` does not find is nowhere."""
     if not config.HasField("ensemble_scheduling"):
         return
-    seen = graph(config)
-    tensors = {}
+    steps, tensors = _steps(config), {}
     for tensor in (*config.output, *config.input):
         dims = tuple(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)  # as steps see it
         tensors[tensor.name] = _Tensor(entry.name, tensor.data_type, dims, config.max_batch_size > 0)
     models: dict[str, Neighbour] = {}
-    for step in seen.steps:
+    for step in steps:
         where = f"{step.place}.model_name"
         if not step.model or step.model == entry.name:
             continue
@@ -147,11 +195,11 @@ def check_steps(
             why = f"'{step.model}' takes shapes with a first dimension for the batch: calls with other shapes fail"
             yield warning(what, where, why, "set the ensemble's max_batch_size, or write -1 as the first of its dims")
         yield from _mapped(step, model.config, tensors)
-    if models.keys() >= {step.model for step in seen.steps}:
-        yield from _decoupled(seen, models)
+    if models.keys() >= {step.model for step in steps}:
+        yield from _decoupled(config, models)
 
 
-def _mapped(step: Step, model: Any, tensors: dict[str, _Tensor]) -> Iterator[Finding]:
+def _mapped(step: _Step, model: Any, tensors: dict[str, _Tensor]) -> Iterator[Finding]:
     for side, mapped in (("input", step.inputs), ("output", step.outputs)):
         declared = {tensor.name: tensor for tensor in getattr(model, side)}
         if not declared:
@@ -177,7 +225,7 @@ def _mapped(step: Step, model: Any, tensors: dict[str, _Tensor]) -> Iterator[Fin
                     yield error(what, step.place, do="add it to its input_map")
 
 
-def _lacks_the_batch(step: Step, model: Any, tensors: dict[str, _Tensor]) -> bool:
+def _lacks_the_batch(step: _Step, model: Any, tensors: dict[str, _Tensor]) -> bool:
     """Tell whether a tensor between the two has only as many dimensions as one element of the step's batches."""
     own = {tensor.name: tensor for tensor in (*model.input, *model.output)}
     return any(
@@ -187,18 +235,17 @@ def _lacks_the_batch(step: Step, model: Any, tensors: dict[str, _Tensor]) -> boo
     )  # fmt: skip
 
 
-def _decoupled(seen: Graph, models: dict[str, Neighbour]) -> Iterator[Finding]:
+def _decoupled(config: Any, models: dict[str, Neighbour]) -> Iterator[Finding]:
     """Yield where answers of two decoupled models would have to be brought together."""
-    source = dict.fromkeys(seen.inputs, -1)
-    for index in (index for wave in seen.order for index in wave):
-        step = seen.steps[index]
+    source = {tensor.name: -1 for tensor in config.input}
+    for step in _that_run(config):
         sources = {source[tensor] for tensor in step.takes}
         if len(sources) > 1:
-            what = f"step {index} ({step.model}) takes from different decoupled models"
+            what = f"step {step.index} ({step.model}) takes from different decoupled models"
             yield error(what, step.place, "their numbers of answers differ")
         decoupled = models[step.model].config.model_transaction_policy.decoupled
-        source |= dict.fromkeys(step.gives, index if decoupled or not sources else min(sources))
-    if len({source[tensor] for tensor in seen.outputs if tensor in source}) > 1:
+        source |= dict.fromkeys(step.gives, step.index if decoupled or not sources else min(sources))
+    if len({source[each.name] for each in config.output if each.name in source}) > 1:
         yield error("the outputs come from different decoupled models", "output", "their numbers of answers differ")
 
 

@@ -140,36 +140,33 @@ def _inputs(entry: Entry, config: Any, place: str, subject: str, inputs: Any) ->
         where = f'{place}.inputs["{name}"]'
         if name not in declared and name not in controls and declared:
             yield error(f"{subject}: the model has no input '{name}'", where, do=closest(name, declared))
-        elif name in declared:
-            yield from _fits(f"{subject}: the input '{name}'", declared[name], data, where)
-        yield from _data(entry, subject, name, data, where)
+        else:
+            tensor_name = f"{subject}: the input '{name}'"
+            yield from _given(entry, tensor_name, where, declared.get(name), data, "input_data_type", "warmup")
 
 
-def _fits(subject: str, tensor: Any, data: Any, where: str) -> Iterator[Finding]:
-    if data.data_type != tensor.data_type:
-        own, given = (value_name(DataType, one.data_type) for one in (tensor, data))
+def _given(
+    entry: Entry, subject: str, where: str, tensor: Any, data: Any, oneof: str, folder: str
+) -> Iterator[Finding]:
+    """Yield where data is not that of its tensor, where that is declared, or a file in a folder does not hold it."""
+    if tensor is not None and data.data_type != tensor.data_type:
+        own, given = (value_name(DataType, each.data_type) for each in (tensor, data))
         yield error(f"{subject} is of {own}, not of {given}", where, do=f"write data_type: {own}")
-    fits = len(data.dims) == len(tensor.dims) and all(
-        size in (-1, given) for size, given in zip(tensor.dims, data.dims, strict=True)
-    )
-    if not fits:
+    if tensor is not None and not (
+        len(data.dims) == len(tensor.dims)
+        and all(size in (-1, given) for size, given in zip(tensor.dims, data.dims, strict=True))
+    ):
         what = f"{subject} has dims {list(tensor.dims)}, not {list(data.dims)}"
         yield error(what, where, do="write sizes that fit, without the batch")
-
-
-def _data(entry: Entry, subject: str, name: str, data: Any, where: str) -> Iterator[Finding]:
     if any(size < 0 for size in data.dims):
-        yield error(f"{subject}: the input '{name}' has a dimension that varies", where, do="write its size")
+        yield error(f"{subject} has a dimension that varies", where, do="write its size")
         return
-    match data.WhichOneof("input_data_type"):
+    match data.WhichOneof(oneof):
         case None:
-            do = "write zero_data: true, random_data: true or input_data_file"
-            yield error(f"{subject}: the input '{name}' has no data", where, do=do)
-        case "input_data_file":
-            kind = value_name(DataType, data.data_type)
-            subject = f"{subject}: the input '{name}'"
-            size = BYTES.get(kind, 0)
-            yield from check_data(entry, subject, where, "warmup", data.input_data_file, kind, data.dims, size)
+            yield error(f"{subject} has no data", where, do="write zero_data: true, or name a file of it")
+        case "input_data_file" | "data_file" as field:
+            kind, file = value_name(DataType, data.data_type), getattr(data, field)
+            yield from check_data(entry, subject, where, folder, file, kind, data.dims, BYTES.get(kind, 0))
 
 
 def check_state(entry: Entry, config: Any) -> Iterator[Finding]:
@@ -201,18 +198,5 @@ def check_state(entry: Entry, config: Any) -> Iterator[Finding]:
         names.add(state.input_name)
         if not initial.name:
             yield error(f"{subject} begins with data that has no name", where, do='write name: "…"')
-        if initial.data_type != state.data_type:
-            own, given = (value_name(DataType, each.data_type) for each in (state, initial))
-            yield error(f"{subject} is of {own}, and begins with {given}", where, do=f"write data_type: {own}")
-        fits = len(initial.dims) == len(state.dims) and all(
-            size in (-1, given) for size, given in zip(state.dims, initial.dims, strict=True)
-        )
-        if not fits or any(size < 0 for size in initial.dims):
-            what = f"{subject} has dims {list(state.dims)}, and begins with {list(initial.dims)}"
-            yield error(what, f"{where}.dims", do="write sizes that fit, without the batch")
-        elif initial.WhichOneof("state_data") is None:
-            yield error(f"{subject} begins with no data", where, do="write zero_data: true or data_file")
-        elif initial.WhichOneof("state_data") == "data_file":
-            kind = value_name(DataType, initial.data_type)
-            size = BYTES.get(kind, 0)
-            yield from check_data(entry, subject, where, "initial_state", initial.data_file, kind, initial.dims, size)
+        beginning = f"the initial_state of '{state.input_name}'"
+        yield from _given(entry, beginning, where, state, initial, "state_data", "initial_state")

@@ -19,7 +19,6 @@ from .reading import Reading, Tensor, bounded, config_of, unreadable
 BATCH = 32768  # Rows of a batch at most: the backend must have some limit, and this is its documentation's.
 JSON_LIMIT = 256 << 20  # Bytes: JSON takes several times as many in memory.
 LIGHTGBM_LIMIT = 64 << 20  # Bytes before the first tree: they grow with the number of features.
-LIGHTGBM_HEAD = b"tree\n"
 _XGBOOST_CLASSIFIERS = ("binary:", "multi:")
 _LIGHTGBM_CLASSIFIERS = ("binary", "multiclass", "multiclassova")
 _LIGHTGBM_SAID = ("objective", "max_feature_idx", "num_tree_per_iteration")

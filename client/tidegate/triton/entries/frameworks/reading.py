@@ -12,7 +12,6 @@ from ....names import nearest_of
 
 DATA_TYPES = tuple(name.removeprefix("TYPE_") for name in DataType.DESCRIPTOR.values_by_name if name != "TYPE_INVALID")
 """Triton's, as `config.pbtxt` has them after `TYPE_`."""
-HEAD_BYTES = 4096
 ANY = -1  # A dimension that may have any size.
 
 
@@ -62,12 +61,6 @@ def data_type(text: str) -> str:
     if name not in DATA_TYPES:
         raise UsageError(f"there is no data type {text!r}", do=nearest_of(name, DATA_TYPES, "data types"))
     return name
-
-
-def head(file: Path) -> bytes:
-    """Return the first bytes of a file."""
-    with file.open("rb") as opened:
-        return opened.read(HEAD_BYTES)
 
 
 def bounded(file: Path, limit: int, what: str, do: str = "") -> bytes:

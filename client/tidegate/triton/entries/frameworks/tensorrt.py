@@ -5,7 +5,6 @@ from pathlib import Path
 from .reading import Reading, config_of
 
 PLAN = "model.plan"
-MAGIC = (b"ptrt", b"ftrt")
 
 
 def read(source: Path) -> Reading:

@@ -1,9 +1,6 @@
 """Engines: what makes an environment true on a cluster. Each is a module; `find_engine` says which one is there."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from importlib import import_module
-from typing import Any
 
 from stacks.command import NO_ENGINE, CommandError
 
@@ -12,13 +9,19 @@ from .bundle import Bundle, Engine
 __all__ = ["FINDERS", "Bundle", "Engine", "find_engine"]
 
 
-def _found(name: str, adopt: bool) -> Engine | None:
-    module: Any = import_module(f"{__name__}.{name}")
-    engine: Engine | None = module.find(adopt)
-    return engine
+def _pulumi(adopt: bool) -> Engine | None:
+    from . import pulumi
+
+    return pulumi.find(adopt)
 
 
-FINDERS: Mapping[str, Callable[[bool], Engine | None]] = {name: partial(_found, name) for name in ("pulumi", "helm")}
+def _helm(adopt: bool) -> Engine | None:
+    from . import helm
+
+    return helm.find(adopt)
+
+
+FINDERS: Mapping[str, Callable[[bool], Engine | None]] = {"pulumi": _pulumi, "helm": _helm}
 """How to find each engine, in the order in which they are tried; an engine's modules are imported when it is asked for.
 
 Pulumi is the user's own, where it is on the PATH; Helm the user's own, or the one that is built for Tidegate.

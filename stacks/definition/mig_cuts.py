@@ -54,16 +54,7 @@ def most_on_one_gpu(product: GpuProduct, slices: Mapping[str, int]) -> Cut:
     for profile, count in slices.items():
         more = ({**cut, profile: number} for cut in found for number in range(1, count + 1))
         found += [cut for cut in more if stand_on(product, cut, 1)]
-    return max(found, key=lambda cut: (len(cut), -unused(product, cut)[1]))
-
-
-def unused(product: GpuProduct, cut: Mapping[str, int]) -> tuple[int, int]:
-    """Return how many compute slices and memory slices of a GPU belong to none of a cut's slices."""
-    compute, memory = (
-        whole - sum(product.profiles[profile][part] * count for profile, count in cut.items())
-        for part, whole in enumerate(product.slices)
-    )
-    return compute, memory
+    return max(found, key=lambda cut: (len(cut), sum(product.profiles[each][1] * count for each, count in cut.items())))
 
 
 def part_of_gpu(product: GpuProduct, profile: str, cut: Mapping[str, int] | None = None) -> float:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.definition.gpu_products import PRODUCTS, GpuProduct
-from stacks.definition.mig_cuts import fewest_gpus, filled, most_on_one_gpu, stand_on, unused, words
+from stacks.definition.mig_cuts import fewest_gpus, filled, most_on_one_gpu, stand_on
 from tests.mig_parted import MOST
 
 A100 = next(each for each in PRODUCTS if each.name == "A100-80GB")
@@ -76,8 +76,6 @@ def test_counting_says_of_every_layout_what_trying_all_places_says(product: GpuP
         slices = dict(zip([*product.plain, *media], counts, strict=True))
         assert stand_on(product, slices, 1) is is_placed(product, slices)
         fitting += is_placed(product, slices)
-        if is_placed(product, slices):
-            assert min(unused(product, slices)) >= 0
     assert fitting > 10
 
 
@@ -101,10 +99,3 @@ def test_the_cut_that_is_proposed_fits_and_leaves_out_no_slice_that_would_fit_to
     assert is_placed(A100, most)
     assert most <= Counter(slices)
     assert not any(is_placed(A100, most + Counter({each: 1})) for each in slices if most[each] < slices[each])
-
-
-def test_what_no_slice_can_be_cut_from_is_said_in_compute_and_memory_slices() -> None:
-    assert unused(A100, {"1g.10gb": 7}) == (0, 1)
-    assert unused(A100, {"3g.40gb": 2}) == (1, 0)
-    assert unused(A100, {"4g.40gb": 1, "3g.40gb": 1}) == (0, 0)
-    assert words({"3g.40gb": 1, "1g.10gb": 4}) == "1 × 3g.40gb + 4 × 1g.10gb"

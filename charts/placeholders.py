@@ -89,8 +89,6 @@ class _Open(Placeholder):
         elif question == "sum_of":
             both = f"add ({self._in_bytes(it)}) ({self._bytes_of(other)}) {2**20 - 1}"
             made = Value(f'printf "%dMi" (div ({both}) {2**20})', str)
-        elif question == "whole":
-            made = Value(value.expression, Any)
         else:
             made = Value(f"div (add {it} {other - 1}) {other}", int)
         return placeholder(self._recording, made)

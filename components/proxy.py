@@ -30,7 +30,6 @@ from .values import (
     text_checksum,
     total,
     when,
-    whole,
 )
 
 CONFIG_CHECKSUM = "tidegate.dev/settings-checksum"
@@ -133,7 +132,6 @@ def _pod(args: ProxyArgs, naming: Naming, servers: Sequence[ServerArgs], every_p
         PROXY,
         node_selector=none_if_empty(args.node_selector),
         tolerations=each(args.tolerations, pods.toleration),
-        affinity=when(args.affinity, whole),
         topology_spread_constraints=pods.spread_over_nodes(naming.proxy_selector),
         priority_class_name=args.priority_class,
         # The pause before SIGTERM, then what requests in flight may take, then a margin.

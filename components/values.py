@@ -21,7 +21,6 @@ from contextvars import ContextVar
 from itertools import chain
 from typing import Any, TypeVar, cast, overload
 
-from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from stacks.definition.base import byte_count
@@ -194,13 +193,6 @@ def sum_of(quantity: str, other: str) -> str:
     if isinstance(quantity, Placeholder):
         return cast("str", quantity.asked("sum_of", other))
     return f"{quotient(byte_count(quantity) + byte_count(other), 2**20)}Mi"
-
-
-def whole(part: BaseModel) -> Any:
-    """Return a part of the definition as it is written, for a field of Kubernetes that has the same keys."""
-    if isinstance(part, Placeholder):
-        return part.asked("whole")
-    return part.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def joined(*parts: Iterable[Made] | None) -> list[Made]:

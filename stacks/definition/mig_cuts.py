@@ -45,7 +45,7 @@ def filled(product: GpuProduct, cut: Mapping[str, int], profiles: Iterable[str])
     for profile in sorted(profiles, key=product.profiles.__getitem__, reverse=True):
         while stand_on(product, full + Counter({profile: 1}), 1):
             full[profile] += 1
-    return _in_order(product, full)
+    return {profile: full[profile] for profile in [*product.profiles][::-1] if full[profile]}
 
 
 def most_on_one_gpu(product: GpuProduct, slices: Mapping[str, int]) -> Cut:
@@ -76,7 +76,3 @@ def part_of_gpu(product: GpuProduct, profile: str, cut: Mapping[str, int] | None
 def words(cut: Mapping[str, int]) -> str:
     """Return a cut for people: `1 × 3g.40gb + 4 × 1g.10gb`."""
     return " + ".join(f"{count} × {profile}" for profile, count in cut.items())
-
-
-def _in_order(product: GpuProduct, cut: Mapping[str, int]) -> Cut:
-    return {profile: cut[profile] for profile in [*product.profiles][::-1] if cut.get(profile)}

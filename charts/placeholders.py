@@ -113,7 +113,7 @@ for _operator in _OPERATORS.split():
 
 
 class Leaf(_Open, str):
-    """A text, number or truth value, or a part that goes into an object as it is; itself a text with its token."""
+    """A text, number or truth value; itself a text with its token."""
 
     def __new__(cls, recording: Recording, value: Value) -> "Leaf":
         """Make the token of a value."""

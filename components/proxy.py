@@ -27,7 +27,6 @@ from .values import (
     merged,
     none_if_empty,
     of_kind,
-    text_checksum,
     total,
     when,
 )
@@ -71,7 +70,7 @@ class Proxy(pulumi.ComponentResource):
                     (proxy_process.ROUTING_FILE, routing_table(naming, servers)),
                     (proxy_process.ACCESS_FILE, access_table(args)),
                 )
-                for ending, text in (("", json_text(table)), (proxy_process.CHECKSUM, text_checksum(table)))
+                for ending, text in (("", json_text(table)), (proxy_process.CHECKSUM, checksum(table)))
             },
             opts=child,
         )

@@ -87,7 +87,6 @@ def test_every_image_gets_the_digest_that_its_registry_says(
     ended = pin(code=0)
     assert pins(definition) == digests
     assert f"images.lock: written, {len(digests)} images pinned." in ended.out
-    assert "images asked for: 3 of 3" in ended.err
     assert not [each for each in read_definition(definition).advisories if "digest" in each.what]
     assert [path.name for path in sorted(definition.parent.iterdir())] == ["images.lock", "two.yaml"]
     before = (definition.parent / "images.lock").stat()

@@ -1,14 +1,12 @@
 """The arguments of the components, as the chart's values know them: keys, types and defaults."""
 
-from collections.abc import Mapping, Sequence
 from functools import cache
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 
 from components.args import ServerArgs
-from stacks.definition.base import NOT_IN_VALUES, Section
+from stacks.definition.base import NOT_IN_VALUES
 from stacks.model_keys import Key, Model, bare, keys_of
 
 
@@ -43,28 +41,12 @@ def item_type(kind: Any) -> Any:
 
 def is_list(kind: Any) -> bool:
     """Say whether values of this type are lists."""
-    return get_origin(bare(kind)) in (Sequence, list, tuple)
+    return get_origin(bare(kind)) is tuple
 
 
 def is_mapping(kind: Any) -> bool:
     """Say whether values of this type are mappings with keys of the user's own."""
-    return get_origin(bare(kind)) in (Mapping, dict)
-
-
-def classes(kind: Any) -> tuple[Model, ...]:
-    """Return the classes of arguments that a type chooses from; none for a plain value."""
-    kind = bare(kind)
-    choices = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return tuple(each for each in choices if isinstance(each, type) and issubclass(each, Section))
-
-
-def tag(kinds: tuple[Model, ...]) -> str:
-    """Return the key that tells the classes of a choice apart."""
-    first, *others = [
-        {each.name for each in arguments(kind) if get_origin(each.annotation) is Literal} for kind in kinds
-    ]
-    (key,) = first.intersection(*others)
-    return key
+    return get_origin(bare(kind)) is dict
 
 
 def meant(kinds: tuple[Model, ...]) -> str | None:

@@ -14,8 +14,8 @@ from components import Environment, EnvironmentArgs
 from components.evaluate import declared
 from components.values import RECORDER
 
-from .placeholders import Recorder, placeholder
-from .recording import Opened, Value
+from .placeholders import placeholder
+from .recording import Opened, Recording, Value
 from .writers import YamlWriter, action
 
 HELPERS = "_helpers.tpl"
@@ -40,7 +40,7 @@ def chart_templates() -> dict[str, str]:
 
 def templates_of(program: Callable[[EnvironmentArgs], object]) -> dict[str, str]:
     """Return the templates of what a program declares of the chart's values, one file for each of its components."""
-    recording = Recorder()
+    recording = Recording()
     root = placeholder(recording, Value("$.Values", EnvironmentArgs))
     with _watched(recording) as seen:
         objects = {(kind, name): item for kind, name, item in declared(lambda: program(root), with_outputs=False)}
@@ -64,7 +64,7 @@ def templates_of(program: Callable[[EnvironmentArgs], object]) -> dict[str, str]
 
 
 @contextmanager
-def _watched(recording: Recorder) -> Iterator[list[_Seen]]:
+def _watched(recording: Recording) -> Iterator[list[_Seen]]:
     """Take note of every resource when it is declared."""
     seen: list[_Seen] = []
     original = pulumi.CustomResource.__init__

@@ -4,16 +4,16 @@ A placeholder knows where its value will stand (`$pool.resources.cpu`) and of wh
 know the value already is refused, with the helper of `components.values` that records it instead.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args
 
 from components.values import Placeholder
 from stacks.definition.base import FACTORS
-from stacks.model_keys import Key, bare, tag_values
+from stacks.model_keys import Key, bare, models_in, tag_of, tag_values
 
-from .arguments import arguments, classes, default_of, is_list, item_type, may_be_zero, meant, tag
-from .recording import AS_TEXT, TOKEN, File, Guard, Recording, Spread, Value, enclosed, go_text, types_of
+from .arguments import arguments, default_of, is_list, item_type, may_be_zero, meant
+from .recording import AS_TEXT, Recording, Value, enclosed, go_text, types_of
 
 _FACTORS = " ".join(f'"{unit or ""}" {factor}' for unit, factor in FACTORS.items())
 _BYTES = f"""\
@@ -56,9 +56,9 @@ class _Open(Placeholder):
         if test is True:
             is_true = value.known if value.default else value.expression
             return recording.branch(is_true, lambda: make(there), otherwise)
-        if test not in classes(value.kind):
+        key = tag_of(value.kind)
+        if test not in models_in(value.kind) or key is None:
             raise TypeError(f"{value.expression} can be no {test.__name__}")
-        key = tag(classes(value.kind))
         # Only where it is the default, a tag that is missing stands for the class.
         default = _tag_default(value, key)
         named = Value(f"{value.expression}.{key}", str, default=default).known
@@ -146,7 +146,7 @@ class Section(_Open):
         self._recording, self._value = recording, value
 
     def __getattr__(self, name: str) -> Any:
-        expression, owners = self._value.expression, classes(self._value.kind)
+        expression, owners = self._value.expression, models_in(self._value.kind)
         found = [argument for owner in owners for argument in arguments(owner) if argument.attribute == name]
         if name.startswith("__") or is_list(self._value.kind):
             raise AttributeError(f"{expression} has no {name}")
@@ -159,95 +159,9 @@ class Section(_Open):
         raise AttributeError(f"not every kind of {expression} has a {name}: use of_kind()")
 
 
-class Recorded(dict[str, Any], Placeholder):
-    """What a loop or a branch gave: bodies by the tokens of their guards."""
-
-    def __init__(self, recording: Recording, bodies: dict[str, Any]) -> None:
-        super().__init__(bodies)
-        self.recording = recording
-
-    def choice(self, make: Callable[[Any], Any], otherwise: Callable[[], Any], test: Any) -> Any:
-        """Record a branch on whether anything is there."""
-        if test is not None:
-            raise TypeError("what depends on values can only be asked whether it is there")
-        condition = self.recording.presence(self)
-        return self.recording.branch(condition, lambda: make(self), otherwise) if condition else make(self)
-
-
-class Parts(list[Any], Placeholder):
-    """A list of which parts depend on values."""
-
-    def __init__(self, recording: Recording, items: list[Any]) -> None:
-        super().__init__(items)
-        self.recording = recording
-
-    choice = Recorded.choice
-
-
-class Recorder(Recording):
-    """A recording that also takes what helpers compose."""
-
-    def recorded(self, bodies: dict[str, Any]) -> Recorded:
-        """Return what stands for a loop or a branch."""
-        return Recorded(self, bodies)
-
-    def joined(self, parts: tuple[Any, ...]) -> Any:
-        """Record a list of several."""
-        items: list[Any] = []
-        for part in parts:
-            if isinstance(part, _Open):
-                items.append(part.each(lambda item: item))
-            elif isinstance(part, Recorded):
-                items.append(part)
-            elif part is not None:
-                items.extend(part)
-        return Parts(self, items) if any(isinstance(item, Recorded) for item in items) else items
-
-    def merged(self, parts: tuple[Any, ...]) -> Any:
-        """Record a mapping of several."""
-        found: dict[str, Any] = {}
-        for number, part in enumerate(parts):
-            mark = self.mark(part)
-            if isinstance(mark, Value):
-                later = sorted({key for other in parts[number + 1 :] for key in self._keys(other)})
-                found[self.token(Spread(mark.expression, tuple(later)))] = True
-            elif part is not None:
-                found |= part
-        return Recorded(self, found) if any(TOKEN.fullmatch(key) for key in found) else found or None
-
-    def json_text(self, tree: Any) -> str:
-        """Record a file."""
-        return self.token(File(_plain(tree)))
-
-    def checksum(self, tree: Any) -> str:
-        """Record the checksum of a tree."""
-        return self.token(File(_plain(tree), checksum="tree"))
-
-    def text_checksum(self, tree: Any) -> str:
-        """Record the checksum of a file's text."""
-        return self.token(File(_plain(tree), checksum="text"))
-
-    def _keys(self, part: Any) -> Iterator[str]:
-        """Yield the keys that a mapping may have."""
-        for key, value in part.items() if isinstance(part, Mapping) else ():
-            if isinstance(self.mark(key), Guard):
-                yield from self._keys(value)
-            elif not TOKEN.search(key):
-                yield key
-
-
-def _plain(tree: Any) -> Any:
-    """Return a tree with tokens for placeholders, as objects have them."""
-    if isinstance(tree, Leaf):
-        return str.__str__(tree)
-    if isinstance(tree, Mapping):
-        return {key: _plain(item) for key, item in tree.items()}
-    return [_plain(item) for item in tree] if isinstance(tree, list | tuple) else tree
-
-
 def placeholder(recording: Recording, value: Value) -> Any:
     """Return a placeholder of a value."""
-    return (Section if classes(item_type(value.kind)) else Leaf)(recording, value)
+    return (Section if models_in(value.kind) else Leaf)(recording, value)
 
 
 def singular(name: str) -> str:
@@ -260,9 +174,8 @@ def singular(name: str) -> str:
 
 def _tag_default(section: Value, key: str) -> Any:
     """Return what a key of one of several classes is where it is not said: as its section is by default, or meant."""
-    kinds = classes(section.kind)
-    is_meant = section.default is None and len(kinds) > 1 and key == tag(kinds)
-    return meant(kinds) if is_meant else (section.default or {}).get(key)
+    is_meant = section.default is None and key == tag_of(section.kind)
+    return meant(models_in(section.kind)) if is_meant else (section.default or {}).get(key)
 
 
 def _field(section: Value, found: list[Key]) -> Value:

@@ -7,7 +7,6 @@ from its token to what stands below it.
 import itertools
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,9 +14,10 @@ from typing import Any, Literal, get_args, get_origin
 
 import pulumi
 
-from stacks.model_keys import bare
+from components.values import Placeholder
+from stacks.model_keys import bare, models_in
 
-from .arguments import arguments, classes, is_list, is_mapping, item_type
+from .arguments import arguments, is_list, is_mapping
 
 RAW, AS_TEXT, END = "\ue000", "\ue001", "\ue002"
 """Around the number of a mark: the value as it is, and the value as text, as f-strings ask for it."""
@@ -43,7 +43,7 @@ class Value:
     def known(self) -> str:
         """The expression of the value, or of its default where it is missing."""
         it, default = self.expression, self.default
-        if default in (None, [], {}, ()) or classes(item_type(self.kind)):
+        if default in (None, [], {}, ()) or models_in(self.kind):
             return it
         if default is True:
             return f"ne {it} false"
@@ -54,7 +54,7 @@ class Value:
     @property
     def there(self) -> str:
         """The condition under which it is there: false, zero and an empty text are, an empty list is not."""
-        owners = classes(self.kind)
+        owners = models_in(self.kind)
         full = owners and all(any(argument.field.is_required() for argument in arguments(owner)) for owner in owners)
         plain = is_list(self.kind) or is_mapping(self.kind) or full
         return self.expression if plain else f"ne {self.expression} nil"
@@ -112,8 +112,11 @@ class Opened:
 
 
 @dataclass
-class Recording(ABC):
-    """Marks by number, the guards that are open now, and named templates that are needed."""
+class Recording:
+    """Marks by number, the guards that are open now, and named templates that are needed.
+
+    It stands in `components.values.RECORDER`, and also takes what helpers compose.
+    """
 
     marks: list[Value | Guard | Spread | File] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
@@ -148,7 +151,7 @@ class Recording(ABC):
             made = make()
         if made is None or isinstance(made, pulumi.Resource):
             return None if made is None else [made]
-        return self.recorded({self.token(Guard(opening, condition)): made})
+        return Recorded(self, {self.token(Guard(opening, condition)): made})
 
     def branch(self, condition: str, make: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
         """Record what is made when a condition holds, and what else."""
@@ -160,13 +163,53 @@ class Recording(ABC):
         if isinstance(made, pulumi.Resource):
             return made
         if made is None:
-            return None if other is None else self.recorded({self.token(Guard(f"if {inverse}", inverse)): other})
+            return None if other is None else Recorded(self, {self.token(Guard(f"if {inverse}", inverse)): other})
         found = {self.token(Guard(f"if {condition}", condition)): made}
-        return self.recorded(found if other is None else found | {self.token(Guard("else", inverse)): other})
+        return Recorded(self, found if other is None else found | {self.token(Guard("else", inverse)): other})
 
-    @abstractmethod
-    def recorded(self, bodies: dict[str, Any]) -> Any:
-        """Return what stands for a loop or a branch; see `charts.placeholders`."""
+    def joined(self, parts: tuple[Any, ...]) -> Any:
+        """Record a list of several."""
+        items: list[Any] = []
+        for part in parts:
+            if isinstance(part, Recorded):
+                items.append(part)
+            elif isinstance(part, Placeholder) and not isinstance(part, Parts):
+                items.append(part.each(lambda item: item))
+            elif part is not None:
+                items.extend(part)
+        return Parts(self, items) if any(isinstance(item, Recorded) for item in items) else items
+
+    def merged(self, parts: tuple[Any, ...]) -> Any:
+        """Record a mapping of several."""
+        found: dict[str, Any] = {}
+        for number, part in enumerate(parts):
+            mark = self.mark(part)
+            if isinstance(mark, Value):
+                later = sorted({key for other in parts[number + 1 :] for key in self._keys(other)})
+                found[self.token(Spread(mark.expression, tuple(later)))] = True
+            elif part is not None:
+                found |= part
+        return Recorded(self, found) if any(TOKEN.fullmatch(key) for key in found) else found or None
+
+    def json_text(self, tree: Any) -> str:
+        """Record a file."""
+        return self.token(File(_plain(tree)))
+
+    def checksum(self, tree: Any) -> str:
+        """Record the checksum of a tree."""
+        return self.token(File(_plain(tree), checksum="tree"))
+
+    def text_checksum(self, tree: Any) -> str:
+        """Record the checksum of a file's text."""
+        return self.token(File(_plain(tree), checksum="text"))
+
+    def _keys(self, part: Any) -> Iterator[str]:
+        """Yield the keys that a mapping may have."""
+        for key, value in part.items() if isinstance(part, Mapping) else ():
+            if isinstance(self.mark(key), Guard):
+                yield from self._keys(value)
+            elif not TOKEN.search(key):
+                yield key
 
     def branches(self, tree: Any) -> list[Branch]:
         """Return what of a mapping depends on values, in the order in which it was recorded."""
@@ -222,6 +265,40 @@ class Recording(ABC):
         name = next(each for each in names if self.helpers.setdefault(each, whole) == whole)
         handed = " ".join(f'"{variable}" ${variable}' for variable in free)
         return f'include "{name}" ' + (f'(dict "Values" $.Values {handed})' if free else "$")
+
+
+class Recorded(dict[str, Any], Placeholder):
+    """What a loop or a branch gave: bodies by the tokens of their guards."""
+
+    def __init__(self, recording: Recording, bodies: dict[str, Any]) -> None:
+        super().__init__(bodies)
+        self.recording = recording
+
+    def choice(self, make: Callable[[Any], Any], otherwise: Callable[[], Any], test: Any) -> Any:
+        """Record a branch on whether anything is there."""
+        if test is not None:
+            raise TypeError("what depends on values can only be asked whether it is there")
+        condition = self.recording.presence(self)
+        return self.recording.branch(condition, lambda: make(self), otherwise) if condition else make(self)
+
+
+class Parts(list[Any], Placeholder):
+    """A list of which parts depend on values."""
+
+    def __init__(self, recording: Recording, items: list[Any]) -> None:
+        super().__init__(items)
+        self.recording = recording
+
+    choice = Recorded.choice
+
+
+def _plain(tree: Any) -> Any:
+    """Return a tree with tokens for placeholders, as objects have them."""
+    if isinstance(tree, str):
+        return str.__str__(tree)
+    if isinstance(tree, Mapping):
+        return {key: _plain(item) for key, item in tree.items()}
+    return [_plain(item) for item in tree] if isinstance(tree, list | tuple) else tree
 
 
 def is_tree(value: Any) -> bool:

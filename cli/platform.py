@@ -178,9 +178,9 @@ def preview(
 ) -> None:
     """Show what would change against a git revision or a cluster; change nothing there."""
     with reporting("preview", definition, as_json=as_json) as (_, seen):
-        from rollout.preview import PreviewRequest, preview_changes
+        from rollout.preview import preview_changes
 
-        preview_changes(PreviewRequest(definition, stack, base, cluster, summary), seen)
+        preview_changes(definition, stack, base, cluster, summary, seen)
 
 
 def init(

@@ -9,7 +9,6 @@ import yaml
 
 from stacks.definition.environment import RUNBOOKS, Objectives
 
-from .args import PoolPrice
 from .naming import Naming
 
 _FILE = Path(__file__).with_suffix(".yaml")
@@ -41,13 +40,6 @@ def alert_rules(naming: Naming, objectives: Objectives, runbooks: str = RUNBOOKS
         return {key: filled(each) for key, each in tree.items()}
 
     return [filled(rule) for rule in _rules()]
-
-
-def price_rule(naming: Naming, price: PoolPrice) -> dict[str, Any]:
-    """Return a rule that says what a replica of a pool costs a month."""
-    labels = {"namespace": naming.namespace, "server": price.server, "pool": price.pool, "currency": price.currency}
-    expression = f"vector({price.per_month})"
-    return {"record": "tidegate:replica_price:per_month", "expr": expression, "labels": labels}
 
 
 @cache

@@ -18,15 +18,13 @@ from stacks.definition.base import (
     form,
 )
 from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource, ObjectStoreUrl, VolumeBase
-from stacks.definition.environment import ApiServer, Domino, Mesh, Network, PrometheusPeer, PullSecret
-from stacks.definition.environment import Monitoring as MonitoringSettings
+from stacks.definition.environment import ApiServer, Domino, Mesh, Monitoring, Network, PrometheusPeer, PullSecret
 from stacks.definition.images import REPOSITORY
 from stacks.definition.kinds import TritonByDefault
 from stacks.definition.models import Model
 from stacks.definition.openai import AnyEngine
 from stacks.definition.pods import Pods
 from stacks.definition.pools import Pool
-from stacks.definition.prices import Currency
 from stacks.definition.proxy import REPLICAS, CertificateIssuer
 from stacks.definition.proxy import Proxy as ProxySettings
 from stacks.definition.servers import Identity
@@ -181,26 +179,6 @@ class ClaimArgs(Section):
     """Its name, in the environment's namespace."""
 
 
-class PoolPrice(Section):
-    """What a replica of a pool costs, where its device has a price."""
-
-    server: ServiceLabel
-    """Server, as metrics call it."""
-    pool: DnsLabel
-    """Pool, as metrics call it."""
-    per_month: Annotated[str, form(r"^\d{1,9}(\.\d\d?)?$", 'a text, such as "834.29", of an amount')]
-    """Money for one replica a month of 730 hours."""
-    currency: Currency
-    """Currency of it."""
-
-
-class MonitoringArgs(MonitoringSettings):
-    """Metrics, alerts and dashboards."""
-
-    prices: tuple[PoolPrice, ...] = ()
-    """What replicas cost, for the dashboards: what the inventory says of their devices."""
-
-
 class EnvironmentArgs(Section):
     """A resolved environment: one environment on one data plane."""
 
@@ -230,7 +208,7 @@ class EnvironmentArgs(Section):
     """Integration with a Domino platform."""
     mesh: Mesh | None = None
     """Istio settings, where the cluster runs with it."""
-    monitoring: MonitoringArgs | None = None
+    monitoring: Monitoring | None = None
     """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
 
     @property

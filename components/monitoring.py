@@ -4,20 +4,20 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, openai, proxy_process, triton
 
+from stacks.definition.environment import Monitoring as MonitoringSettings
 from stacks.definition.proxy import PROXY
 
-from .alert_rules import alert_rules, price_rule
-from .args import MonitoringArgs
+from .alert_rules import alert_rules
 from .dashboards import DASHBOARDS
 from .naming import Naming, Texts
-from .values import each, if_true, joined, merged
+from .values import if_true, merged
 
 
 class Monitoring(pulumi.ComponentResource):
     """PodMonitors for proxies, Tritons and eviction policies, and a PrometheusRule."""
 
     def __init__(
-        self, name: str, args: MonitoringArgs, naming: Naming, opts: pulumi.ResourceOptions | None = None
+        self, name: str, args: MonitoringSettings, naming: Naming, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         """Declare monitors and alerts."""
         super().__init__("tidegate:components:Monitoring", name, None, opts)
@@ -42,10 +42,7 @@ class Monitoring(pulumi.ComponentResource):
             suffix = f"-{number + 1}" if number else ""
             monitor(f"inference-servers{suffix}", naming.server_selector, "metrics", path)
         monitor("eviction-policies", naming.on_demand_selector, "policy-admin", eviction_process.METRICS_PATH)
-        rules = joined(
-            alert_rules(naming, args.objectives, args.runbooks),
-            each(args.prices, lambda price: price_rule(naming, price)),
-        )
+        rules = alert_rules(naming, args.objectives, args.runbooks)
         if_true(
             args.rules,
             lambda: k8s.apiextensions.CustomResource(

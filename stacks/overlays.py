@@ -113,28 +113,3 @@ def _below(node: Node) -> Iterator[Node]:
 def _is_named(tree: Tree) -> bool:
     """Say whether this is a list that merges by name; rules report a name that stands twice."""
     return isinstance(tree, list) and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in tree)
-
-
-def without_nulls(tree: Tree) -> Tree:
-    """Return a plain tree without keys whose value is null, and without items with `remove: true`."""
-    if isinstance(tree, dict):
-        return {key: without_nulls(value) for key, value in tree.items() if value is not None}
-    if isinstance(tree, list):
-        return [without_nulls(item) for item in tree if not (isinstance(item, dict) and item.get(REMOVE) is True)]
-    return tree
-
-
-def names_twice(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, str, str]]:
-    """Yield place, name and list of every item of a list whose name an earlier item of that list has."""
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            yield from names_twice(value, (*path, key))
-    elif isinstance(tree, list):
-        seen: set[str] = set()
-        for index, item in enumerate(tree):
-            name = item.get("name") if isinstance(item, dict) else None
-            if isinstance(name, str):
-                if name in seen:
-                    yield (*path, index, "name"), name, str(path[-1]) if path else ""
-                seen.add(name)
-            yield from names_twice(item, (*path, index))

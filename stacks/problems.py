@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from tidegate_contracts.credentials import masked
 
+from policies.guardrails.checking import printable
+
 _LONGEST_VALUE = 60
 _MOST_SHOWN = 200
 _LONGEST_LINE = 2_000
@@ -18,6 +20,9 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 
 
 Severity = Literal["error", "advisory"]
+
+escaped = printable
+"""A text on one line, with everything that a terminal could act on or would not show written as an escape."""
 
 
 class Position(NamedTuple):
@@ -103,13 +108,6 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
         return at if isinstance(at, Position) else (at or "", 0, 0)
 
     return sorted(problems, key=key)
-
-
-def escaped(text: str) -> str:
-    """The text on one line, with everything that a terminal could act on or would not show written as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] if ord(c) != 0x7F else "\\u007f" for c in text)
 
 
 def shortened(text: str, longest: int = _LONGEST_VALUE) -> str:

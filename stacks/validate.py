@@ -17,7 +17,7 @@ from .definition import DataPlane, Environment, Header, Platform
 from .images_lock import ImagesLock, read_images_lock
 from .load import Document, frozen, load
 from .model_keys import models_in
-from .overlays import Layers, names_twice, without_nulls
+from .overlays import Layers
 from .overlays import Path as TreePath
 from .problems import DefinitionError, Position, Problem, did_you_mean, listed, nearest, shown
 from .schema_errors import problems_from
@@ -62,9 +62,9 @@ def read_definition(path: Path | str) -> Definition:
 
 def validate(document: Document, lock: ImagesLock) -> Definition:
     """Check a document and return the definition in it; raise DefinitionError with every problem found."""
-    unknown = _unknown_keys(document)
-    problems = [*unknown, *_names_twice(document)]
-    header = _checked(Header, _header_tree(document.tree), document, problems)
+    unknown = [*_unknown_keys(document)]
+    problems = [*unknown, *_names_twice(document, document.tree)]
+    header = _checked(Header, _header_tree(document), document, problems)
     platforms = _platforms(document, problems)
     if header is None:
         raise DefinitionError(_errors(problems))
@@ -185,14 +185,18 @@ def _stacks(header: Header, platforms: Platforms) -> tuple[Stack, ...]:
     return tuple(stacks)
 
 
-def _names_twice(document: Document) -> list[Problem]:
+def _names_twice(document: Document, tree: Any, path: TreePath = ()) -> Iterator[Problem]:
     """Report names that stand twice in one list: overlays could not tell the items apart."""
-    problems = []
-    for path, name, section in names_twice(document.tree):
-        why = f"Both would be served at /v2/models/{name}." if section == "models" else ""
-        what = f'"{name}" stands twice in {section}'
-        problems.append(document.problem(path, what, why, "Give each a name of its own.", at="value"))
-    return problems
+    seen: set[str] = set()
+    for step, item in tree.items() if isinstance(tree, Mapping) else enumerate(tree) if isinstance(tree, list) else ():
+        name = item.get("name") if isinstance(tree, list) and isinstance(item, Mapping) else None
+        if isinstance(name, str) and name in seen:
+            section = str(path[-1]) if path else ""
+            why = f"Both would be served at /v2/models/{name}." if section == "models" else ""
+            what, do = f'"{name}" stands twice in {section}', "Give each a name of its own."
+            yield document.problem((*path, step, "name"), what, why, do, at="value")
+        seen |= {name} if isinstance(name, str) else set()
+        yield from _names_twice(document, item, (*path, step))
 
 
 def _checked(model: type[Checked], tree: Any, source: Document, problems: list[Problem]) -> Checked | None:
@@ -207,54 +211,40 @@ def _only(tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return {key: tree[key] for key in tree if key in keys}
 
 
-def _header_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _header_tree(document: Document) -> dict[str, Any]:
     """Return the header's part of a document, without overlays and unknown keys, which are looked at elsewhere."""
-    header = _only(without_nulls(tree), HEADER_KEYS)
+    header = Layers(document).laid((), HEADER_KEYS).tree
     for section, model in OVERLAID.items():
         if isinstance(items := header.get(section), list):
             header[section] = [_only(item, _keys(model)) if isinstance(item, Mapping) else item for item in items]
     return header
 
 
-def _unknown_keys(document: Document) -> list[Problem]:
+def _unknown_keys(document: Document) -> Iterator[Problem]:
     """Report keys that may stand neither in the common part nor in an environment or data plane that overlays it.
 
     And those further below whose value is null: they take nothing away, and are gone before the form is looked at.
     """
-    places: dict[TreePath, type[BaseModel]] = {(): Header}
+    yield from _unknown(document, document.tree, (), (Header, Platform))
     for section, model in OVERLAID.items():
         items = document.tree.get(section)
-        places |= {(section, index): model for index in range(len(items) if isinstance(items, list) else 0)}
-    problems = []
-    for path, own in places.items():
-        tree = document.get(path)
-        for key, value in tree.items() if isinstance(tree, Mapping) else ():
-            if key not in PLATFORM_KEYS | _keys(own):
-                problems.append(_unknown(document, (*path, key), (own, Platform)))
-            elif path or key not in OVERLAID:
-                problems += _unknown_nulls(document, value, (*path, key), _below((own, Platform), key))
-    return problems
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            yield from _unknown(document, item, (section, index), (model, Platform))
 
 
-def _unknown_nulls(
-    document: Document, tree: Any, path: TreePath, models: Sequence[type[BaseModel]]
+def _unknown(
+    document: Document, tree: Any, path: TreePath, models: Sequence[type[BaseModel]], *, nulls: bool = False
 ) -> Iterator[Problem]:
+    """Yield the keys of a part that no model has, and those below it whose value is null; with `nulls`, these alone."""
     if isinstance(tree, list):
         for index, item in enumerate(tree):
-            yield from _unknown_nulls(document, item, (*path, index), models)
-    for key, value in tree.items() if models and isinstance(tree, Mapping) else ():
-        if value is not None:
-            yield from _unknown_nulls(document, value, (*path, key), _below(models, key))
-        elif not any(key in _keys(model) for model in models):
-            yield _unknown(document, (*path, key), models)
-
-
-def _below(models: Iterable[type[BaseModel]], key: Any) -> list[type[BaseModel]]:
-    fields = (field for model in models for field in model.model_fields.values() if field.alias == key)
-    return [model for field in fields for model in models_in(field.annotation)]
-
-
-def _unknown(document: Document, path: TreePath, models: Iterable[type[BaseModel]]) -> Problem:
+            yield from _unknown(document, item, (*path, index), models, nulls=True)
     known = sorted({key for model in models for key in _keys(model)})
-    do = f"{did_you_mean(nearest(path[-1], known))}Keys here: {', '.join(known)}."
-    return document.problem(path, f"unknown key {shown(path[-1])}", do=do)
+    for key, value in tree.items() if models and isinstance(tree, Mapping) else ():
+        if key not in known and (value is None or not nulls):
+            do = f"{did_you_mean(nearest(key, known))}Keys here: {', '.join(known)}."
+            yield document.problem((*path, key), f"unknown key {shown(key)}", do=do)
+        elif path or key not in OVERLAID:
+            fields = (field for model in models for field in model.model_fields.values() if field.alias == key)
+            below = [model for field in fields for model in models_in(field.annotation)]
+            yield from _unknown(document, value, (*path, key), below, nulls=True)

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 from pydantic import AwareDatetime
 from tidegate_contracts.environments import ModelFacts, Plane
 from tidegate_contracts.message import Message
-from tidegate_contracts.whereabouts import Place, PlaceState, SliceRoom, VisibleModel, Whereabouts
+from tidegate_contracts.whereabouts import PlaceState, SliceRoom, VisibleModel, Whereabouts
 
 from .calling.credentials import Credential, find_credential
 from .calling.inputs import signature_of
@@ -242,17 +242,6 @@ def overview(
         return {"environment": environment, "models": found.models, "slices": found.slices}
 
     return _ask_each(asked, seconds, PlaneOverview, model, question)
-
-
-def runbook(model: VisibleModel, place: Place) -> str:
-    """Return where it is written what to do about a replica that has a model not in use, or nothing."""
-    alert = ""
-    if place.state == "unreachable":
-        pool = [each.state for each in model.places if each.pool == place.pool]
-        alert = "TidegatePoolGone" if {*pool} == {"unreachable"} else "TidegateBreakerOpen"
-    elif model.loading == "on-demand":
-        alert = {"unseen": "TidegatePolicySilent", "queued": "TidegateCallsBusy"}.get(place.state, "")
-    return f"docs/runbooks.md, {alert}" if alert else ""
 
 
 def collect(asked: Sequence[KnownProxy], model: str | None = None) -> list[PlaneStatus]:

@@ -93,10 +93,13 @@ class Engine:
 
     settings: type[EngineSettings]
     port = ("http", openai.HTTP_PORT)  # Name and number of the port at which its probes are.
+    words: list[str] | None = None  # Of its command.
+    places = ("/health", "/health")  # It listens once its model is loaded.
+    metrics_place = "/metrics"
 
     def command(self, it: Any) -> list[str] | None:  # noqa: ARG002
         """Return its command; that of its image without one."""
-        return None
+        return self.words
 
     def arguments(self, it: Any, served: EngineSpec) -> list[str]:
         """Return its arguments."""
@@ -108,11 +111,11 @@ class Engine:
 
     def paths(self, it: Any) -> tuple[str, str]:  # noqa: ARG002
         """Return where it answers for as long as it is not hung, and where once its model is loaded."""
-        return "/health", "/health"  # It listens once its model is loaded.
+        return self.places
 
     def metrics(self, it: Any, make: Callable[[list[str]], Made]) -> Made | None:  # noqa: ARG002
         """Return what `make` makes of the addresses of its metrics, within its pod."""
-        return make([_address("/metrics")])
+        return make([_address(self.metrics_place)])
 
     def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:  # noqa: ARG002
         """Return what runs before it in its pod, and speaks the API."""
@@ -123,9 +126,7 @@ class _Vllm(Engine):
     """vLLM; what lies in object storage it reads by Run:ai's streamer."""
 
     settings = VllmSettings
-
-    def command(self, it: VllmSettings) -> list[str]:  # noqa: ARG002
-        return ["vllm", "serve"]
+    words = ["vllm", "serve"]  # noqa: RUF012
 
     def arguments(self, it: VllmSettings, served: EngineSpec) -> list[str]:
         return joined(
@@ -143,9 +144,7 @@ class _Sglang(Engine):
     """SGLang."""
 
     settings = SglangSettings
-
-    def command(self, it: SglangSettings) -> list[str]:  # noqa: ARG002
-        return ["python3", "-m", "sglang.launch_server"]
+    words = ["python3", "-m", "sglang.launch_server"]  # noqa: RUF012
 
     def arguments(self, it: SglangSettings, served: EngineSpec) -> list[str]:
         return joined(
@@ -161,6 +160,8 @@ class _Nim(Engine):
     """NIM, which is told most by its environment."""
 
     settings = NimSettings
+    places = ("/v1/health/live", "/v1/health/ready")
+    metrics_place = "/v1/metrics"
 
     def arguments(self, it: NimSettings, served: EngineSpec) -> list[str]:  # noqa: ARG002
         return joined(["nim-serve", f"--tensor-parallel-size={it.tensor_parallel_size}"], it.extra_arguments)
@@ -172,12 +173,6 @@ class _Nim(Engine):
             if_true(it.own_model, lambda: None, lambda: served.loaded(lambda model: _variables(NIM_MODEL_PATH=model))),
             when(it.context_length, lambda tokens: _variables(NIM_MAX_MODEL_LEN=f"{tokens}")),
         )
-
-    def paths(self, it: NimSettings) -> tuple[str, str]:  # noqa: ARG002
-        return "/v1/health/live", "/v1/health/ready"
-
-    def metrics(self, it: NimSettings, make: Callable[[list[str]], Made]) -> Made | None:  # noqa: ARG002
-        return make([_address("/v1/metrics")])
 
 
 class _Custom(Engine):
@@ -211,6 +206,7 @@ class _Dynamo(Engine):
 
     settings = DynamoSettings
     port = ("system", dynamo.SYSTEM_PORT)
+    places = ("/live", "/health")
 
     def command(self, it: DynamoSettings) -> list[str]:
         return ["python3", "-m", f"dynamo.{it.worker}"]
@@ -253,9 +249,6 @@ class _Dynamo(Engine):
             }
         )
         return joined(found, more)
-
-    def paths(self, it: DynamoSettings) -> tuple[str, str]:  # noqa: ARG002
-        return "/live", "/health"
 
     def metrics(self, it: DynamoSettings, make: Callable[[list[str]], Made]) -> Made | None:
         of_engine = _address("/metrics", dynamo.SYSTEM_PORT)  # the worker has those of its engine

@@ -11,7 +11,7 @@ from stacks.definition.money import Cost, cost, difference
 from stacks.problems import counted
 
 from ..terminal import tidegate
-from .compare import DATASETS, KEPT, ObjectChange, tally
+from .compare import DATASETS, KEPT, KubernetesObject, ObjectChange, compare, tally
 from .permissions import PermissionChange, definition_in, permission_change
 from .restarts import MODEL, Notice, Restart, notices, restarting, restarts
 from .workloads import number
@@ -76,9 +76,8 @@ class StackChange:
 
 def stack_change(
     name: str,
-    changes: Sequence[ObjectChange],
-    before: Sequence[Mapping[str, Any]] | None,
-    after: Sequence[Mapping[str, Any]] | None,
+    before: Sequence[KubernetesObject] | None,
+    after: Sequence[KubernetesObject] | None,
     *,
     there: Mapping[str, int] | None = None,
     findings: Sequence[Finding] = (),
@@ -94,6 +93,8 @@ def stack_change(
         each if any(item.get("kind") not in KEPT for item in each) else ()
         for each in (before or (), (before if after is None else after) or ())
     )
+    # What is no longer described goes by nobody: the objects run and take their devices until `tidegate down`.
+    changes = [] if after is None else compare(before or (), after)
     state: State = "unchanged"
     started: list[Restart] = []
     effects: list[Notice] = []
@@ -102,8 +103,7 @@ def stack_change(
     if before is None:
         state = "new"
     elif after is None:
-        # Nothing takes it down by itself: the objects run and take their devices until `tidegate down`.
-        state, changes = "removed", ()
+        state = "removed"
         stays = f"is no longer described: its {counted(before, 'object')} stay and serve until you take the stack down"
         if context := text(definition_in(before), "dataPlane", "context"):
             down = tidegate("down", definition, cluster=context, stack=name)

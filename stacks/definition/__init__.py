@@ -5,7 +5,7 @@ may lay its own values over it (`stacks.overlays` has the rules). The defaults o
 nowhere else; the JSON schema and `docs/definition.md` are generated from these classes.
 """
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 from tidegate_contracts.environments import ALIAS_RULE, is_alias
@@ -108,19 +108,6 @@ class Environment(Renamable):
         return self.namespace or f"tidegate-{self.made_as}"
 
 
-class StorageClasses(Section):
-    """Storage class of each kind of dataset in a data plane."""
-
-    efs: DnsLabel | None = None
-    """For efs datasets."""
-    nfs: DnsLabel | None = None
-    """For nfs datasets."""
-    csi: DnsLabel | None = None
-    """For csi datasets."""
-    host_path: DnsLabel | None = None
-    """For hostPath datasets."""
-
-
 class DataPlane(Renamable):
     """One cluster; keys of the common part may stand here too and are laid over the environment's."""
 
@@ -134,8 +121,8 @@ class DataPlane(Renamable):
     """Place in a rollout: planes of a lower wave come first, those of the same wave together."""
     registries: dict[RegistryHost, RegistryMirror] = Field(default_factory=dict)
     """Mirrors: registry host of an image → what stands there instead, such as nvcr.io: mirror.example.com/nvcr."""
-    storage_classes: StorageClasses = StorageClasses()
-    """Storage class for each kind of dataset."""
+    storage_classes: dict[Literal["efs", "nfs", "csi", "hostPath"], DnsLabel] = Field(default_factory=dict)
+    """Storage class for datasets of a kind: efs, nfs, csi or hostPath."""
     gpus: tuple[GpuNodes, ...] = ()
     """The GPUs it has; without this there is none, and pools that want one are refused."""
 

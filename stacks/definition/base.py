@@ -212,6 +212,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Percent = Annotated[str, form(r"^(\d|[1-9]\d)(\.\d{1,3})?$", 'a text, such as "99.9", of a percentage below 100')]
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
 Text = Annotated[str, form(r"^\S(.*\S)?$", "one line of text, without white space at either end", min_length=1)]
+HTTP_URL = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"
 HttpPath = Annotated[
     str,
     form(proxy_process.PATH_PATTERN, "a path such as / or /inference, with no slash at its end, and no step . or .."),

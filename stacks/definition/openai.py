@@ -66,11 +66,6 @@ class EngineSecret(SecretVariable):
 class EngineSettings(ContainerVariables):
     """What the settings of every engine have in common."""
 
-    @property
-    def tells_waiting(self) -> bool:
-        """Say whether its metrics have how many requests wait, under a name that is known."""
-        return True
-
     source: Text | None = None
     """What the engine loads in place of the model's folder in the repository: an id or a path that it knows. Without it
     that folder is the model's name, and below it the version where the model has versions."""
@@ -150,11 +145,6 @@ class DynamoSettings(KnownEngineSettings):
     """Frontends that know every worker of the server. Without them each replica has one of its own beside its worker,
     which it finds by files."""
 
-    @property
-    def tells_waiting(self) -> bool:
-        """Say whether its worker does: of TensorRT-LLM's metrics none is known."""
-        return self.worker != "trtllm"
-
 
 class VllmSettings(KnownEngineSettings):
     """vLLM's own server, `vllm serve`."""
@@ -212,11 +202,6 @@ class CustomSettings(EngineSettings):
     running_metric: MetricName = "vllm:num_requests_running"
     """Which says how many it computes together."""
 
-    @property
-    def tells_waiting(self) -> bool:
-        """Say whether its metrics are read."""
-        return self.metrics_path is not None
-
 
 AnyEngine = Annotated[
     DynamoSettings | VllmSettings | SglangSettings | NimSettings | CustomSettings, Field(discriminator="engine")
@@ -238,8 +223,10 @@ class OpenaiServer(Server):
 
     @property
     def scales_by_queue(self) -> bool:
-        """Say whether its engine tells how many requests wait for it."""
-        return self.openai.tells_waiting
+        """Say whether its engine tells how many requests wait for it: of TensorRT-LLM's metrics none is known."""
+        it = self.openai
+        is_read = not isinstance(it, CustomSettings) or it.metrics_path is not None
+        return is_read and not (isinstance(it, DynamoSettings) and it.worker == "trtllm")
 
     @property
     def frontends(self) -> Frontends | None:
@@ -250,14 +237,3 @@ class OpenaiServer(Server):
     def shared_node_selector(self) -> Mapping[str, str]:
         """Labels that the nodes of shared frontends must carry."""
         return self.frontends.node_selector if self.frontends else {}
-
-    @property
-    def variables(self) -> Mapping[tuple[str, str | int], str]:
-        """Environment variables of the engine's container."""
-        return self.openai.variables
-
-    @property
-    def words(self) -> Mapping[str, tuple[str, ...]]:
-        """What the command of an engine of one's own consists of."""
-        it = self.openai
-        return {"command": it.command, "arguments": it.arguments} if isinstance(it, CustomSettings) else {}

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from .base import (
+    HTTP_URL,
     ByteQuantity,
     Condition,
     Conditional,
@@ -110,7 +111,7 @@ class QueueScaling(ReplicaBounds):
     wake_seconds: Annotated[int, Field(ge=1, le=600)] = 45
     """How long a caller waits for the first replica of a pool that has none (min: 0) before the answer is "busy, try
     again"; the replica comes all the same."""
-    prometheus_address: Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "http://prometheus.monitoring:9090")]
+    prometheus_address: Annotated[str, form(HTTP_URL, "http://prometheus.monitoring:9090")]
     """Address of the Prometheus server that KEDA asks."""
 
 

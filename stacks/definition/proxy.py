@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 from tidegate_contracts import proxy_process, routing
 
 from .base import (
+    HTTP_URL,
     Annotations,
     ByteQuantity,
     Cidr,
@@ -42,13 +43,8 @@ def _with_host(url: str) -> str:
     return url
 
 
-_HTTP_URL = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"
-HttpUrl = Annotated[
-    str,
-    form(_HTTP_URL, "https://idp.example.com/realms/x"),
-    AfterValidator(_with_host),
-]
-Page = Annotated[str, form(_HTTP_URL, "https://docs.example.com/runbooks.html"), AfterValidator(_with_host)]
+HttpUrl = Annotated[str, form(HTTP_URL, "https://idp.example.com/realms/x"), AfterValidator(_with_host)]
+Page = Annotated[str, form(HTTP_URL, "https://docs.example.com/runbooks.html"), AfterValidator(_with_host)]
 
 _SOURCE = r"^(api-keys|domino|https?://[^\s/?#@]+(/[^\s?#]*)?)$"
 Source = Annotated[str, form(_SOURCE, "https://idp.example.com/realms/x, api-keys or domino")]

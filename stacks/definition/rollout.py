@@ -4,9 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .base import DnsLabel, EnvironmentName, HttpPath, Port, Seconds, Section, ServiceLabel, Text, form
+from .base import HTTP_URL, DnsLabel, EnvironmentName, HttpPath, Port, Seconds, Section, ServiceLabel, Text, form
 
-WebAddress = Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "https://inference.example.com/v2/health/ready")]
+WebAddress = Annotated[str, form(HTTP_URL, "https://inference.example.com/v2/health/ready")]
 
 
 class _FreeProbe(Section):

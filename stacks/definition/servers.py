@@ -110,19 +110,20 @@ class Server(Renamable):
     """Its pools."""
 
     @property
-    def scales_by_queue(self) -> bool:
-        """Say whether its metrics tell what KEDA asks for."""
-        return True
+    def settings(self) -> ContainerVariables:
+        """What its kind adds."""
+        settings: ContainerVariables = getattr(self, self.kind)
+        return settings
 
     @property
     def variables(self) -> Mapping[tuple[str, str | int], str]:
         """Names of environment variables of the container, by where they stand in the kind's settings."""
-        return {}
+        return self.settings.variables
 
     @property
-    def words(self) -> Mapping[str, tuple[str, ...]]:
-        """What the container's command consists of, where the definition says it, by the key in the kind's settings."""
-        return {}
+    def scales_by_queue(self) -> bool:
+        """Say whether its metrics tell what KEDA asks for."""
+        return True
 
     @property
     def shared_node_selector(self) -> Mapping[str, str]:

@@ -106,11 +106,6 @@ class TritonServer(Server):
     triton: TritonSettings = TritonSettings()
     """Settings of the Triton process."""
 
-    @property
-    def variables(self) -> Mapping[tuple[str, str | int], str]:
-        """Names of environment variables of the Triton container."""
-        return self.triton.variables
-
     @model_validator(mode="after")
     def _environment_leaves_the_identity_alone(self) -> Self:
         """With an identity of Azure, Triton is told to use it."""

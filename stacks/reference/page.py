@@ -1,19 +1,17 @@
 """The reference page: every part of a definition in the order of the file, its keys, its rules."""
 
 import inspect
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
 from .. import overlays, rules
 from ..definition import Header, Platform
-from ..definition.base import Conditional
 from ..model_keys import Key, Model, bare, branches, keys_of, tag_values
 from ..validate import OVERLAID
 from .tables import filled, table
@@ -21,7 +19,6 @@ from .tables import filled, table
 WORKED = ("small", "shared")
 """Definitions next to this file, with which the page begins."""
 _HERE = FilePath(__file__).parent
-_ACRONYMS = {"kubernetes": "Kubernetes", "domino": "Domino", "mig": "MIG", "gpu": "GPU", "cpu": "CPU"}
 
 
 @dataclass(frozen=True)
@@ -29,8 +26,12 @@ class Part:
     """A place in the file that has keys of its own."""
 
     path: tuple[str, ...]
-    key: Key | None  # The key at which it stands; None for a part that stands at several places.
-    models: tuple[Model, ...]
+    key: Key  # At which it stands.
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """What may stand there."""
+        return self.key.models
 
     @property
     def title(self) -> str:
@@ -59,52 +60,21 @@ def keys(model: Model) -> list[Key]:
     return sorted(keys_of(model).values(), key=lambda key: (first.get(key.name, 2), not key.field.is_required()))
 
 
-def outline() -> list[Part]:
-    """Return every part of a definition in the order of the file, and then those that stand at several places."""
-    shared = _shared()
+def outline() -> dict[tuple[Model, ...], Part]:
+    """Return every part of a definition by what stands there, in the order of the file; each at its first place."""
+    found: dict[tuple[Model, ...], Part] = {}
 
-    def below(part: Part) -> Iterator[Part]:
-        yield part
-        inner: dict[str, Key] = {}
-        for model in part.models:
-            inner |= {name: key for name, key in keys_of(model).items() if name not in inner}
-        for key in inner.values():
-            if key.models and not (len(key.models) == 1 and key.models[0] in shared):
-                yield from below(Part((*part.path, key.name), key, key.models))
+    def look(path: tuple[str, ...], key: Key) -> None:
+        if key.models and key.models not in found:
+            found[key.models] = Part(path, key)
+            for model in key.models:
+                for inner in keys_of(model).values():
+                    look((*path, inner.name), inner)
 
-    tops = [Part((key.name,), key, key.models) for model in (Platform, Header) for key in keys_of(model).values()]
-    return [
-        part
-        for top in [*tops, *(Part((words_of_class(each),), None, (each,)) for each in shared)]
-        for part in below(top)
-    ]
-
-
-def _shared() -> list[Model]:
-    """Return the parts that stand at several keys without a choice; each is described once."""
-    seen: set[Model] = set()
-    places: Counter[Model] = Counter()
-
-    def look(model: Model) -> None:
-        if model in seen:
-            return
-        seen.add(model)
-        for key in keys(model):
-            places.update(key.models if key.owner is model and len(key.models) == 1 else ())
-            for inner in key.models:
-                look(inner)
-        for parent in model.__bases__:
-            if issubclass(parent, BaseModel) and parent.model_fields:
-                look(parent)
-
-    look(Platform)
-    look(Header)
-    return sorted((model for model, count in places.items() if count > 1), key=words_of_class)
-
-
-def words_of_class(model: Model) -> str:
-    """Return what a part is called: the name of its class in small letters."""
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in model.__name__).strip()
+    for model in (Platform, Header):
+        for top in keys_of(model).values():
+            look((top.name,), top)
+    return found
 
 
 def words(schema: dict[str, Any]) -> str:
@@ -134,31 +104,12 @@ def words(schema: dict[str, Any]) -> str:
     return f"{name} {schema['minimum']}–{schema['maximum']}" if "minimum" in schema else name
 
 
-def sentence(name: str) -> str:
-    """Return the name of a rule as a sentence."""
-    text = " ".join(_ACRONYMS.get(word, word) for word in name.strip("_").split("_"))
-    return text[0].upper() + text[1:] + "."
-
-
-def model_rules(model: Model) -> Iterator[tuple[str, str]]:
-    """Yield name and docstring of each rule about several keys of one part that this class brings in itself."""
-    if model is Conditional:  # whose conditions are those of the classes below it
-        return
-    for name, decorator in model.__pydantic_decorators__.model_validators.items():
-        if name in vars(model):
-            yield name, inspect.cleandoc(decorator.func.__doc__ or "")
-    for condition in model.own_conditions() if issubclass(model, Conditional) else ():
-        yield condition.name, f"{condition.why}."
-
-
 class _Page:
     def __init__(self) -> None:
-        self.parts = outline()
-        self.shared = {part.models[0]: part for part in self.parts if part.key is None}
+        self.outline = outline()
+        self.parts = [*self.outline.values()]
 
     def text(self) -> str:
-        sections = [self.section(part) for part in self.parts if part.key is not None]
-        sections += ["## Parts that stand in several places\n", *map(self.section, self.shared.values())]
         about = inspect.cleandoc(overlays.__doc__ or "")
         merging = '<a id="merging"></a>\n\n## How layers are laid over each other\n\n'
         return filled(
@@ -166,14 +117,14 @@ class _Page:
             **{name: _HERE.joinpath(f"{name}.yaml").read_text("utf-8") for name in WORKED},
             contents=self.contents(),
             merging=f"{merging}Tidegate {about[0].lower()}{about[1:]}\n",
-            parts="\n".join([*sections, self.rules()]),
+            parts="\n".join([*map(self.section, self.parts), self.rules()]),
         )
 
     def contents(self) -> str:
         header = {str(field.alias) for field in Header.model_fields.values()}
         rows = []
         for part in self.parts:
-            if len(part.path) == 1 and part.key is not None:
+            if len(part.path) == 1:
                 inner = [other for other in self.parts if len(other.path) == 2 and other.path[0] == part.path[0]]
                 links = ", ".join(f"[{other.path[1]}](#{other.anchor})" for other in inner)
                 rows.append((f"**{part.link}**" if part.title in header else part.link, part.key.description, links))
@@ -181,16 +132,14 @@ class _Page:
 
     def section(self, part: Part) -> str:
         """Return one part: what it is, its keys, its kinds."""
-        top = len(part.path) == 1 and part.key is not None
-        kinds = len(part.models) > 1
-        described = part.key.description if part.key is not None else ""
+        top, kinds, described = len(part.path) == 1, len(part.models) > 1, part.key.description
         about = [described] if kinds or top else []
         if not kinds:
             doc = inspect.cleandoc(part.models[0].__doc__ or "")
             about = [doc] if doc.startswith(described.rstrip(".")) else [*about, doc]
         lines = [f'<a id="{part.anchor}"></a>', f"{'##' if top else '###'} {part.title}", *filter(None, about)]
         first, *others = [{key.name: key for key in keys(model)} for model in part.models]
-        tag = part.key.tag if part.key else None
+        tag = part.key.tag
         common = {
             name: key
             for name, key in first.items()
@@ -220,26 +169,14 @@ class _Page:
         """Return the type of a key in plain words, with a link to the part that stands there."""
         if not key.models:
             return words(TypeAdapter(key.annotation).json_schema())
-        part = self.shared.get(key.models[0]) if len(key.models) == 1 else None
-        part = part or next(
-            part for part in self.parts if part.path[-1] == key.name and part.models == key.models and part.key
-        )
         listed = "tuple[" in str(key.annotation)
         either = listed and any(bare(each) in key.models for each in branches(key.annotation).values())
         what = "mapping or list" if either else "list" if listed else "mapping"
         named = listed and all("name" in model.model_fields for model in key.models)
-        return f"[{what}](#{part.anchor})" + ("; items have names" if named else "")
+        return f"[{what}](#{self.outline[key.models].anchor})" + ("; items have names" if named else "")
 
     def rules(self) -> str:
-        lines = ['<a id="rules"></a>', "", "## Rules that look at more than one key", "", "### One part", ""]
-        done: set[Model] = set()
-        for part in self.parts:
-            for model in part.models:
-                for each in (each for each in model.__mro__ if issubclass(each, BaseModel) and each not in done):
-                    done.add(each)
-                    of_kind = f" ({words_of_class(model)})" if each is model and part.key and part.key.tag else ""
-                    for name, about in model_rules(each):
-                        lines.append(f"- {part.link}{of_kind}: **{sentence(name)}** {' '.join(about.split())}".rstrip())
+        lines = ['<a id="rules"></a>', "", "## Rules that look at more than one part"]
         for title, group in (
             ("Environments and data planes", rules.HEADER_RULES),
             ("Each stack", rules.STACK_RULES),
@@ -263,15 +200,6 @@ def _default(key: Key) -> str:
         if not default.model_fields_set or default == type(default).model_construct():
             return "its keys' defaults"
         default = default.model_dump(by_alias=True, exclude_unset=True)
-    if isinstance(default, dict):
-        return "`{" + ", ".join(f"{name}: {_scalar(value)}" for name, value in default.items()) + "}`"
-    if isinstance(default, tuple):
-        return "`[" + ", ".join(map(_scalar, default)) + "]`"
-    return f"`{_scalar(default)}`"
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(value)
-    return f'"{text}"' if isinstance(value, str) and not re.match(r"[A-Za-z/]|[0-9]+[A-Za-z]", text) else text
+    plain = list(default) if isinstance(default, tuple) else default
+    written: str = yaml.safe_dump(plain, default_flow_style=True, width=10**9)
+    return f"`{written.strip().removesuffix('...').strip()}`"

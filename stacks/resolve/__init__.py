@@ -16,10 +16,8 @@ from pydantic import BaseModel
 
 from components.args import (
     EnvironmentArgs,
-    MonitoringArgs,
     NamespaceArgs,
     NetworkBoundaryArgs,
-    PoolPrice,
     ProxyArgs,
     TlsArgs,
 )
@@ -29,9 +27,7 @@ from policies.guardrails.settings import Kind
 from ..definition.base import copy_as
 from ..definition.environment import Reach, lies_within
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
-from ..definition.money import HOURS_A_MONTH, price_of
 from ..definition.proxy import PROXY, REPLICAS, CertificateIssuer, ProxyTls, SecretTls
-from ..devices import currency, device, devices_per_replica, prices
 from ..images_lock import ImagesLock
 from ..stack import Stack
 from . import settings
@@ -61,7 +57,7 @@ def resolve(stack: Stack, lock: ImagesLock) -> EnvironmentArgs:
         network=_network(stack),
         domino=platform.domino,
         mesh=platform.mesh,
-        monitoring=_monitoring(stack) if platform.monitoring.operator else None,
+        monitoring=platform.monitoring if platform.monitoring.operator else None,
     )
 
 
@@ -104,13 +100,7 @@ def guardrail_settings(stack: Stack) -> guardrails.Settings:
         guardrails.Waiver(**{**dict(waiver), "until": date.fromisoformat(waiver.until)})
         for waiver in sorted(said.waivers, key=lambda waiver: waiver.name)
     )
-    return guardrails.Settings(
-        kind,
-        dict(said.severities),
-        waivers,
-        said.gpu_slices,
-        said.monthly_budget,
-    )
+    return guardrails.Settings(**{**dict(said), "kind": kind, "waivers": waivers})
 
 
 def _proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
@@ -145,19 +135,6 @@ def _network(stack: Stack) -> NetworkBoundaryArgs:
     )
     prometheus = stack.platform.monitoring.prometheus
     return copy_as(NetworkBoundaryArgs, network, reach=reach, prometheus=prometheus)
-
-
-def _monitoring(stack: Stack) -> MonitoringArgs:
-    known, found = prices(stack.data_plane.gpus), []
-    for server, pool in [(each, pool) for each in stack.platform.servers for pool in each.pools]:
-        kind, product = device(pool.placement), getattr(pool.placement, "product", None) or ""
-        price = price_of(known, kind.profile or kind.kind, product) if kind else None
-        if price is not None:
-            month = f"{HOURS_A_MONTH * price * devices_per_replica(pool.placement):.2f}"
-            unit = currency(stack.data_plane.gpus)
-            said = PoolPrice.model_construct(server=server.name, pool=pool.name, per_month=month, currency=unit)
-            found.append(said)
-    return copy_as(MonitoringArgs, stack.platform.monitoring, prices=tuple(found))
 
 
 _NEVER_BY_RANGE = (

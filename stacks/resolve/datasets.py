@@ -46,8 +46,7 @@ def repository(stack: Stack, server: Server) -> VolumeRepositoryArgs | ObjectSto
 
 
 def _volume(stack: Stack, dataset: Volume) -> DatasetVolumeArgs:
-    default = stack.data_plane.storage_classes.model_dump(by_alias=True)[dataset.kind]
-    storage_class = dataset.storage_class or default
+    storage_class = dataset.storage_class or stack.data_plane.storage_classes.get(dataset.kind)
     return copy_as(
         DatasetVolumeArgs, dataset, name=dataset.made_as, source=_source(dataset), storage_class=storage_class
     )

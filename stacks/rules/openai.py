@@ -183,7 +183,9 @@ def what_a_command_holds_is_filled_in(stack: Stack) -> Iterator[Problem]:
     for index, server in _servers(stack):
         known = {"HOME", "USER", *COMMAND_VARIABLES, *server.variables.values(), *stack.platform.pods.environment}
         known -= {"CONTEXT_LENGTH"} if server.openai.context_length is None else set()
-        words = [(key, *word) for key, words in server.words.items() for word in enumerate(words)]
+        words = [
+            (key, *word) for key in ("command", "arguments") for word in enumerate(getattr(server.openai, key, ()))
+        ]
         for key, number, word in words:
             for name in sorted({*_PLACEHOLDER.findall(word.replace("$$", ""))} - known):
                 what = f"no variable of {server.name} is called {name}, and $({name}) would stay as it is"

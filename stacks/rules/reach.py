@@ -124,7 +124,7 @@ def _store(stack: Stack, server: Server, url: str) -> str:
         )
         account = f"https://{store.account}.blob.core.windows.net"
         return store.endpoint or (store.scheme == "s3" and said) or _STORES.get(store.scheme, account)
-    plain = getattr(server, server.kind).environment
+    plain = server.settings.environment
     return next((plain[name] for name in names if name in plain), "")
 
 

@@ -196,8 +196,8 @@ def storage_classes_are_of_datasets_that_are_there(definition: Definition) -> It
     for index, plane in enumerate(definition.header.data_planes):
         stacks = [stack for stack in definition.stacks if stack.data_plane == plane]
         kinds = {dataset.kind for stack in stacks for dataset in stack.platform.datasets}
-        for kind, name in plane.storage_classes.model_dump(by_alias=True).items():
-            if name is not None and kind not in kinds:
+        for kind, name in plane.storage_classes.items():
+            if kind not in kinds:
                 what = f'data plane "{plane.name}" has a storage class for {kind}, {name}, and no dataset of that kind'
                 do = f"Take it away, or say it for one of: {', '.join(sorted(kinds)) or '(no dataset)'}."
                 where = ("dataPlanes", index, "storageClasses", kind)

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.cases import GONE, read_cases
+from tests.cases import read_cases
+from tests.stacks.definition.examples import edit
 
 Values = dict[str, Any]
 _FILE = read_cases(Path(__file__).with_suffix(".yaml"))
@@ -15,17 +16,8 @@ STOPPED: dict[str, dict[str, Any]] = _FILE["stopped"]
 
 
 def edited(edits: Values, of: Values = BASE) -> Values:
-    """Values in which something else stands at some keys, such as `servers[main].pools[cold].placement`.
-
-    A function makes it of what stands there.
-    """
+    """Values in which something else stands at some keys, such as `servers[main].pools[cold].placement`."""
     values = copy.deepcopy(of)
     for path, value in edits.items():
-        *steps, last = re.findall(r"[^.\[\]]+", path)
-        place: Any = values
-        for step in steps:
-            place = next(item for item in place if item["name"] == step) if isinstance(place, list) else place[step]
-        place[last] = value(place[last]) if callable(value) else copy.deepcopy(value)
-        if value is GONE:
-            del place[last]
+        edit(values, re.findall(r"[^.\[\]]+", path), value)
     return values

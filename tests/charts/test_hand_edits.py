@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from charts import values_of
-from charts.arguments import arguments, default_of, is_list, meant, tag
+from charts.arguments import arguments, default_of, is_list, meant
 from components import EnvironmentArgs
-from stacks.model_keys import Model, tag_values
+from stacks.model_keys import models_in, tag_of, tag_values
 from stacks.resolve import resolve
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
@@ -19,22 +19,22 @@ from .rendering import declared, object_differences, rendered
 Values = dict[str, Any]
 
 
-def brief(values: Values, kinds: tuple[Model, ...], *, nulls: bool, item: bool = False) -> Values:
+def brief(values: Values, kind: Any, *, nulls: bool, item: bool = False) -> Values:
     """The values, and in items of lists null, or nothing, where a default holds; elsewhere values.yaml would hold."""
-    told_by = tag(kinds) if len(kinds) > 1 else ""
+    kinds, told_by = models_in(kind), tag_of(kind) or ""
     owner = next(
         kind for kind in kinds if not told_by or values.get(told_by, meant(kinds)) in tag_values(kind, told_by)
     )
     found: Values = {}
     for argument in (argument for argument in arguments(owner) if argument.name in values):
-        key, value, parts = argument.name, values[argument.name], argument.models
+        key, value, below = argument.name, values[argument.name], argument.annotation
         required = argument.field.is_required() or key == told_by
         if item and not required and value in (default_of(argument), [], {}):
             found |= {key: None} if nulls else {}
-        elif parts and is_list(argument.annotation):
-            found[key] = [brief(one, parts, nulls=nulls, item=True) for one in value]
+        elif argument.models and is_list(below):
+            found[key] = [brief(one, below, nulls=nulls, item=True) for one in value]
         else:
-            found[key] = brief(value, parts, nulls=nulls, item=item) if parts else value
+            found[key] = brief(value, below, nulls=nulls, item=item) if argument.models else value
     return found
 
 
@@ -43,5 +43,5 @@ def brief(values: Values, kinds: tuple[Model, ...], *, nulls: bool, item: bool =
 def test_items_need_not_say_what_holds_anyway(tree: Tree, nulls: bool) -> None:
     definition = read_tree(tree)
     args = resolve(definition.stacks[0], definition.lock)
-    short = brief(values_of(args), (EnvironmentArgs,), nulls=nulls)
+    short = brief(values_of(args), EnvironmentArgs, nulls=nulls)
     assert object_differences(declared(args), rendered(short)) == []

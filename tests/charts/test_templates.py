@@ -7,31 +7,17 @@ from typing import Any
 import pulumi_kubernetes as k8s
 import pytest
 
-from charts import templates
 from charts.generate import templates_of
-from charts.placeholders import Recorder, placeholder
-from charts.recording import Value
+from charts.placeholders import placeholder
+from charts.recording import Recording, Value
 from components import EnvironmentArgs
 from components.values import each, of_kind, when
 from stacks.definition.pools import OnDemand
 
 
-@pytest.fixture(scope="module")
-def generated() -> dict[str, str]:
-    return templates()
-
-
-def test_a_template_says_where_it_comes_from_and_what_it_is(generated: dict[str, str]) -> None:
-    for name, text in generated.items():
-        if name.endswith(".yaml"):
-            heading, _, _ = text.partition("*/}}")
-            assert re.search(r"Generated from components/[\w/]+\.py by `make chart`; never edited by hand\.", heading)
-            assert len(heading.strip().splitlines()) >= 4, name
-
-
 @pytest.fixture
 def root() -> Any:
-    return placeholder(Recorder(), Value("$.Values", EnvironmentArgs))
+    return placeholder(Recording(), Value("$.Values", EnvironmentArgs))
 
 
 @pytest.mark.parametrize(

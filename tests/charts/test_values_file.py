@@ -60,11 +60,7 @@ def test_a_text_on_one_line_is_read_as_it_is(text: str) -> None:
 
 def is_kept(values: dict[str, Any]) -> bool:
     """Whether Helm hands a user's values to the templates as they are."""
-    made = merged(default_values(), values)
-    if "cpuScaling" in values["proxy"]:
-        # The one exception: the component sets no replicas where an autoscaler owns them.
-        made["proxy"].pop("replicas")
-    return bool(made == values)
+    return bool(merged(default_values(), values) == values)
 
 
 @MANY

@@ -8,17 +8,18 @@ import jsonschema
 import pytest
 import yaml
 
-from charts import CHART
+from charts import CHART, values_of
 from charts.arguments import arguments
-from charts.folder import scenarios
 from charts.values_schema import values_schema
 from components import EnvironmentArgs
 from stacks.model_keys import Model
 from stacks.problems import readable_path
+from stacks.resolve import resolve
+from stacks.validate import read_definition
 from tests.cases import GONE
 
 from .broken_values import BASE, REFUSED, STOPPED, Values, edited
-from .rendering import helm
+from .rendering import ROOT, helm
 
 
 def all_sections(owner: Model) -> Iterator[Model]:
@@ -35,7 +36,8 @@ def title(owner: Model) -> str:
 
 SCHEMA = values_schema()
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
-EVERYTHING: dict[str, Any] = yaml.load(scenarios()["everything-values.yaml"], yaml.CSafeLoader)
+DEFINITION = read_definition(ROOT / "tests/definitions/everything.yaml")
+EVERYTHING = values_of(resolve(DEFINITION.stacks[0], DEFINITION.lock))
 CLASSES = sorted({*all_sections(EnvironmentArgs)}, key=lambda each: each.__name__)
 SERVER, PRELOAD, ON_DEMAND = "servers[preload]", "servers[preload].pools[mixed]", "servers[ondemand].pools[single]"
 ACCESS = {"name": "x", "groups": ["g"], "servers": ["*"], "models": ["*"]}

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from components.alert_rules import alert_rules, price_rule
-from components.args import PoolPrice
+from components.alert_rules import alert_rules
 from components.dashboards import DASHBOARDS, Dashboard
 from components.naming import Naming
 from components.openai import series
@@ -25,9 +24,7 @@ TRITON = {
     "nv_inference_queue_duration_us", "nv_inference_compute_infer_duration_us", "nv_gpu_utilization",
 }  # fmt: skip
 PLACE = Naming("prod", "inference")
-PRICE = PoolPrice(server="main", pool="small", perMonth="912.5", currency="EUR")
-RULES = [*alert_rules(PLACE, Objectives()), price_rule(PLACE, PRICE)]
-RECORDED = {each["record"] for each in RULES if "record" in each}
+RECORDED = {each["record"] for each in alert_rules(PLACE, Objectives()) if "record" in each}
 ENGINES = {
     *series.RUNNING, *series.WAITING, "vllm:kv_cache_usage_perc", "sglang:token_usage",
     "vllm:prompt_tokens_total", "sglang:prompt_tokens_total", "dynamo_frontend_input_sequence_tokens_sum",

@@ -204,39 +204,3 @@ def test_calls_of_every_pool_are_led_to_the_frontends_that_they_share(objects: l
         "planner": "planner",
         "critic": "critic",
     }
-
-
-def test_no_other_pod_has_the_token_and_no_other_container(objects: list[KubernetesObject]) -> None:
-    mounting = {
-        (workload["metadata"]["name"], one["name"])
-        for workload in of_kind(objects, "Deployment", "StatefulSet")
-        for one in containers(workload)
-        if dynamo.TOKEN_ROOT in (mount["mountPath"] for mount in one.get("volumeMounts", []))
-    }
-    assert mounting == {("agents-frontends", "frontend"), ("agents-planner", "engine"), ("agents-critic", "engine")}
-
-
-def test_only_frontends_come_to_workers_and_workers_to_one_port_of_frontends(objects: list[KubernetesObject]) -> None:
-    of_server = {"app.kubernetes.io/instance": "dev", "tidegate.dev/server": "agents"}
-    frontends = {**of_server, "app.kubernetes.io/name": "openai", "tidegate.dev/pool": "frontends"}
-    ways = {
-        name: (spec["podSelector"]["matchLabels"], spec["ingress"], spec["egress"])
-        for name in ("workers", "frontends")
-        for spec in [named(objects, "NetworkPolicy", f"agents-{name}")["spec"]]
-    }
-    every, answers = [{"protocol": "TCP"}], [{"protocol": "TCP", "port": dynamo.RESPONSE_PORT}]
-
-    def peer(labels: dict[str, str]) -> list[Any]:
-        return [{"podSelector": {"matchLabels": labels}}]
-
-    assert ways["workers"] == (
-        of_server,
-        [{"from": peer(frontends), "ports": every}],
-        [{"to": peer(frontends), "ports": answers}],
-    )
-    assert ways["frontends"] == (
-        frontends,
-        [{"from": peer(of_server), "ports": answers}],
-        [{"to": peer(of_server), "ports": every}],
-    )
-    assert named(objects, "NetworkPolicy", "reach-kubernetes")["spec"]["egress"]

@@ -1,47 +1,18 @@
-"""The helpers by which components compute and write files, on values that are known.
+"""What helpers of components refuse.
 
-How they loop, branch and compose is shown by the rendered files of `expected`, and by the chart that equals them.
+How they compute, loop, branch and write files is shown by the rendered files of `expected`, and by the chart, which
+equals them.
 """
-
-import hashlib
-import json
 
 import pytest
 
-from components.values import checksum, json_text, needed, of_kinds, quotient, total
+from components.values import needed, of_kinds
 
 
 def test_what_is_needed_is_there_or_says_why_it_must_be() -> None:
     assert needed("", "because") == ""
     with pytest.raises(ValueError, match="because"):
         needed(None, "because")
-
-
-def test_numbers_are_added_and_divided_rounding_up() -> None:
-    assert total(30, 20) == 50
-    assert [quotient(number, 10) for number in (0, 1, 10, 11)] == [0, 1, 1, 2]
-
-
-@pytest.mark.parametrize("text", ["<&>", "\u2028\u2029", "grün 😀", 'a"b\\c\n\t', "plain"])
-def test_a_file_is_json_as_go_writes_it(text: str) -> None:
-    """What Go escapes is escaped, and nothing else: so Helm writes the same file. Keys are sorted."""
-    found = json_text({"text": text, "b": None, "a": [], "c": {"d": None}})
-    assert found.startswith('{\n  "a": [],\n  "c": {},\n  "text": "')
-    assert json.loads(found) == {"text": text, "a": [], "c": {}}
-    assert not set(found) & set("<>&\u2028\u2029")
-    assert "\\u00fc" not in found
-
-
-@pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 1.5])
-def test_numbers_that_not_everybody_reads_alike_are_refused(number: float) -> None:
-    with pytest.raises(ValueError, match="up to 2"):
-        json_text({"number": number})
-    assert json_text([2**53]) == "[\n  9007199254740992\n]\n"
-
-
-def test_a_checksum_is_of_what_a_tree_says() -> None:
-    expected = hashlib.sha256(b'{"a":"1","b":"\\u003c"}').hexdigest()
-    assert checksum({"b": "<", "a": "1", "c": None}) == expected
 
 
 def test_a_class_without_a_branch_is_an_error() -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,19 +122,3 @@ def test_every_guardrail_is_in_the_pack_once_for_each_level() -> None:
     rules = [*(rule.name for rule in RULES), *SETTINGS_RULES]
     assert sorted(names) == sorted(["what-is-declared", *rules, *(name + ADVISORY for name in rules)])
     assert all(policy.description for policy in pack)
-
-
-def test_pulumi_can_start_the_pack(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its entry finds the package from its own folder, and hands all policies over."""
-    import runpy
-    import sys
-
-    import pulumi_policy
-
-    packs: list[tuple[str, list[Any]]] = []
-    monkeypatch.setattr(pulumi_policy, "PolicyPack", lambda name, policies, _: packs.append((name, policies)))
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if path and Path(path).resolve() != ROOT])
-    runpy.run_path(str(PACK), run_name="__main__")
-    ((name, found),) = packs
-    assert name == "tidegate-guardrails"
-    assert len(found) == len(policies())

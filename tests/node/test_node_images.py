@@ -1,4 +1,4 @@
-"""The project's own images: what they are made of, and as whom they run."""
+"""The project's own images: what they are made of."""
 
 import stat
 
@@ -39,7 +39,7 @@ def test_an_image_adds_its_package_to_its_base_and_nothing_of_how_it_was_built(
     indirect=["environment"],
     ids=["proxy", "eviction policy"],
 )
-def test_an_image_holds_no_tool_that_installs_or_builds_and_runs_as_nobody_in_particular(
+def test_an_image_holds_no_tool_that_installs_or_builds(
     environment: Environment, product: Product, prefix: str, container: str
 ) -> None:
     pod = environment.pods(prefix)[0]
@@ -53,10 +53,5 @@ def test_an_image_holds_no_tool_that_installs_or_builds_and_runs_as_nobody_in_pa
         if one["image"] == product.image
     )
     assert told["name"] == container
-    assert told["securityContext"]["readOnlyRootFilesystem"] is True
     tools = "('pip', 'setuptools', 'wheel')"
     assert python(f"import importlib.util as u; print([n for n in {tools} if u.find_spec(n)])") == "[]"
-    status = python("print(open('/proc/1/status').read())")
-    (user,) = [line.split()[1:] for line in status.splitlines() if line.startswith("Uid:")]
-    assert user == ["1000"] * 4
-    assert "Read-only file system" in python("open('/opt/tidegate/written', 'w')")

@@ -49,14 +49,6 @@ def test_a_placement_asks_for_devices_of_one_kind_and_nine_tenths_of_their_memor
     assert devices.capacity_bytes(pool(placement=placement, loading={"mode": "preload"})) is None
 
 
-@pytest.mark.parametrize(
-    ("value", "most"),
-    [({}, 1), ({"replicas": 0}, 0), ({"replicas": 7}, 7), ({"autoscaling": {"kind": "cpu", "min": 1, "max": 9}}, 9)],
-)
-def test_the_most_replicas_are_what_an_autoscaler_may_choose(value: dict[str, Any], most: int) -> None:
-    assert devices.most_replicas(pool(**value)) == most
-
-
 def test_the_inventory_counts_slices_shares_and_whole_gpus_of_all_nodes() -> None:
     mixed, single, dra = ({"strategy": strategy, "slices": {"1g.10gb": 2}} for strategy in ("mixed", "single", "dra"))
     shared = {"sharing": {"kind": "mps", "replicas": 3}}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.load import parse
-from stacks.overlays import Layers, without_nulls
+from stacks.overlays import Layers
 from stacks.stack import Stack
 from stacks.validate import PLATFORM_KEYS
 from tests.stacks.definition.examples import FILE, dumped, edited_at, valid
@@ -113,7 +113,7 @@ def test_merging_leaves_no_null_changes_neither_side_and_twice_is_once(
     document = parse(json.dumps({"under": tree, "over": overlay}), FILE)
     before = copy.deepcopy(document.tree)
     result = Layers(document).merged(document.root.parts["under"], document.root.parts["over"]).value
-    assert without_nulls(result) == result == merged(result, overlay)
+    assert merged({}, result) == result == merged(result, overlay)
     assert document.tree == before
 
 
@@ -130,7 +130,7 @@ def test_every_leaf_of_a_merged_tree_stands_at_the_line_that_holds_its_value(
     for name in layers:
         layered = laying.laid((name,), document.tree[name].keys(), layered)
     assert layered is not None
-    assert layered.tree == merged(merged(without_nulls(document.tree["common"]), document.tree["environment"]),
+    assert layered.tree == merged(merged(merged({}, document.tree["common"]), document.tree["environment"]),
                                   document.tree["plane"])  # fmt: skip
     lines = text.splitlines()
     for path, leaf in leaves(layered.tree):

@@ -21,6 +21,7 @@ from stacks.problems import DefinitionError
 from stacks.reference.page import keys
 from stacks.validate import read_definition, validate
 from tests.cases import GONE
+from tests.stacks.definition.examples import edit
 
 EXAMPLE = reference.ROOT / "stacks/inference.yaml"
 SCHEMA = reference.definition_schema()
@@ -43,15 +44,7 @@ MODELS = list(dict.fromkeys([*models(Platform), *models(Header)]))
 def edited(path: PATH, value: Any) -> dict[str, Any]:
     """The reference definition with another value at a path, whose last step may be new (a list's end, too)."""
     tree = copy.deepcopy(TREE)
-    place: Any = tree
-    for step in path[:-1]:
-        place = place.setdefault(step, {}) if isinstance(place, dict) else place[step]
-    if value is GONE:
-        del place[path[-1]]
-    elif isinstance(place, list) and path[-1] == len(place):
-        place.append(value)
-    else:
-        place[path[-1]] = value
+    edit(tree, [*map(str, path)], value)
     return tree
 
 

@@ -24,8 +24,8 @@ EVERYTHING = yaml.safe_load(Path("tests/definitions/everything.yaml").read_text(
 
 
 def rendered(stack: Stack, definition: Definition) -> dict[tuple[str, str], Any]:
-    """Return a stack's objects, without what says names: what a definition says, the routing table, files of TLS,
-    prices, by which metrics are multiplied, and what autoscalers ask of proxies: those metrics have names of now."""
+    """Return a stack's objects, without what says names: what a definition says, the routing table, files of TLS, and
+    what autoscalers ask of proxies: those metrics have names of now."""
     objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
     for (kind, name), item in objects.items():
         item["metadata"].get("annotations", {}).pop(ANNOTATION, None)
@@ -36,9 +36,6 @@ def rendered(stack: Stack, definition: Definition) -> dict[tuple[str, str], Any]
             trigger["metadata"]["query"] = re.sub(
                 rf'(server|pool)="([^"]+?)(?:{NOW})?"', r'\1="\2"', trigger["metadata"]["query"]
             )
-        for rule in item["spec"]["groups"][0]["rules"] if kind == "PrometheusRule" else ():
-            for label in ("server", "pool") if "record" in rule else ():
-                rule.get("labels", {}).pop(label, None)
         if (kind, name) == ("Deployment", "inference-proxy"):
             pods = item["spec"]["template"]["spec"]
             pods["volumes"] = [volume for volume in pods["volumes"] if volume["name"] != "upstream-ca"]

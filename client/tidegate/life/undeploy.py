@@ -30,10 +30,6 @@ class _Leaving:
     now: str | None
     served: tuple[int, ...] = ()  # Versions that are served before this.
 
-    def write(self) -> None:
-        if self.now is not None:
-            self.repository.withdraw(self.target.model)
-
     def put_back(self) -> str:
         if self.now is None or self.repository.config(self.target.model) == self.now:
             return ""
@@ -79,10 +75,12 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
         what = f"{model} was not taken out of {of.name}"
         if not any(each.served for each in leaving):  # a run that was killed had taken it out of the repositories
             what = f"{model} is not out of {of.name} yet"
-        with attempted(context, "undeploy", version, of, who), put_back_on_failure(context, what, leaving, ()):
+        ways_back = {each.repository.where: each.put_back for each in leaving}
+        with attempted(context, "undeploy", version, of, who), put_back_on_failure(context, what, ways_back, ()):
             for each in leaving:
                 context.tell(f"taking {model} out of {each.repository.where}")
-                each.write()
+                if each.now is not None:
+                    each.repository.withdraw(model)
             for each in leaving:
                 gone = True
                 for home in each.target.homes:

@@ -72,8 +72,8 @@ class Registry:
 
     def versions(self, model: str) -> list[RegisteredVersion]:
         """Return the versions of a model that `register` made, the oldest first; NotFoundError without the model."""
-        aliases = self._aliases(model)
-        found = [self._pinned(each, aliases) for each in self._server.versions(model) if words.MANIFEST in each.tags]
+        self._server.model(checked_name(model))
+        found = [_pinned(each) for each in self._server.versions(model) if words.MANIFEST in each.tags]
         return sorted(found, key=lambda version: version.number)
 
     def version(self, model: str, which: int | str) -> RegisteredVersion:
@@ -103,7 +103,7 @@ class Registry:
             what = f"version {number} of {model} is none that an inference server can run"
             why = f"it has no tag {words.MANIFEST}: `tidegate register` did not make it"
             raise UsageError(what, where=self.where, why=why, do="register the model's entry with `tidegate register`")
-        return self._pinned(found, aliases)
+        return _pinned(found)
 
     def manifest(self, version: RegisteredVersion) -> Manifest:
         """Return the files of a version; IntegrityError when it is not the manifest that the version is tagged with."""
@@ -253,18 +253,15 @@ class Registry:
             raise IntegrityError(what, where=artifacts.where)
         return manifest
 
-    def _pinned(self, found: "ModelVersion", aliases: dict[str, int]) -> RegisteredVersion:
-        number = int(found.version)
-        return RegisteredVersion(
-            model=found.name,
-            number=number,
-            run_id=found.run_id or "",
-            source=found.source or "",
-            manifest_sha256=found.tags[words.MANIFEST],
-            registered_by=found.tags.get(words.REGISTERED_BY, ""),
-            registered_at=datetime.fromtimestamp(found.creation_timestamp / 1000, UTC),
-            signed=words.SIGNATURE in found.tags,
-            client_model=found.tags.get(words.CLIENT),
-            tags=dict(found.tags),
-            aliases=tuple(sorted(alias for alias, at in aliases.items() if at == number)),
-        )
+
+def _pinned(found: "ModelVersion") -> RegisteredVersion:
+    return RegisteredVersion(
+        model=found.name,
+        number=int(found.version),
+        run_id=found.run_id or "",
+        source=found.source or "",
+        manifest_sha256=found.tags[words.MANIFEST],
+        registered_by=found.tags.get(words.REGISTERED_BY, ""),
+        client_model=found.tags.get(words.CLIENT),
+        tags=dict(found.tags),
+    )

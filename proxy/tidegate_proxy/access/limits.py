@@ -63,7 +63,7 @@ class TokenBucket:
 class RateLimiter:
     """The buckets of all principals and models: this replica's share of what all replicas allow together."""
 
-    def __init__(self, per_minute: float, burst: float, replicas: int = 1, most: int = MOST_BUCKETS) -> None:
+    def __init__(self, per_minute: float = 1, burst: float = 1, replicas: int = 1, most: int = MOST_BUCKETS) -> None:
         self._buckets: OrderedDict[_Key, TokenBucket] = OrderedDict()
         self._most = most
         self.change(per_minute, burst, replicas)

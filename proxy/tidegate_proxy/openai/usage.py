@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from .body import UNREADABLE
+from ..bodies import UNREADABLE
 
 _LONGEST_MARK = 48  # Bytes of `"type": "response.completed"`, with room.
 _KEY = b'"usage"'

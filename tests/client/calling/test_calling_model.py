@@ -1,18 +1,16 @@
-"""A model's signature is kept, forgotten when another version takes over, and done without where it is not shown."""
+"""A model's signature is kept, and forgotten when another version takes over."""
 
 import json
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy
 import pytest
-from tidegate.calling import model as model_module
 from tidegate.calling.credentials import Credential
 from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
-from tidegate.errors import NotFoundError, UnreachableError, UsageError
+from tidegate.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
 from tests.proxy.rigs.upstream import Caller, Upstream, upstream
@@ -101,20 +99,6 @@ def test_a_deadline_that_is_no_time_is_refused(behind: Upstream, triton: Triton,
     assert triton.asked == []
 
 
-def test_who_may_not_inspect_may_call_with_arrays_by_name(
-    behind: Upstream, triton: Triton, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    triton.config = ProblemType.DENIED
-    called = model(behind)
-    assert called.predict({"X": numpy.ones(1, numpy.float32)})["Y"].tolist() == [1]
-    assert configs(triton) == 1
-    with pytest.raises(UsageError, match="inspect"):
-        called.predict([1])
-    triton.config = None
-    monkeypatch.setattr(model_module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 61))
-    assert called.predict([1])["Y"].tolist() == [1]
-
-
 def test_steps_of_a_sequence_are_not_done_twice(behind: Upstream, triton: Triton) -> None:
     called = model(behind)
     called.predict({"X": [1]})
@@ -127,12 +111,12 @@ def test_steps_of_a_sequence_are_not_done_twice(behind: Upstream, triton: Triton
 @pytest.mark.parametrize(
     "config",
     [b"{}", b'{"input":[{"dims":[1]}]}', b'{"input":[1]}', b'{"max_batch_size":"x"}', b'{"max_batch_size":1e400}',
-     ProblemType.UNKNOWN],
+     ProblemType.UNKNOWN, ProblemType.DENIED],
 )  # fmt: skip
 def test_a_configuration_is_found_once_it_is_one(behind: Upstream, triton: Triton, config: bytes | ProblemType) -> None:
     triton.config = config
     called = model(behind)
-    with pytest.raises((UnreachableError, UsageError, NotFoundError)):
+    with pytest.raises((UnreachableError, UsageError, NotFoundError, RefusedError)):
         called.predict({"X": [1]})
     triton.config = None
     assert called.predict({"X": [1]})["Y"].tolist() == [1]

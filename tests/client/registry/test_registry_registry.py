@@ -34,8 +34,7 @@ def test_an_entry_comes_back_as_it_went_in(world: World, tmp_path: Path, way: st
     golden = Golden(request={"inputs": []}, outputs={"OUT": [1.0]})
     version = registry.register(root, registered_by="anna", server="preload", golden=golden, progress=sent.append)
     assert version == registry.version(root.name, 1) == registry.version(root.name, "latest")
-    assert (version.registered_by, version.signed, version.client_model) == ("anna", False, f"{root.name}-client/1")
-    assert abs(version.registered_at - datetime.now(UTC)).total_seconds() < 600
+    assert (version.registered_by, version.client_model) == ("anna", f"{root.name}-client/1")
     assert registry.golden(version) == golden
 
     got: list[int] = []
@@ -121,7 +120,7 @@ def test_a_version_is_named_by_number_alias_or_as_the_latest_and_stays_pinned(wo
     assert registry.alias("named", "prod") is None
     registry.set_alias("named", "prod", 1, expect=None)
     pinned = registry.version("named", "prod")
-    assert (pinned.number, pinned.aliases) == (1, ("prod",))
+    assert pinned.number == 1
     registry.set_alias("named", "prod", 2, expect=1)
     assert registry.manifest(pinned) == registry.manifest(first)
     assert registry.version("named", "prod").number == registry.version("named", "2").number == second.number

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rollout.changes.compare import KEPT, compare
+from rollout.changes.compare import KEPT
 from rollout.changes.page import page
 from rollout.changes.stack_change import StackChange, stack_change, verdict
 from rollout.preview import terminal_sections
@@ -35,7 +35,7 @@ def replicas_of_small(count: int, price: Any) -> Any:
 
 def change(price: Any) -> StackChange:
     before, after = replicas_of_small(1, price), replicas_of_small(2, price)
-    return stack_change("dev-lab", compare(before, after), before, after)
+    return stack_change("dev-lab", before, after)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_devices_that_an_older_version_did_not_record_are_not_compared(described
     recorded = json.loads(annotations[settings.ANNOTATION])
     del recorded["devices"]
     annotations[settings.ANNOTATION] = json.dumps(recorded)
-    one = stack_change("dev-lab", compare(before, after), before, after if described else None)
+    one = stack_change("dev-lab", before, after if described else None)
     text = terminal_sections([one]).plain
     assert "GPU devices: the base does not record them" in text
     assert "a month" not in text + verdict([one])
@@ -81,8 +81,8 @@ def test_what_comes_up_in_a_namespace_that_is_there_takes_all_its_devices(annota
     before = copy.deepcopy([item for item in after if item["kind"] in KEPT])
     if not annotated:
         before = [{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "inference-dev"}}]
-    up = stack_change("dev-lab", compare(before, after), before, after)
-    new = stack_change("dev-lab", compare([], after), None, after)
+    up = stack_change("dev-lab", before, after)
+    new = stack_change("dev-lab", None, after)
     assert (up.devices, up.costs) == (new.devices, new.costs)
     assert new.devices
     assert "GPU devices: the base" not in terminal_sections([up]).plain
@@ -90,7 +90,7 @@ def test_what_comes_up_in_a_namespace_that_is_there_takes_all_its_devices(annota
 
 def test_what_does_not_change_or_is_no_longer_described_costs_the_same() -> None:
     objects = replicas_of_small(1, PRICE)
-    same, gone = stack_change("dev-lab", (), objects, objects), stack_change("old", compare(objects, []), objects, None)
+    same, gone = stack_change("dev-lab", objects, objects), stack_change("old", objects, None)
     for one in (same, gone):
         assert one.costs
         assert one.costs[0] == one.costs[1] != Cost()

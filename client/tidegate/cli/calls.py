@@ -144,8 +144,7 @@ def _show(plane: "PlaneStatus", *, signatures: bool) -> None:
 
 
 def _rows(model: "ModelStatus") -> list[tuple[object, ...]]:
+    versions = {*model.missing, *(version for place in model.places for version in place.versions)}
+    shown = [f"{each} (not ready)" if each in model.missing else str(each) for each in sorted(versions)] or [""]
     head = model.model, f"{model.server}/{model.pool}", model.state, model.traffic
-    if not model.versions:
-        return [(*head, "")]
-    first, *others = (f"{each.version} (not ready)" if each.ready is False else each.version for each in model.versions)
-    return [(*head, first), *(("", "", "", "", each) for each in others)]
+    return [(*head, shown[0]), *(("", "", "", "", each) for each in shown[1:])]

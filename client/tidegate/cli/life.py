@@ -125,8 +125,7 @@ def undeploy(
 ) -> None:
     """Take a model out of an environment: nothing serves it there any more, and `tidegate rollback` brings it back.
 
-    A language model leaves by the definition, and is refused here.
-    Exit code 1 where it is done, and calls may be answered all the same: it says where, and why.
+    A language model, and one that loads on demand out of a bucket, leave by the definition, and are refused here.
     """
     with _opened(wait) as tidegate:
         if not yes:
@@ -137,12 +136,7 @@ def undeploy(
         if json:
             print_json(outcome)
         else:
-            still = ", but calls may still be answered" if outcome.unverified else ""
-            print(f"{environment} has no version of {model} any more (before: version {outcome.version}){still}")
-            for each in outcome.unverified:
-                print(f"  {each}")
-        if outcome.unverified:
-            raise Exit(ExitCode.FOUND)
+            print(f"{environment} has no version of {model} any more (before: version {outcome.version})")
 
 
 def verify(

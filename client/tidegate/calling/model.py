@@ -62,30 +62,22 @@ class Model:
     def ask(self, given: Any, params: Mapping[str, Any] | None = None) -> Answer:
         """Do the same; return the outputs as arrays, whatever was given, and the version or versions that answered."""
         call = self._checked(params)
-        signature = self._signatures.get(str(call.version or "")) or self._look(call)
-        answered: list[Answer] = []
+        version = str(call.version or "")
+        signature = self._signatures.get(version) or self._look(call)
         try:
-            return self._answer(given, signature, call, answered)
+            return self._answer(given, signature, call)
         except UsageError:
-            # Another version may serve by now, and take something else. Steps of a sequence are not done twice.
-            if "sequence_id" in call.parameters or (newer := self._look(call)) == signature:
-                raise
-            if not answered:
-                return self._answer(given, newer, call, answered)
-        what = f"the model {self.name} was changed while its rows were answered"
-        why = f"{len(answered)} requests were answered, and what answers now takes {newer}"
-        do = "call it again with what it takes now; nothing is sent twice by itself"
-        raise UnreachableError(what, where=self.proxy.url, why=why, do=do)
+            self._signatures.pop(version, None)  # another version may serve by now, and take something else
+            raise
 
     # ---
-    def _answer(self, given: Any, signature: Signature, call: _Call, found: list[Answer]) -> Answer:
-        """Return the whole answer; `found` has those to its parts, also when one of them fails."""
+    def _answer(self, given: Any, signature: Signature, call: _Call) -> Answer:
         if signature.decoupled:
             why = "its `model_transaction_policy` is decoupled: a request may have any number of answers"
             do = 'call it with tritonclient.grpc, or POST to generate_stream (docs/proxy-api.md, "Streams")'
             raise UsageError(f"the model {self.name} answers in a stream", why=why, do=do)
         taken = take(given, signature)
-        parts = list(requests(taken, signature))
+        parts, found = list(requests(taken, signature)), list[Answer]()
         for place, inputs in enumerate(parts):
             step = call.step(place, len(parts))
             answer = self.proxy.infer(

@@ -5,7 +5,7 @@ failure puts the configurations back; a run that is killed leaves the old versio
 next run goes on.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 
@@ -36,7 +36,6 @@ class Outcome(Message):
     who: str
     planes: tuple[str, ...]
     notes: tuple[str, ...] = ()  # what is worth knowing all the same
-    unverified: tuple[str, ...] = ()  # of `undeploy`: where calls may be answered all the same, and why
 
 
 def publish_version(
@@ -243,7 +242,7 @@ class _Run:
 
 @contextmanager
 def put_back_on_failure(
-    context: Context, what: str, ways_back: Mapping[str, Callable[[], str]], notes: Sequence[str]
+    context: Context, what: str, ways_back: dict[str, Callable[[], str]], notes: Sequence[str]
 ) -> Iterator[None]:
     """Put every configuration back if the block fails; say `what` did not happen, and what is so after that.
 

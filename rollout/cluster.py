@@ -151,21 +151,14 @@ def _down(request: Request, stack: StackId, kube: Kubectl, outcome: ExitStatus, 
 
 def _say_what_stays(stack: StackId, kube: Kubectl, *, described: bool) -> None:
     selector = f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.made_as}"
-    stays: dict[str, list[str]] = {kind: [] for kind in KEPT}
-    for item in kube.find([f"{kind.lower()}s" for kind in KEPT], "-A", "-l", selector):
-        if namespace_of(item) == stack.namespace:
-            stays[item["kind"]].append(item["metadata"]["name"])
-    namespaces, volumes, claims = (stays[kind] for kind in KEPT)
-    kubectl = f"  kubectl --context {in_shell(kube.context)} delete"
-    if namespaces or volumes or claims:
-        print(f"Its datasets stay{', and the next `tidegate up` finds them' if described else ''}:")
-        for kind in KEPT[1:]:
-            for name in stays[kind]:
-                print(f"  {kind} {name}")
-        for name in namespaces:
-            print(f"  Namespace {name}, which holds the claims")
-        print("To delete them for good (what lies on the storage itself stays there):")
-        for name in namespaces:
-            print(f"{kubectl} namespace {in_shell(name)}")
-        if volumes:
-            print(f"{kubectl} persistentvolume {' '.join(map(in_shell, volumes))}")
+    found = kube.find([f"{kind.lower()}s" for kind in KEPT], "-A", "-l", selector)
+    stays = [(item["kind"], item["metadata"]["name"]) for item in found if namespace_of(item) == stack.namespace]
+    if not stays:
+        return
+    print(f"Its datasets stay{', and the next `tidegate up` finds them' if described else ''}:")
+    for kind, name in sorted(stays, key=lambda each: each[0] == "Namespace"):
+        print(f"  {kind} {name}{', which holds the claims' if kind == 'Namespace' else ''}")
+    print("To delete them for good (what lies on the storage itself stays there):")
+    for kind in ("Namespace", "PersistentVolume"):  # a claim goes with its namespace
+        if names := [in_shell(name) for of, name in stays if of == kind]:
+            print(f"  kubectl --context {in_shell(kube.context)} delete {kind.lower()} {' '.join(names)}")

@@ -129,7 +129,7 @@ class SeenStack(_Place):
     devices: tuple[Devices, ...] = ()
     """GPU devices before and after, autoscalers at their most, and those that its data plane has."""
     month: Month | None = None
-    """Null where nothing is compared, and where an older version rendered what there was before."""
+    """Null where nothing is compared."""
 
 
 class Document(_Json):
@@ -156,47 +156,30 @@ class Document(_Json):
 
 def document_text(seen: CommandReport, code: int, failure: str) -> str:
     """Return the document of what a command has seen, with the exit code and the message that it ends with."""
-    found = Document(
-        command=seen.command,
-        definition=seen.file,
-        exit_code=code,
-        failure=failure,
-        against=seen.against,
-        verdict=seen.verdict,
-        notes=tuple(seen.notes),
-        findings=tuple(_findings(seen)),
-        stacks=tuple(_stacks(seen)),
-        steps=tuple(seen.steps),
-    )
+    ends = {"definition": seen.file, "exit_code": code, "failure": failure}
+    found = Document(**{**vars(seen), **ends, "findings": tuple(_findings(seen)), "stacks": tuple(_stacks(seen))})
     return json.dumps(found.model_dump(by_alias=True), indent=2)  # in ASCII: a file's name may be no text
 
 
 def _findings(seen: CommandReport) -> Iterator[Found]:
     for problem in (*seen.problems, *(seen.definition.advisories if seen.definition else ())):
-        at = problem.where
-        where = {"line": at.line, "column": at.column} if isinstance(at, Position) else {}
-        said = {"file": problem.file, "path": problem.path, "what": problem.what, "why": problem.why, "do": problem.do}
-        yield Found(level=problem.severity, source="definition", **where, **said)
+        where = problem.where._asdict() if isinstance(problem.where, Position) else {"file": problem.file}
+        yield Found(level=problem.severity, source="definition", **{**vars(problem), **where, "rule": ""})
     judged = [StackChange(name, "unchanged", (), (), (), (), found, found) for name, found in seen.guardrails.items()]
-    for finding, new, stacks in findings_of(seen.changes or judged):
-        yield Found(
-            level="error" if finding.severity == "mandatory" else finding.severity,
-            source="guardrail",
-            stacks=tuple(stacks),
-            rule=finding.rule,
-            object=finding.object,
-            namespace=finding.namespace,
-            what=finding.what,
-            why=finding.waiver or finding.why,
-            do=finding.do,
-            new=new if seen.changes else None,
-            **_place(seen, stacks[0]),
-        )
+    for finding, is_new, stacks in findings_of(seen.changes or judged):
+        level: Level = "error" if finding.severity == "mandatory" else finding.severity
+        said = {
+            **vars(finding),
+            "object": finding.object,
+            "why": finding.waiver or finding.why,
+            "stacks": tuple(stacks),
+        }
+        new = is_new if seen.changes else None
+        yield Found(level=level, source="guardrail", new=new, **said, **_place(seen, stacks[0]))
     for name, lacks in seen.lacks.items():
         for lack in lacks:
-            level: Level = "error" if lack.hard else "advisory"
-            said = {"what": lack.what, "do": lack.do, "command": lack.command}
-            yield Found(level=level, source="cluster", stacks=(name,), **said, **_place(seen, name))
+            level = "error" if lack.hard else "advisory"
+            yield Found(level=level, source="cluster", stacks=(name,), **vars(lack), **_place(seen, name))
 
 
 def _place(seen: CommandReport, name: str) -> dict[str, Any]:
@@ -217,26 +200,20 @@ def _stacks(seen: CommandReport) -> Iterator[SeenStack]:
             said |= {"environment": stack.environment.name, "production": stack.environment.production}
             said |= {"data_plane": stack.data_plane.name, "context": stack.data_plane.context_name}
         if change := changes.get(name):
-            said |= {"month": _month(*change.costs) if change.costs else None}
-            for key in ("state", "stays", "down", "objects", "restarts", "notices", "devices"):
-                said[key] = getattr(change, key)
-            said |= {key: getattr(change.permissions, key) for key in ("weaker", "lost", "stricter", "grants")}
-        yield SeenStack(name=name, **said)
+            said |= {**vars(change), **change.permissions._asdict(), "month": _month(*change.costs)}
+        yield SeenStack(**{**said, "name": name})
 
 
 def _month(before: Cost, after: Cost) -> Month:
+    was, now = (None if each.month is None else round(each.month, 2) for each in (before, after))
     return Month(
-        before=_cents(before.month),
-        after=_cents(after.month),
-        difference=None if before.month is None or after.month is None else _cents(after.month - before.month),
+        before=was,
+        after=now,
+        difference=None if was is None or now is None else round(now - was, 2),
         currency=after.currency,
         device_hours_before=before.devices * HOURS_A_MONTH,
         device_hours_after=after.devices * HOURS_A_MONTH,
     )
-
-
-def _cents(amount: float | None) -> float | None:
-    return None if amount is None else round(amount, 2)
 
 
 def schema_text() -> str:

@@ -3,16 +3,15 @@
 What is said goes to a page of Markdown too, for the reviewers of the change.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 from rich.text import Text
 
-from policies.guardrails import Finding, check
+from policies.guardrails import check
 from policies.guardrails.objects import mapping
 from policies.guardrails.objects import text as text_at
 from stacks.command import WRONG_INPUT, CommandError, chosen_stacks
@@ -21,7 +20,7 @@ from stacks.problems import DefinitionError, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from .changes.compare import KubernetesObject, ObjectChange, compare
+from .changes.compare import KubernetesObject, identity
 from .changes.names import by_their_home, hints, home_of, renamings, under_names_of_now
 from .changes.page import code, failed_page, page
 from .changes.report import report
@@ -37,19 +36,7 @@ from .render import Rendered, render
 from .seen import CommandReport
 from .terminal import console, note, progress
 
-Texts = Mapping[str, Mapping[str, str]]
-Objects = Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class PreviewRequest:
-    """What the command line asks for."""
-
-    definition: Path
-    only: str | None
-    base: str | None
-    cluster: str | None
-    summary: Path
+Objects = Sequence[KubernetesObject]
 
 
 @dataclass(frozen=True)
@@ -57,7 +44,6 @@ class Comparison:
     """What is compared with what: for each stack its objects before and after, None where there is no such stack."""
 
     against: str
-    changes: Mapping[str, Sequence[ObjectChange]]
     before: Mapping[str, Objects | None]
     after: Mapping[str, Objects | None]
     notes: tuple[str, ...] = ()  # What people must know to read it right.
@@ -66,76 +52,79 @@ class Comparison:
     orphans: Sequence[Orphan] = ()
 
 
-def preview_changes(wanted: PreviewRequest, seen: CommandReport) -> None:
+def preview_changes(
+    path: Path, only: str | None, base: str | None, cluster: str | None, summary: Path, seen: CommandReport
+) -> None:
     """Say what would change in every stack, or in one of them; raise CommandError where a mandatory rule is broken."""
-    if (wanted.base is None) == (wanted.cluster is None):
+    if (base is None) == (cluster is None):
         raise CommandError(
             "Compare with a git revision (--base main) or with a cluster (--cluster <context>).", WRONG_INPUT
         )
     # Nobody shall take an old page for this one, nor miss that this one did not come to its end.
-    _write(wanted.summary, failed_page(code(str(wanted.definition)), "The preview was begun, and did not end."))
+    _write(summary, failed_page(code(str(path)), "The preview was begun, and did not end."))
     try:
-        definition = seen.definition = read_definition(wanted.definition)
-        rendering, comparison = compared(wanted, definition)
+        definition = seen.definition = read_definition(path)
+        if base is not None:
+            rendering, comparison = with_revision(base, definition, path, only)
+        else:
+            rendering, comparison = with_cluster(cluster or "", definition, only)
     except (DefinitionError, CommandError) as error:
         what = "is wrong" if isinstance(error, DefinitionError) else "could not be compared"
-        _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
+        _write(summary, failed_page(f"{code(str(path))} {what}", str(error)))
         raise
-    found = seen.guardrails = findings(rendering)
-    changes = seen.changes = _stack_changes(wanted, definition, found, comparison)
-    seen.against, seen.verdict = comparison.against, verdict(changes, comparison.refused)
+    found = known = seen.guardrails = findings(rendering)
+    if base is not None:  # rules judge what is declared: in live objects stand defaults too
+        known = {name: check(objects or (), today()) for name, objects in comparison.before.items()}
+    changes = [
+        stack_change(
+            name,
+            comparison.before[name],
+            after,
+            there=_inventory(definition, name),
+            findings=found.get(name, ()),
+            known=known.get(name, ()),
+            definition=definition.file,
+        )
+        for name, after in comparison.after.items()
+    ]
+    seen.changes = [*changes, *(_orphan_change(each, definition) for each in comparison.orphans)]
+    seen.against, seen.verdict = comparison.against, verdict(seen.changes, comparison.refused)
     moves = [
         f"{name}: {line}"
-        for name in comparison.changes
-        for line in renamings(comparison.before[name] or (), comparison.after[name] or ())
+        for name, after in comparison.after.items()
+        for line in renamings(comparison.before[name] or (), after or ())
     ]
     moves += dict.fromkeys(hints(comparison.before, comparison.after))
     for line in moves:
         note(line)
     seen.notes = (*comparison.notes, *moves)
-    against = code(wanted.base) if wanted.base is not None else f"the cluster {code(wanted.cluster or '')}"
+    against = code(base) if base is not None else f"the cluster {code(cluster or '')}"
     commit = f" ({code(comparison.commit[:10])})" if comparison.commit else ""
-    how = ", without any cluster" if wanted.base is not None else ""
-    subject = f"Tidegate's preview of {code(str(wanted.definition))} against {against}{commit}{how}"
-    _write(wanted.summary, page(changes, subject, (*comparison.notes, *moves), refused=comparison.refused))
+    how = ", without any cluster" if base is not None else ""
+    subject = f"Tidegate's preview of {code(str(path))} against {against}{commit}{how}"
+    _write(summary, page(seen.changes, subject, seen.notes, refused=comparison.refused))
     screen = console()
     screen.print(f"Against {comparison.against}:", soft_wrap=True)
-    for text in (report(comparison.changes), terminal_sections(changes)):
+    for text in (report({one.name: one.objects for one in changes}), terminal_sections(seen.changes)):
         if text:
             screen.print(text, soft_wrap=True)
     screen.print(seen.verdict, soft_wrap=True)
-    note(f"written for reviewers: {escaped(str(wanted.summary))}")
+    note(f"written for reviewers: {escaped(str(summary))}")
     enforce(found, "nothing was changed")
 
 
-def _stack_changes(
-    wanted: PreviewRequest, definition: Definition, found: Mapping[str, Sequence[Finding]], comparison: Comparison
-) -> list[StackChange]:
-    known = found
-    if wanted.cluster is None:  # rules judge what is declared: in live objects stand defaults too
-        known = {name: check(objects or (), today()) for name, objects in comparison.before.items()}
-    there: dict[str, Counter[str]] = defaultdict(Counter)
-    for stack in definition.stacks:
+def _inventory(definition: Definition, name: str) -> Counter[str] | None:
+    """Return how many devices of each kind the data plane of a stack has; None where nothing is declared."""
+    there = Counter[str]()
+    for stack in (each for each in definition.stacks if each.name == name):
         for (device, _), count in inventory(stack.data_plane.gpus).items():
-            there[stack.name][str(device)] += count
-    return [
-        stack_change(
-            name,
-            changes,
-            comparison.before[name],
-            comparison.after[name],
-            there=there.get(name),
-            findings=found.get(name, ()),
-            known=known.get(name, ()),
-            definition=definition.file,
-        )
-        for name, changes in comparison.changes.items()
-    ] + [_orphan_change(each, definition) for each in comparison.orphans]
+            there[str(device)] += count
+    return there or None
 
 
 def _orphan_change(orphan: Orphan, definition: Definition) -> StackChange:
     """Return what there is to say of an orphan: no `up` changes it, and it goes on taking its devices."""
-    as_it_is = stack_change(orphan.home.name, (), orphan.objects, orphan.objects)
+    as_it_is = stack_change(orphan.home.name, orphan.objects, orphan.objects)
     return replace(as_it_is, state="orphaned", stays=orphan.words, down=orphan.command(definition.file))
 
 
@@ -144,8 +133,8 @@ def terminal_sections(changes: Sequence[StackChange]) -> Text:
     out = Text()
     for title, lines in reversed(sections(changes).items()):
         out.append(f"{title}:\n", "bold")
-        for line in lines:
-            words = " ".join(filter(None, (", ".join(line.stacks), line.label, line.subject)))
+        for line, stacks in lines.items():
+            words = " ".join(filter(None, (", ".join(stacks), line.label, line.subject)))
             out.append(f"  {escaped(': '.join(filter(None, (words, line.text))))}\n", "bold red" if line.grave else "")
     out.rstrip()
     return out
@@ -159,25 +148,14 @@ def _write(path: Path, text: str) -> None:
 # ---- what is compared with what ----
 
 
-def compared(wanted: PreviewRequest, definition: Definition) -> tuple[list[Rendered], Comparison]:
-    """Return what is declared, rendered, and how it compares with what is asked for."""
-    if wanted.cluster is not None:
-        stacks: Sequence[Stack] = ()
-        wrong: CommandError | None = None
-        try:
-            stacks = on_cluster(definition, wanted.cluster, wanted.only)
-        except CommandError as error:
-            wrong = error
-        orphans = orphans_in(definition, wanted.cluster, wanted.only, wrong)
-        rendering = _rendered(definition, stacks)
-        return rendering, replace(_with_cluster(context_in(definition, wanted.cluster), rendering), orphans=orphans)
-    stacks = chosen_stacks(definition, wanted.only)
+def with_revision(base: str, definition: Definition, path: Path, only: str | None) -> tuple[list[Rendered], Comparison]:
+    """Return what is declared, rendered, and how it compares with what a git revision renders to."""
+    stacks = chosen_stacks(definition, only)
     notes: list[str] = []
-    texts: Texts = {}
+    texts: Mapping[str, Mapping[str, str]] = {}
     commit = ""
-    base = wanted.base or ""
     try:
-        with rendering_of(base, wanted.definition) as (commit, folder):
+        with rendering_of(base, path) as (commit, folder):
             # Another version of this code wrote it: only folders of YAML files are relied on.
             texts = {
                 stack.name: {file.name: file.read_text("utf-8", "replace") for file in sorted(stack.glob("*.yaml"))}
@@ -192,16 +170,12 @@ def compared(wanted: PreviewRequest, definition: Definition) -> tuple[list[Rende
     for line in notes:
         note(line)
     rendering = _rendered(definition, stacks)
-    there = {name: [item for item in files.values() if item is not None] for name, files in found.items()}
-    there = by_their_home(under_names_of_now(there, definition.stacks), home_of, definition.stacks)
+    before = {name: [item for item in files.values() if item is not None] for name, files in found.items()}
+    before = by_their_home(under_names_of_now(before, definition.stacks), home_of, definition.stacks)
     after = {item.stack: item.objects for item in rendering}
-    names = dict.fromkeys([*after, *(() if wanted.only else there)])
-    # What is no longer described stays in its cluster, so none of its objects changes.
-    changes = {name: compare(there.get(name, ()), after[name]) if name in after else () for name in names}
-    before = {name: there.get(name) for name in changes}
-    return rendering, Comparison(
-        escaped(base), changes, before, {name: after.get(name) for name in changes}, tuple(notes), commit
-    )
+    names = dict.fromkeys([*after, *(() if only else before)])
+    there: dict[str, Objects | None] = {name: before.get(name) for name in names}
+    return rendering, Comparison(escaped(base), there, {name: after.get(name) for name in names}, tuple(notes), commit)
 
 
 def _object_in(text: str) -> KubernetesObject | None:
@@ -219,25 +193,35 @@ def _rendered(definition: Definition, stacks: Sequence[Stack]) -> list[Rendered]
     return [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks evaluated")]
 
 
-def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
+def with_cluster(cluster: str, definition: Definition, only: str | None) -> tuple[list[Rendered], Comparison]:
+    """Return what is declared, rendered, and how it compares with what a cluster has."""
     from .live import live_objects
 
+    stacks: Sequence[Stack] = ()
+    wrong: CommandError | None = None
+    try:
+        stacks = on_cluster(definition, cluster, only)
+    except CommandError as error:
+        wrong = error
+    orphans = orphans_in(definition, cluster, only, wrong)
+    rendering, context = _rendered(definition, stacks), context_in(definition, cluster)
     found = live_objects(context, rendering)
-    changes = {name: compare(live.before, live.after) for name, live in found.items()}
     notes = []
     for name, live in found.items():
-        if absent := [f"{each.kind} {each.name}" for each in changes[name] if live.before and each.verb == "created"]:
+        there = {identity(item) for item in live.before}
+        absent = [f"{item['kind']} {item['metadata']['name']}" for item in live.after if identity(item) not in there]
+        if absent and there:
             missing = f"not in the cluster: {listed(absent, most=5)}"
             notes.append(f"{name}: {missing}. What is not new in the definition, was deleted by hand")
         notes += [f"{name}: the cluster would refuse this: {sentence}" for sentence in live.refused]
         notes += [f"{name}: {kept} is no longer described, and stays for the data in it" for kept in live.kept]
     for said in notes:
         note(said)
-    return Comparison(
+    return rendering, Comparison(
         f"the cluster {escaped(context)}",
-        changes,
         {name: live.before or None for name, live in found.items()},
         {name: live.after for name, live in found.items()},
         tuple(notes),
         refused=sum(len(live.refused) for live in found.values()),
+        orphans=orphans,
     )

@@ -34,7 +34,6 @@ class Tidegate(AbstractContextManager["Tidegate"]):
     def __init__(
         self,
         *,
-        environments: Path | None = None,
         public_key: Path | None = None,
         wait_seconds: float = WAIT_SECONDS,
         tell: Callable[[str], None] = lambda _text: None,
@@ -42,12 +41,11 @@ class Tidegate(AbstractContextManager["Tidegate"]):
     ) -> None:
         """Make the object; connections are made by the methods that need them.
 
-        `environments` is the path of `environments.json`, by default that of TIDEGATE_ENVIRONMENTS. With `public_key`
-        only versions that are signed with its other half are deployed. `tell` is called with each step in words,
-        `progress` for each transfer.
+        With `public_key` only versions that are signed with its other half are deployed. `tell` is called with each
+        step in words, `progress` for each transfer.
         """
-        self._environments, self._public_key = environments, public_key
-        self._wait_seconds, self._tell, self._progress = wait_seconds, tell, progress
+        self._public_key, self._wait_seconds = public_key, wait_seconds
+        self._tell, self._progress = tell, progress
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -101,7 +99,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         with self._progress("sending", manifest.size) as advance:
             version = Registry().register(
                 entry, registered_by=registered_by, server=server, golden=request, key=key, manifest=manifest,
-                progress=advance, unproven=unproven, tell=self._tell, trusted=trusted,
+                progress=advance, unproven=unproven, tell=self._tell,
             )  # fmt: skip
         if unproven:
             self._tell(f"registered as {registered_by}: {unproven}")
@@ -135,7 +133,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         """Return where a model is, what it waits for, who holds it, and what failed, at every replica."""
         from .status import overview, proxies
 
-        return overview(proxies(environment, plane, file=self._environments), model=model)
+        return overview(proxies(environment, plane), model=model)
 
     def verify(self, environment: str, models: Sequence[str] = ()) -> "Verified":
         """Compare what an environment's repositories hold with the registry, byte for byte."""
@@ -181,7 +179,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         from .status import proxy_of
 
         name, _, version = model.partition("@")
-        proxy = proxy_of(name, environment, plane, file=self._environments)
+        proxy = proxy_of(name, environment, plane)
         name = proxy.own_name(name)
         with proxy.client(seconds) as client:
             if not (kind := proxy.kind_of_model(name)).speaks_v2:
@@ -195,7 +193,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         """Return which models there are, where, which versions answer, and what they take."""
         from .status import collect, proxies
 
-        return collect(proxies(environment, plane, file=self._environments), model)
+        return collect(proxies(environment, plane), model)
 
     @cached_property
     def _context(self) -> "Context":
@@ -204,7 +202,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         from .registry import Registry
 
         return Context(
-            load(self._environments),
+            load(),
             Registry(),
             public_key=self._public_key,
             tell=self._tell,

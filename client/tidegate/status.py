@@ -5,13 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
-from pydantic import AwareDatetime
 from tidegate_contracts.environments import ModelFacts, Plane
 from tidegate_contracts.message import Message
-from tidegate_contracts.whereabouts import Place, PlaceState, SliceRoom, VisibleModel, Whereabouts
+from tidegate_contracts.whereabouts import SliceRoom, VisibleModel, Whereabouts
 
 from .calling.credentials import Credential, find_credential
 from .calling.inputs import signature_of
@@ -72,22 +70,18 @@ class KnownProxy:
         return ProxyClient(self.url, self.credential, seconds=seconds, waits=waits)
 
 
-def proxies(
-    name: str | None = None, plane: str | None = None, url: str | None = None, *, file: Path | None = None
-) -> list[KnownProxy]:
+def proxies(name: str | None = None, plane: str | None = None, url: str | None = None) -> list[KnownProxy]:
     """Return the proxy at `url`; or those of an environment; or, with neither, of every environment that is known.
 
-    `file` is the path of `environments.json`, by default that of TIDEGATE_ENVIRONMENTS. Raises UsageError,
-    NotFoundError.
+    Raises UsageError, NotFoundError.
     """
     if url is not None:
         if name is not None or plane is not None:
             raise UsageError("the proxy's address says where: leave the environment and the data plane out")
         return [KnownProxy("", "", proxy_url(url), find_credential())]
-    is_named = file is not None or ENVIRONMENTS in os.environ
-    if name is None and plane is None and not is_named and os.environ.get(VARIABLE):
+    if name is None and plane is None and ENVIRONMENTS not in os.environ and os.environ.get(VARIABLE):
         return proxies(url=os.environ[VARIABLE])
-    known = load(file)
+    known = load()
     credential = find_credential()
     wanted = known.environments if name is None else (environment(name, known),)
     found = [
@@ -103,9 +97,7 @@ def proxies(
     return found
 
 
-def proxy_of(
-    model: str, name: str | None = None, plane: str | None = None, url: str | None = None, *, file: Path | None = None
-) -> KnownProxy:
+def proxy_of(model: str, name: str | None = None, plane: str | None = None, url: str | None = None) -> KnownProxy:
     """Return the one proxy at which a model is called.
 
     Without a word of where, it is the one that DOMINO_INFERENCE_PROXY names, as of a model endpoint; else the first
@@ -114,7 +106,7 @@ def proxy_of(
     """
     if name is None and plane is None and url is None:
         url = os.environ.get(VARIABLE) or None
-    found = proxies(name, plane, url, file=file)
+    found = proxies(name, plane, url)
     if url is not None:
         return found[0]
     pairs = [(name, each) for each in found for facts in each.models.values() for name in facts.names]
@@ -132,28 +124,11 @@ ANSWER_SECONDS: Final = 15.0
 Key = tuple[str, str]  # server and model
 
 
-class VersionStatus(Message):
-    """One version of a model."""
+class ModelStatus(VisibleModel):
+    """One model as its proxy tells it; what it takes and gives stands of one that you name, and that is in memory."""
 
-    version: str
-    ready: bool | None = None  # whether it is in memory; None of a model that loads when it is called, and is cold
-
-
-class ModelStatus(Message):
-    """One model on one data plane; what it takes and gives stands of one that you name, and that is in memory."""
-
-    environment: str
-    plane: str
-    model: str
-    server: str
-    pool: str
-    loading: Literal["preload", "on-demand"]
-    state: PlaceState | str
-    """As in `GET /models` of the proxy: that of the replica where it is nearest to use; so are `since` and `why`."""
-    since: AwareDatetime | None = None
-    why: str = ""  # Why it is not resident.
     traffic: str  # what decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
-    versions: tuple[VersionStatus, ...] = ()
+    missing: tuple[int, ...] = ()  # versions that the definition names and no replica has; none of one that is cold
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     max_batch: int | None = None  # rows that a request may have; 0: it takes no batches
@@ -244,17 +219,6 @@ def overview(
     return _ask_each(asked, seconds, PlaneOverview, model, question)
 
 
-def runbook(model: VisibleModel, place: Place) -> str:
-    """Return where it is written what to do about a replica that has a model not in use, or nothing."""
-    alert = ""
-    if place.state == "unreachable":
-        pool = [each.state for each in model.places if each.pool == place.pool]
-        alert = "TidegatePoolGone" if {*pool} == {"unreachable"} else "TidegateBreakerOpen"
-    elif model.loading == "on-demand":
-        alert = {"unseen": "TidegatePolicySilent", "queued": "TidegateCallsBusy"}.get(place.state, "")
-    return f"docs/runbooks.md, {alert}" if alert else ""
-
-
 def collect(asked: Sequence[KnownProxy], model: str | None = None) -> list[PlaneStatus]:
     """Return the status of each, asked at the same time; one that cannot be asked says why and hides no other.
 
@@ -269,14 +233,13 @@ def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> dict[s
     found = _whereabouts(client, model).models
 
     def of(at: VisibleModel) -> ModelStatus:
-        about = _model(proxy, client, at, is_named=model is not None)
-        return ModelStatus(environment=environment, plane=proxy.plane, **about)
+        return _model(proxy, client, at, is_named=model is not None)
 
     models = tuple(in_parallel(of, sorted(found, key=lambda each: each.model)))
     return {"environment": environment, "caller": caller.principal, "models": models}
 
 
-def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named: bool) -> dict[str, Any]:
+def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named: bool) -> ModelStatus:
     """Return the state of a model as the proxy gives it, and what it takes; `is_named`: the caller named this one."""
     facts, config = proxy.models.get((at.server, at.model)), dict[str, Any]()
     # The question counts as use, and loads a model that went meanwhile: it is put where its answer is shown.
@@ -284,18 +247,14 @@ def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named
         with suppress(TidegateError):
             config = client.config(at.model, server=at.server)
     signature = signature_of(config)
-    named = () if facts is None else tuple(str(share.version) for share in facts.versions)
-    there = frozenset(str(version) for place in at.places for version in place.versions)
-    # A model that loads on demand is loaded when it is called: until then no version is ready or not.
-    is_known = at.loading != "on-demand" or bool(there)
-    return {
-        **at.model_dump(include={"model", "server", "pool", "loading", "state", "since", "why"}),
-        "traffic": proxy.traffic(at.server, at.model, config),
-        "versions": tuple(
-            VersionStatus(version=number, ready=number in there if is_known else None)
-            for number in sorted({*named, *there}, key=int)
-        ),
-        "inputs": tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs),
-        "outputs": tuple(map(str, signature.outputs)),
-        "max_batch": signature.max_batch if config else None,
-    }
+    named = set() if facts is None else {share.version for share in facts.versions}
+    there = {version for place in at.places for version in place.versions}
+    is_cold = at.loading == "on-demand" and not there  # It is loaded when it is called: until then nothing is missing.
+    return ModelStatus(
+        **dict(at),
+        traffic=proxy.traffic(at.server, at.model, config),
+        missing=() if is_cold else tuple(sorted(named - there)),
+        inputs=tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs),
+        outputs=tuple(map(str, signature.outputs)),
+        max_batch=signature.max_batch if config else None,
+    )

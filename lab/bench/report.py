@@ -68,14 +68,12 @@ def table(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[st
     return made
 
 
-def measure(
-    goals: Mapping[str, Goal], parts: Mapping[str, Callable[[], Figures]], wanted: Sequence[str] | None = None
-) -> dict[str, Figures]:
-    """Measure these parts, or all; what cannot be measured here is said and left out."""
+def measure(goals: Mapping[str, Goal], parts: Mapping[str, Callable[[], Figures]]) -> dict[str, Figures]:
+    """Measure these parts; what cannot be measured here is said and left out."""
     found = {}
-    for name in wanted or parts:
+    for name, part in parts.items():
         try:
-            found[name] = parts[name]()
+            found[name] = part()
         except CannotBeHadError as error:
             say(f"NOT MEASURED: {name.upper()} (A PART CANNOT BE HAD HERE: {error}).")
         except ProcessError as error:

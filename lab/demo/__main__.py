@@ -1,5 +1,5 @@
-"""`python -m lab.demo walk` shows the data plane, `lifecycle` a model's life, `llm` language models, `scaling` a pool
-that follows load; `up` and `lifecycle-up` let it run."""
+"""`python -m lab.demo walk` shows the data plane, `lifecycle` a model's life, `scaling` a pool that follows load; `up`
+and `lifecycle-up` let it run."""
 
 import shutil
 import signal
@@ -15,31 +15,27 @@ import typer
 from rich.console import Console
 
 from lab.local_plane.environment import LocalEnvironment
-from lab.local_plane.process import CannotBeHadError, ProcessError, set_aside
+from lab.local_plane.process import CannotBeHadError, ProcessError
 from lab.local_plane.prometheus import prometheus
 
-from . import llm, scaling, walk
+from . import scaling, walk
 from .alerts import rules
 from .lifecycle import scenes as life
 from .lifecycle.notebook import write_shell
-from .lifecycle.world import world
-from .llm import language_plane
+from .lifecycle.world import World, world
 from .show import Show
 from .stage import platform
 
 FAILED, CANNOT, INTERRUPTED = 1, 3, 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CHECK_SECONDS = 0.5
-PAUSE_SECONDS = 10.0  # After a part that did not start.
 STAYS = (
-    "The demo starts a part that ends again at once. Logs stay, also those of parts that have ended (policy.1.log) and "
-    "when the demo ends. A part that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a "
-    "minute or so."
+    "A part that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a minute or so. The demo "
+    "ends when a part ends. Its logs stay."
 )
 PLANE = "two Tritons, the policy and two proxies"
 SCALED = "a control plane, KEDA, Prometheus and a proxy"
 WORLD = "MLflow, S3, four Tritons, two policies, two proxies"
-LANGUAGE = "two of NVIDIA Dynamo, and a proxy"
 Made = TypeVar("Made")
 app = typer.Typer(
     name="demo", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
@@ -63,12 +59,6 @@ def lifecycle() -> None:
     _show(WORLD, world, life.perform, "To do it yourself: docs/models.md")
 
 
-@app.command("llm")
-def language_models() -> None:
-    """Show language models behind the proxy, served by NVIDIA Dynamo; the demo checks every claim."""
-    _show(LANGUAGE, language_plane, llm.perform, "Read more in docs/openai.md")
-
-
 @app.command("scaling")
 def follow_load() -> None:
     """Show a pool that follows a wave of load by KEDA; the demo checks every claim."""
@@ -79,21 +69,16 @@ def follow_load() -> None:
 def lifecycle_up() -> None:
     """Leave MLflow, S3, dev and prod running, for the commands of docs/models.md, until Ctrl-C."""
     with _running(WORLD, world, stays=True) as (made, show):
-        show.parts(made.parts)
-        print(
-            f"\nIn another terminal:\n\n. {write_shell(made)}\n\nThat shell is the developer's, stands in a folder "
-            "with what a notebook has left, and knows every variable and command of docs/models.md.\n\n"
-            "It runs until Ctrl-C.",
-            flush=True,
+        text = (
+            f"In another terminal:\n\n. {write_shell(made)}\n\nThat shell is the developer's, stands in a folder "
+            "with what a notebook has left, and knows every variable and command of docs/models.md."
         )
-        while True:
-            made.check()
-            time.sleep(CHECK_SECONDS)
+        _stay(made, text, show)
 
 
 @app.command()
 def up() -> None:
-    """Leave it running, start parts that end again, and print what to try, until Ctrl-C."""
+    """Leave it running, and print what to try, until Ctrl-C."""
     with _running(PLANE, platform, stays=True) as (made, show), ExitStack() as stack:
         seen = None
         try:
@@ -101,12 +86,7 @@ def up() -> None:
         except CannotBeHadError as error:
             print(f"You cannot make a trace of your calls here, for there is no Prometheus: {error}.", flush=True)
         show.the_zoo()
-        print("\nKill any of these, and see what callers, metrics and logs show:\n", flush=True)
-        show.parts(made.parts)
-        log = made.root / "demo.log"
-        text = walk.to_try(made, seen)
-        print(f"\n{STAYS}\nIts messages are also in {log}\n\n{text}\n\nIt runs until Ctrl-C.", flush=True)
-        _keep_running(made, log)
+        _stay(made, walk.to_try(made, seen), show)
 
 
 def _show(
@@ -121,29 +101,13 @@ def _show(
     show.say(more)
 
 
-def _keep_running(made: LocalEnvironment, log: Path) -> NoReturn:
-    """Start parts that end again, and print and log that."""
-    log.touch()
-
-    def tell(text: str) -> None:
-        line = f"{time.strftime('%H:%M:%S')} {text}"
-        print(line, flush=True)
-        with log.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
-
+def _stay(made: LocalEnvironment | World, text: str, show: Show) -> NoReturn:
+    """Print what there is and what you can try, and run until Ctrl-C; raises ProcessError when a part ends."""
+    show.parts(made.parts)
+    print(f"\n{STAYS}\n\n{text}\n\nIt runs until Ctrl-C.", flush=True)
     while True:
+        made.check()
         time.sleep(CHECK_SECONDS)
-        for name, process in made.parts.items():
-            if (status := process.popen.poll()) is None:
-                continue
-            how = f"was killed ({signal.Signals(-status).name})" if status < 0 else f"ended with exit code {status}"
-            tell(f"{name} (pid {process.pid}) {how}. Its log: {set_aside(process.log)}")
-            try:
-                made.start_again(name)
-                tell(f"{name} runs again, as pid {made.parts[name].pid}")
-            except ProcessError as error:
-                tell(f"{name} did not start: {str(error).splitlines()[0]}")
-                time.sleep(PAUSE_SECONDS)
 
 
 @contextmanager

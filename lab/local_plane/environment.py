@@ -5,7 +5,6 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from tidegate_contracts import environments, routing
@@ -146,19 +145,15 @@ class LocalEnvironment:
         )
 
     def start_preload(self) -> None:
-        """Start the preload Triton: it has every model of its repository, and looks for new ones.
-
-        Started anew, it has its old ports, and so have all other parts.
-        """
+        """Start the preload Triton: it has every model of its repository, and looks for new ones."""
         poll = f"--repository-poll-secs={POLL_SECONDS}"
         options = ["--model-control-mode=poll", poll, "--exit-on-error=false"]
-        before = getattr(self, "preload", None)
-        ports = None if before is None else before.ports
-        made = triton(self.root / PRELOAD, self.repository(PRELOAD), options=options, ports=ports)
+        made = triton(self.root / PRELOAD, self.repository(PRELOAD), options=options)
         self.preload = self._stack(PRELOAD).enter_context(made)
 
     def start_on_demand(self) -> None:
-        """Start the on-demand Triton: it has no model, and only the policy may load some."""
+        """Start the on-demand Triton: it has no model, and only the policy may load some. Started anew, it has its old
+        ports."""
         before = getattr(self, "on_demand", None)
         ports = None if before is None else before.ports
         made = triton(
@@ -167,7 +162,7 @@ class LocalEnvironment:
         self.on_demand = self._stack(ON_DEMAND).enter_context(made)
 
     def start_policy(self) -> None:
-        """Start the eviction policy."""
+        """Start the eviction policy; started anew, it has its old ports."""
         before = getattr(self, "policy", None)
         ports = (0, 0) if before is None else (before.lease_port, before.admin_port)
         write_settings(self._policy_root, self.plan.settings(self.repository(ON_DEMAND)))
@@ -183,26 +178,13 @@ class LocalEnvironment:
 
     def start_proxies(self) -> None:
         """Start the proxies, which know nothing of each other."""
+        said = {"environment": self.plan.name, "api_keys": "true", "drain_seconds": "1"}
         for number in range(1, self.plan.proxies + 1):
-            root = self._proxy_root(number)
+            root = self.root / f"proxy-{number}"
             root.mkdir()
             write_tables(root, self.routing_table(), self.plan.access())
             write_keys(root, self.keys)
-            self._start_proxy(number)
-
-    def _start_proxy(self, number: int) -> None:
-        root, place = self._proxy_root(number), slice(number - 1, number)
-        said = {"environment": self.plan.name, "api_keys": "true", "drain_seconds": "1"}
-        ports = next((before.ports for before in self.proxies[place]), None)
-        self.proxies[place] = [self._stack(root.name).enter_context(proxy(root, settings=said, ports=ports))]
-
-    def start_again(self, part: str) -> None:
-        """Start one of its parts that has ended, in its old place. Raises ProcessError."""
-        self._stack(part).close()
-        starts = {PRELOAD: self.start_preload, ON_DEMAND: self.start_on_demand, POLICY: self.start_policy}
-        for number, each in enumerate(self.proxies, 1):
-            starts[each.root.name] = partial(self._start_proxy, number)
-        starts[part]()
+            self.proxies.append(self._stack(root.name).enter_context(proxy(root, settings=said)))
 
     def serve(self, plan: Plan) -> None:
         """Have it serve another plan's models and rules, as `tidegate up` with another definition would."""
@@ -272,9 +254,6 @@ class LocalEnvironment:
     @property
     def _policy_root(self) -> Path:
         return self.root / POLICY
-
-    def _proxy_root(self, number: int) -> Path:
-        return self.root / f"proxy-{number}"
 
     def _stack(self, name: str) -> ExitStack:
         return self._stacks.setdefault(name, ExitStack())

@@ -89,10 +89,6 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
     async def metadata(request: Request) -> Response:
         return as_it_is(await servers.metadata(*_asked(request)))
 
-    async def statistics(request: Request) -> Response:
-        await count_for_caller(request)
-        return await servers.statistics(*_asked(request))
-
     async def openai_models(request: Request) -> Response:
         model = _model(request)
         await count_for_caller(request)
@@ -106,7 +102,6 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         for path in (WHEREABOUTS_PATH, f"{WHEREABOUTS_PATH}/", f"{WHEREABOUTS_PATH}/{{model:path}}"):
             app.add_api_route(prefix + path, whereabouts, methods=["GET"])
         app.add_api_route(f"{prefix}/v2", metadata, methods=["GET"])
-        app.add_api_route(f"{prefix}/v2/models/stats", statistics, methods=["GET"])
     return app
 
 

@@ -2,6 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
+UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What is raised for a text that is no JSON, or is nested too deeply."""
 Bytes = bytes | bytearray | memoryview
 Unpacked = Callable[[bytes, int | None], Awaitable[Bytes]]
 """Returns so many first bytes of a body with this `content-encoding`, unpacked; all of them for None."""

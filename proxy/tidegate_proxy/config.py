@@ -247,8 +247,8 @@ class LiveConfig:
         if self.tls is None or self.grpc_tls is None:
             self.tls, self.grpc_tls = _context(), _context("h2")
         try:
-            self.tls.load_cert_chain(*pair, password=_no_password)  # new connections get the new one
-            self.grpc_tls.load_cert_chain(*pair, password=_no_password)
+            self.tls.load_cert_chain(*pair, password=b"")  # new connections get the new one
+            self.grpc_tls.load_cert_chain(*pair, password=b"")
             self.certificate_expires = _expires(pair[0])
         except OSError as error:  # replaced since it was tried: the next look finds the new one
             raise TableError(f"it was replaced while it was read: {error.strerror}") from None
@@ -257,8 +257,8 @@ class LiveConfig:
 def _read_certificate(folder: Path) -> tuple[Path, Path]:
     pair = folder / "tls.crt", folder / "tls.key"
     try:
-        # On trial: one that does not fit must not touch the one in use. A key is asked no password for.
-        _context().load_cert_chain(*pair, password=_no_password)
+        # On trial: one that does not fit must not touch the one in use. With a password, none is asked for.
+        _context().load_cert_chain(*pair, password=b"")
     except ssl.SSLError as error:
         raise TableError(f"tls.crt and tls.key are no certificate and its key: {error.reason}") from None
     return pair
@@ -281,10 +281,6 @@ def _read_authorities(folder: Path) -> ssl.SSLContext:
         except ssl.SSLError:
             raise TableError(f"{path.name} holds no certificates in PEM") from None
     return context
-
-
-def _no_password() -> bytes:
-    return b""
 
 
 def _context(protocol: str = "http/1.1") -> ssl.SSLContext:

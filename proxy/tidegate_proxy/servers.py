@@ -1,11 +1,8 @@
-"""What is asked of servers, rather than of models: alive, ready, metadata, statistics; and the caller's name."""
+"""What is asked of servers, rather than of models: alive, ready, metadata; and the caller's name."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 import msgspec
 from fastapi import Response
@@ -17,35 +14,17 @@ from .kinds import KINDS
 from .memory import Reservation
 from .openai.kind import NAME as OPENAI
 from .openai.kind import tell_model
-from .pools import Pool, ask
+from .pools import ask
 from .problems import Problem, ProblemType, other_protocol
 from .routes import Route
 from .shared_state import SharedState
-from .shared_tasks import SharedTasks
 from .triton.kind import as_served
 from .upstream.request import Answer
 from .whereabouts import whereabouts
 
-Found = TypeVar("Found")
-STATISTICS_PATH = b"/v2/models/stats"
-UNAVAILABLE_HEADER = "tidegate-unavailable"  # Names the pools that an answer lacks, for they gave none.
 AT_ONCE = 200  # Models that are told before others have their turn.
 PERMITTED_AT_ONCE = 2000  # The same where it is only looked whether a caller may see them.
 LISTED_BYTES = 256  # What a model of a listing takes while that is made, beside what is said of it.
-
-
-class _Stat(msgspec.Struct):
-    name: str
-
-
-class _Statistics(msgspec.Struct):
-    """What Triton says of its models: each as it came, for thousands are read to be passed on."""
-
-    model_stats: list[msgspec.Raw]
-
-
-_stat, _statistics = msgspec.json.Decoder(_Stat), msgspec.json.Decoder(_Statistics)
-_Stats = tuple[Answer, list[tuple[str, msgspec.Raw]]]  # A replica's answer; what it says, by model.
 
 
 @dataclass(eq=False)
@@ -57,7 +36,6 @@ class ServerQueries:
 
     _config: LiveConfig
     _shared: SharedState
-    _asked: SharedTasks[Pool, _Stats] = field(default_factory=SharedTasks)  # For statistics: once for all who ask.
 
     async def identify(self, credential: bytes) -> Identity:
         """Return who the caller is; raises Problem (unauthenticated, busy)."""
@@ -151,46 +129,6 @@ class ServerQueries:
         answer = await ask(routes[0].pool, b"/v2", self._shared.call_seconds)
         return replace(answer, body=as_served(answer.body)) if answer.status == 200 else answer
 
-    async def statistics(self, credential: bytes, server: str | None) -> Response:
-        """Answer the statistics of every model that the caller may inspect; unavailable pools are named in a header."""
-        whole: list[Answer] = []
-
-        async def of_pool(pool: Pool, visible: set[str]) -> list[msgspec.Raw]:
-            answer, said = await self._asked.join(pool, lambda: self._stats(pool))
-            whole.append(answer)
-            if answer.status != 200:
-                why = f"{pool.name} answers {answer.status} when it is asked for statistics."
-                raise Problem(ProblemType.UPSTREAM, why)
-            return [each for name, each in said if name in visible]
-
-        identity = await self.identify(credential)
-        async with self._listing(identity, len(self._config.routes.of_server(server))) as hold:
-            routes = await self.asked(credential, server)
-            try:
-                found, missing = await self.of_each_pool(routes, of_pool)
-            except Problem:
-                if len(whole) == 1 and whole[0].status != 200:
-                    return as_it_is(whole[0])
-                raise
-            hold(sum(len(memoryview(each)) for each in chain(*found)))
-            await self._shared.long_work.turn(identity.in_flight)
-            headers = {UNAVAILABLE_HEADER: missing} if missing else None
-            body = b'{"model_stats":[%b]}' % b",".join(chain(*found))
-            return Response(body, 200, headers, "application/json")
-
-    async def _stats(self, pool: Pool) -> _Stats:
-        """Return what a replica of a pool says of its models; raises Problem."""
-        answer = await ask(pool, STATISTICS_PATH, self._shared.call_seconds)
-        said: list[tuple[str, msgspec.Raw]] = []
-        if answer.status == 200:
-            try:
-                for some in _slices(_statistics.decode(answer.body).model_stats, AT_ONCE):
-                    said += [(_stat.decode(each).name, each) for each in some]
-                    await asyncio.sleep(0)
-            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-                raise Problem(ProblemType.UPSTREAM, f"What {pool.name} answers is no statistics.") from None
-        return answer, said
-
     @asynccontextmanager
     async def _listing(self, identity: Identity, models: int) -> AsyncIterator[Callable[[int], None]]:
         """Book what a listing of models takes for its caller, and as much more as it holds; raises Problem."""
@@ -200,33 +138,6 @@ class ServerQueries:
             yield lambda more: booking.set(booking.size + 2 * more)  # in pieces, and whole
         finally:
             booking.end()
-
-    async def of_each_pool(
-        self,
-        routes: Iterable[Route],
-        ask_pool: Callable[[Pool, set[str]], Awaitable[Found]],
-        refusals: tuple[type[Exception], ...] = (Problem,),
-    ) -> tuple[list[Found], str]:
-        """Ask a replica of each pool about the models in it that these routes lead to: `ask_pool` gets their names.
-
-        Returns what was found, and the names of the pools that gave a refusal; raises the first where none gave more.
-        """
-        models: dict[Pool, set[str]] = {}
-        for route in routes:
-            for pool in route.pools:
-                models.setdefault(pool, set()).add(route.name)
-        found, failed = [], {}
-        answers = await asyncio.gather(*(ask_pool(*each) for each in models.items()), return_exceptions=True)
-        for pool, answer in zip(models, answers, strict=True):
-            if isinstance(answer, refusals):
-                failed[pool.name] = answer
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                found.append(answer)
-        if not found:
-            raise next(iter(failed.values()))
-        return found, ", ".join(failed)
 
     async def asked(self, credential: bytes, server: str | None) -> list[Route]:
         """Return those routes of `seen` whose servers answer KServe v2's questions about a server; raises Problem."""
@@ -257,7 +168,7 @@ def _no_server() -> Problem:
     return Problem(ProblemType.UNKNOWN, "There is no such server, or none of its models is for you to see.")
 
 
-def _slices(whole: Sequence[Found], size: int) -> Iterable[Sequence[Found]]:
+def _slices(whole: Sequence[Route], size: int) -> Iterable[Sequence[Route]]:
     return (whole[at : at + size] for at in range(0, len(whole), size))
 
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from tidegate_contracts import routing
 from tidegate_contracts.message import first_error
 
+from .bodies import UNREADABLE
 from .kinds import KINDS
 from .pace import Yielder
 from .pools import Pool
@@ -96,7 +97,7 @@ def read_routing(data: bytes, before: Routes, pace: Yielder) -> NewTable:
 
 def _whose(text: bytes, number: int) -> object:
     """Return which model something of a table is of; the number where that cannot be told."""
-    with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    with suppress(*UNREADABLE):
         named = msgspec.json.decode(text, type=_Part)
         if isinstance(named.server, str) and isinstance(named.name, str):
             return named.server, named.name
@@ -118,7 +119,5 @@ def _refusing(where: str = "") -> Iterator[None]:
 
 def read_access(data: bytes) -> routing.AccessTable:
     """Return the access table of a file; raises TableError."""
-    try:
+    with _refusing():
         return routing.AccessTable.model_validate_json(data)
-    except ValidationError as error:
-        raise TableError(first_error(error)) from None

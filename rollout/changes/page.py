@@ -37,7 +37,7 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
     if notes:
         lines += ["", message("\n".join(notes))]
     for title, found in sections(changes).items():
-        lines += ["", f"#### {title}", "", *map(_line, found)]
+        lines += ["", f"#### {title}", "", *(_line(line, stacks) for line, stacks in found.items())]
     if body := report({one.name: one.objects for one in changes}, None).plain:
         lines += [
             "",
@@ -51,12 +51,12 @@ def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = ()
     return _BLANKS.sub("\n\n", _fitting(lines, f"{_FAILED}: {mandatory}.**" if mandatory else ""))
 
 
-def _line(line: Line) -> str:
+def _line(line: Line, stacks: Sequence[str]) -> str:
     mark = "**" if line.grave else ""
     label = f"**{line.label}**" if line.label else ""
     text = f"{mark}{prose(line.text)}{mark}" if line.text else ""
     what = f"{code(line.subject)}{': ' if text else ''}" if line.subject else ""
-    return " ".join(filter(None, ("-", label, _places(line.stacks), f"{what}{text}")))
+    return " ".join(filter(None, ("-", label, _places(stacks), f"{what}{text}")))
 
 
 def failed_page(subject: str, why: str) -> str:

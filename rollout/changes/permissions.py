@@ -8,11 +8,11 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from ipaddress import ip_network
 from itertools import product
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from tidegate_contracts import eviction_process, proxy_process
 from tidegate_contracts.proxy_settings import variable
@@ -26,16 +26,59 @@ from stacks.resolve import settings
 from stacks.resolve.settings import ENVIRONMENT
 
 from .compare import json_tree
-from .workloads import Tree, number, pool_of
+from .workloads import Tree, pool_of
 
 MOST_MODELS = 12
 _PROTECTS = re.compile(r"/.*(internal|scheme|range|cidr|security-group|whitelist|allowlist|auth|waf|ssl|tls|protocol)")
 """Annotations of the proxy's exposure that may restrict who calls it, and how."""
-_NEWER = ("mesh", "monitoring", "network", "proxy")
 _EVERY_PORT = "every port"
 _SERVERS = "all servers"
 _PROXY = "the proxy"
 Thing = TypeVar("Thing")
+
+
+Side = Literal["allowed", "offered", "demanded"]
+SIDES: Mapping[Side, tuple[str, str]] = {
+    "allowed": ("weaker", "lost"),
+    "offered": ("stricter", "lost"),
+    "demanded": ("stricter", "weaker"),
+}
+"""The field of PermissionChange for more, and for less, of what a state allows, offers or demands."""
+FACTS: Sequence[tuple[Side, str, str]] = (
+    ("allowed", "proxy.auth.apiKeys.secret", "trusts API keys of the Secret {}"),
+    ("allowed", "proxy.auth.authorities.configMap", "trusts issuers by the authorities in the ConfigMap {}"),
+    ("allowed", "proxy.auth.authorities.secret", "trusts issuers by the authorities in the Secret {}"),
+    ("allowed", "promotion.principals", "lets {} bring in versions of models"),
+    ("allowed", "promotion.groups", "lets {} bring in versions of models"),
+    ("allowed", "rollout.maxParallel", "rolls out to so many data planes at once"),
+    ("allowed", "datasets.*.writers", "lets {1} write the dataset {0}"),
+    ("allowed", "servers.*.repository.writers", "lets {1} write the repository of {0}"),
+    (
+        "allowed",
+        "servers.*.openai.frontends",
+        "lets the pods of server {} write DynamoWorkerMetadata by Kubernetes' API",
+    ),
+    ("allowed", "servers.*.identity.roleArn", "lets the pods of server {} be {} (roleArn)"),
+    ("allowed", "servers.*.identity.serviceAccount", "lets the pods of server {} be {} (serviceAccount)"),
+    ("allowed", "servers.*.identity.clientId", "lets the pods of server {} be {} (clientId)"),
+    ("allowed", "gate.alerts.ignore", "leaves the alert {} out of its gate"),
+    ("offered", "proxy.timeouts.requestSeconds", "waits seconds for a response"),
+    ("offered", "proxy.tls.secret", "shows callers the certificate of the Secret {}"),
+    ("offered", "proxy.tls.issuer", "shows callers the certificate of the issuer {}"),
+    ("offered", "images.*.backends", "loads models of the backend {1} by the image {0}"),
+    ("offered", "staying.*.openai.contextLength", "takes tokens of context at the server {}"),
+    ("demanded", "proxy.tls", "answers HTTPS at the proxy itself"),
+    ("demanded", "staying.*.triton.grpcTls", "encrypts gRPC between the proxy and server {}"),
+    ("demanded", "promotion.from", "asks that versions of models served in {} before"),
+    ("demanded", "promotion.separationOfDuties", "asks for separation of duties in promotions"),
+    ("demanded", "promotion.soakHours", "asks for hours of service before a promotion"),
+    ("demanded", "gate.probe", "sends a probe in its gate"),
+    ("demanded", "gate.alerts", "looks for alerts in its gate"),
+    ("demanded", "gate.settleSeconds", "holds its gate for seconds"),
+    ("demanded", "rollout.canary", "sends {} ahead as canary"),
+    ("demanded", "dataPlane.wave", "comes in wave"),
+)
+"""What a key of the definition says, which may have an amount. `staying` are the servers of before and after."""
 
 
 @dataclass(frozen=True)
@@ -48,30 +91,8 @@ class Grant:
     wider: bool  # Whether one of these models was served before.
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Something of which there is more or less after a change: a sentence without a subject, and how much."""
-
-    words: str
-    before: float | None  # True, or a number; None if there was nothing of it.
-    after: float | None
-
-    @property
-    def is_more(self) -> bool:
-        """Whether there is more of it after the change."""
-        return self.after is not None and (self.before is None or self.after > self.before)
-
-    def __str__(self) -> str:
-        """Return the sentence: `newly …`, `no longer …`, or `…: 1000 → 10`."""
-        if self.before is not None and self.after is not None:
-            return f"{self.words}: {_shown(self.before)} → {_shown(self.after)}"
-        amount = self.after if self.before is None else self.before
-        words = self.words if amount is True else f"{self.words}: {_shown(amount or 0)}"
-        return f"{'newly' if self.before is None else 'no longer'} {words}"
-
-
 class PermissionChange(NamedTuple):
-    """What a change does to permissions."""
+    """What a change does to permissions, as sentences without a subject."""
 
     weaker: tuple[str, ...] = ()  # Permissions that are gained, and demands that go.
     lost: tuple[str, ...] = ()  # What callers, pods or teams could do before, and cannot do after.
@@ -85,25 +106,20 @@ def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> Permissi
     past = _past(trees[1], "server")
     servers = mapping(trees[0], "servers").keys() & mapping(trees[1], "servers").keys()
     was, now = (_State(objects, tree, past, servers) for objects, tree in zip((before, after), trees, strict=True))
-    allowed, offered, demanded = (
-        [*_amounts(dict(getattr(was, part)()), dict(getattr(now, part)()))]
-        for part in ("allowed", "offered", "demanded")
+    found: dict[str, list[str]] = {"weaker": [], "lost": [], "stricter": []}
+    differences = (
+        *_amounts(dict(was.facts()), dict(now.facts())),
+        *_both_ways([*was.ways()], [*now.ways()], _Way.covers, str),
+        *_both_ways(was.settings.waivers, now.settings.waivers, _waives, _waiver_in_words),
     )
-    allowed += _both_ways([*was.ways()], [*now.ways()], _Way.covers, str)
-    allowed += _both_ways(was.settings.waivers, now.settings.waivers, _waives, _waiver_in_words)
-    gone = (
+    for side, is_more, words in differences:
+        found[SIDES[side][not is_more]].append(words)
+    found["lost"] += [
         f"no longer lets {who} {action}: {_listed(models)}"
         for who, action, models in _by_caller(now.rights, was.rights, now.models)
-    )
-    old = definition_in(before)
-    unknown = "was brought up by a version that did not record network and exposure: compare the objects themselves"
+    ]
     return PermissionChange(
-        weaker=(
-            *map(str, (*(one for one in allowed if one.is_more), *(one for one in demanded if not one.is_more))),
-            *([unknown] if old and "proxy" not in old and "proxy" in definition_in(after) else ()),
-        ),
-        lost=(*(str(one) for one in (*allowed, *offered) if not one.is_more), *gone),
-        stricter=tuple(str(one) for one in (*offered, *demanded) if one.is_more),
+        **{field: tuple(lines) for field, lines in found.items()},
         grants=tuple(
             Grant(who, action, _listed(models), not was.models.isdisjoint(models))
             for who, action, models in _by_caller(was.rights, now.rights, None)
@@ -111,57 +127,89 @@ def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> Permissi
     )
 
 
-Facts = Iterator[tuple[str, float]]
-"""Sentences without a subject, and how much of each: True, or a number."""
+Fact = tuple[tuple[Side, str], float]
+"""A side and a sentence without a subject; and how much of it there is: True, or a number."""
+Difference = tuple[Side, bool, str]
+"""A side, whether there is more of it after the change, and the sentence: `newly …`, `no longer …`, `…: 1000 → 10`."""
 
 
-def _amounts(was: Mapping[str, float], now: Mapping[str, float]) -> Iterator[Difference]:
-    for words in dict.fromkeys((*was, *now)):
-        if was.get(words) != now.get(words):
-            yield Difference(words, was.get(words), now.get(words))
+def _amounts(was: Mapping[tuple[Side, str], float], now: Mapping[tuple[Side, str], float]) -> Iterator[Difference]:
+    for fact in dict.fromkeys((*was, *now)):
+        (side, words), before, after = fact, was.get(fact), now.get(fact)
+        if before is not None and after is not None:
+            if before != after:
+                yield side, after > before, f"{words}: {_shown(before)} → {_shown(after)}"
+        elif amount := (after if before is None else before):
+            how_much = "" if amount is True else f": {_shown(amount)}"
+            yield side, before is None, f"{'newly' if before is None else 'no longer'} {words}{how_much}"
 
 
 def _both_ways(
     was: Sequence[Thing], now: Sequence[Thing], covers: Callable[[Thing, Thing], bool], in_words: Callable[[Thing], str]
 ) -> Iterator[Difference]:
-    for some, others, amounts in ((was, now, (None, True)), (now, was, (True, None))):
+    for some, others, is_more in ((was, now, True), (now, was, False)):
         new = [in_words(other) for other in others if not any(covers(one, other) for one in some)]
-        yield from (Difference(words, *amounts) for words in dict.fromkeys(new))
+        for words in dict.fromkeys(new):
+            yield "allowed", is_more, f"{'newly' if is_more else 'no longer'} {words}"
 
 
 def _shown(amount: float) -> str:
     return "any number" if amount == math.inf else f"{amount:.12g}"
 
 
+def _leaves(tree: Any, path: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the names that each * of a path stands for, with the value that is there; of a list each element."""
+    if isinstance(tree, list):
+        yield from (leaf for item in tree for leaf in _leaves(item, path))
+    elif not path:
+        yield (tree,)
+    elif path[0] == "*":
+        yield from ((name, *leaf) for name, inside in mapping(tree).items() for leaf in _leaves(inside, path[1:]))
+    else:
+        yield from _leaves(at(tree, path[0]), path[1:])
+
+
 # ---- one state of a stack ----
 
 
-@dataclass
 class _State:
     """What is allowed, offered and demanded in one state of a stack, in the names of after the change."""
 
-    objects: Sequence[Tree]
-    tree: Tree  # The part of the definition that the Namespace carries.
-    past: Mapping[str, str]  # Servers' names of before → those of after.
-    servers: set[str]  # Those that are there before and after: what comes or goes with a server is shown elsewhere.
-    routing: Tree = field(init=False)
-    models: set[tuple[str, str]] = field(init=False)
-    rights: list["_Right"] = field(init=False)
+    def __init__(self, objects: Sequence[Tree], tree: Tree, past: Mapping[str, str], staying: set[str]) -> None:
+        """Read the tables once.
 
-    def __post_init__(self) -> None:
-        """Read the tables once."""
-        self.routing = routing = _file(self.objects, proxy_process.ROUTING_FILE)
-        self.access = _file(self.objects, proxy_process.ACCESS_FILE)
-        self.settings = settings_of(_annotation(self.objects, guardrails.ANNOTATION))
-        models = mappings(routing, "models")
+        `past` has the servers' names of after by those of before. `staying` are servers that are there before and
+        after: what comes or goes with a server is shown elsewhere.
+        """
+        servers = {name: server for name, server in mapping(tree, "servers").items() if name in staying}
+        self.objects, self.tree, self.past = objects, {**tree, "staying": servers} if tree else tree, past
+        self.routing, self.access = (
+            _file(objects, name) for name in (proxy_process.ROUTING_FILE, proxy_process.ACCESS_FILE)
+        )
+        self.settings = settings_of(_annotation(objects, guardrails.ANNOTATION))
+        models = mappings(self.routing, "models")
         self.models = {(self._server(text(model, "server")), text(model, "name")) for model in models}
         self.rights = list(dict.fromkeys(self._rights()))
 
     def _server(self, name: str) -> str:
         return self.past.get(name, name)
 
-    def allowed(self) -> Facts:
-        """Yield what callers and teams may do."""
+    def facts(self) -> Iterator[Fact]:
+        """Yield what is allowed, offered and demanded."""
+        for side, path, words in FACTS:
+            for *names, value in _leaves(self.tree, path.split(".")):
+                if value not in (None, False, 0):
+                    is_amount = isinstance(value, int | float)
+                    yield (side, words.format(*names, value)), value if is_amount else True
+        yield from ((("allowed", words), amount) for words, amount in self._allowed())
+        yield from ((("offered", words), amount) for words, amount in self._offered())
+        yield from ((("demanded", words), amount) for words, amount in self._demanded())
+        exposure = mapping(self.tree, "proxy", "exposure")
+        for key, value in {**mapping(exposure, "serviceAnnotations"), **mapping(exposure, "annotations")}.items():
+            kind: Side = "demanded" if _PROTECTS.search(key) else "offered"
+            yield (kind, f"has {key}: {value} at its exposure"), True
+
+    def _allowed(self) -> Iterator[tuple[str, float]]:
         for issuer in mappings(self.access, "issuers"):
             for audience in at(issuer, "audiences") or ():
                 keys = text(issuer, "jwksUrl")
@@ -175,140 +223,65 @@ class _State:
             if "rateLimit" in self.access:
                 rate = at(self.access, "rateLimit", key)
                 yield words, rate if isinstance(rate, int) else math.inf
-        auth, exposure = mapping(self.tree, "proxy", "auth"), mapping(self.tree, "proxy", "exposure")
-        if secret := text(auth, "apiKeys", "secret"):
-            yield f"trusts API keys of the Secret {secret}", True
-        if auth.get("dominoPrincipal"):
+        if at(self.tree, "proxy", "auth", "dominoPrincipal"):
             url = text(self.tree, "domino", "principalUrl", default=text(self.tree, "domino", "platformNamespace"))
             yield f"trusts Domino's principals, as {url} names them", True
-        for one in mappings(auth, "authorities"):
-            name = text(one, "configMap")
-            source = f"ConfigMap {name}" if name else f"Secret {text(one, 'secret')}"
-            yield f"trusts issuers by the authorities in the {source}", True
+        exposure = mapping(self.tree, "proxy", "exposure")
         if (kind := text(exposure, "kind", default="cluster-ip")) != "cluster-ip":
             yield f"opens the proxy to the outside by {kind}", True
         if kind == "ingress" and not at(self.tree, "proxy", "tls"):
             yield "lets calls in without TLS at its Ingress", True
         if kind == "http-route" and not text(exposure, "listener"):
             yield "lets calls in at every listener of its Gateway", True
-        yield from self._allowed_to_teams()
-
-    def _allowed_to_teams(self) -> Facts:
         slices, budget = self.settings.gpu_slices, self.settings.monthly_budget
         yield "takes GPU slices", math.inf if slices is None else slices
         yield "spends money a month", math.inf if budget is None else budget
         if self.settings.kind == "local":
             yield "is a local trial: folders of nodes and images without a digest are allowed", True
-        if not self.tree:
-            return
-        if at(self.tree, "mesh", "mtls") != "STRICT":
+        if self.tree and at(self.tree, "mesh", "mtls") != "STRICT":
             yield "lets callers outside the mesh call the proxy", True
-        promotion = mapping(self.tree, "promotion")
-        who = [*(promotion.get("principals") or ()), *(promotion.get("groups") or ())]
-        yield from ((f"lets {name} bring in versions of models", True) for name in who or ["every writer"])
-        yield "rolls out to so many data planes at once", mapping(self.tree, "rollout").get("maxParallel", 1)
-        for name, dataset in mapping(self.tree, "datasets").items():
-            yield from ((f"lets {writer} write the dataset {name}", True) for writer in at(dataset, "writers") or ())
-        for name, server in mapping(self.tree, "servers").items():
-            for writer in at(server, "repository", "writers") or ():
-                yield f"lets {writer} write the repository of {name}", True
-            if at(server, "openai", "frontends"):
-                yield f"lets the pods of server {name} write DynamoWorkerMetadata through Kubernetes' API", True
-            for key, value in mapping(server, "identity").items():
-                if key != "cloud":
-                    yield f"lets the pods of server {name} be {value} ({key})", True
-        for alert in at(self.tree, "gate", "alerts", "ignore") or ():
-            yield f"leaves the alert {alert} out of its gate", True
+        if self.tree and mapping(self.tree, "promotion").keys().isdisjoint(("principals", "groups")):
+            yield "lets every writer bring in versions of models", True
 
-    def offered(self) -> Facts:
-        """Yield what callers are offered, which weakens nothing."""
-        proxy = mapping(self.tree, "proxy")
-        if not proxy:
-            return
-        tls, exposure = mapping(proxy, "tls"), mapping(proxy, "exposure")
-        scheme = "https" if tls else "http"
-        yield f"answers by {scheme} within the cluster", True
-        to = f"{text(exposure, 'host')}{text(exposure, 'path')}"
-        if exposure.get("kind") == "ingress":
-            of = f" of class {name}" if (name := text(exposure, "className")) else ""
-            yield f"answers at {scheme}://{to} by an Ingress{of}", True
-        elif exposure.get("kind") == "http-route":
-            gateway = f"{text(exposure, 'gatewayNamespace')}/{text(exposure, 'gateway')}"
-            listener = text(exposure, "listener", default="every listener")
-            yield f"answers at {to} by an HTTPRoute at {listener} of the Gateway {gateway}", True
-        if tls:
-            issuer = f"the Secret {text(tls, 'secret')}" if "secret" in tls else f"the issuer {text(tls, 'issuer')}"
-            yield f"shows callers the certificate of {issuer}", True
-        with suppress(ValueError):  # edited by hand
-            yield "takes request bodies of bytes", byte_count(text(proxy, "bodyLimit"))
-        yield "waits seconds for a response", number(proxy, "timeouts", "requestSeconds", default=0)
-        yield from ((words, True) for key, words in self._annotations() if not _PROTECTS.search(key))
-        yield from self._offered_of_models()
-
-    def _offered_of_models(self) -> Facts:
-        for name, image in mapping(self.tree, "images").items():
-            for backend in at(image, "backends") or ():
-                yield f"loads models of the backend {backend} by the image {name}", True
-        for name in sorted(self.servers):
-            if isinstance(length := at(self.tree, "servers", name, "openai", "contextLength"), int):
-                yield f"takes tokens of context at the server {name}", length
+    def _offered(self) -> Iterator[tuple[str, float]]:
+        if proxy := mapping(self.tree, "proxy"):
+            exposure = mapping(proxy, "exposure")
+            scheme = "https" if "tls" in proxy else "http"
+            yield f"answers by {scheme} within the cluster", True
+            to = f"{text(exposure, 'host')}{text(exposure, 'path')}"
+            if exposure.get("kind") == "ingress":
+                of = f" of class {name}" if (name := text(exposure, "className")) else ""
+                yield f"answers at {scheme}://{to} by an Ingress{of}", True
+            elif exposure.get("kind") == "http-route":
+                gateway = f"{text(exposure, 'gatewayNamespace')}/{text(exposure, 'gateway')}"
+                listener = text(exposure, "listener", default="every listener")
+                yield f"answers at {to} by an HTTPRoute at {listener} of the Gateway {gateway}", True
+            with suppress(ValueError):  # edited by hand
+                yield "takes request bodies of bytes", byte_count(text(proxy, "bodyLimit"))
         for model in mappings(self.routing, "models"):
             name = text(model, "name")
             if model.get("pinned") is True:
                 yield f"keeps the model {name} loaded", True
-            yield from (
-                (f"answers to the name {called} with the model {name}", True)
-                for called in model.get("servedNames") or ()
-            )
-        for item in self.objects:
-            if item.get("kind") != "ConfigMap":
-                continue
+            for called in model.get("servedNames") or ():
+                yield f"answers to the name {called} with the model {name}", True
+        for item in (item for item in self.objects if item.get("kind") == "ConfigMap"):
             if (value := text(item, "data", variable("concurrency"))).isdecimal():
                 yield "works on requests at the same time in each replica of the proxy", int(value)
             eviction, pool = json_tree(at(item, "data", eviction_process.SETTINGS_FILE)), "/".join(pool_of(item) or ())
             if isinstance(wait := at(eviction, "waitSeconds"), int):
                 yield f"lets callers wait seconds for a load in pool {pool}", wait
 
-    def demanded(self) -> Facts:
-        """Yield what callers, teams and changes are held to."""
-        tree = self.tree
+    def _demanded(self) -> Iterator[tuple[str, float]]:
         if self.settings.kind == "production":
             yield "is held to production's rules", True
         for rule in guardrails.RULES:
             if self.settings.severities.get(rule.name, rule.severity(self.settings.kind)) == "mandatory":
                 yield f"stops at the guardrail {rule.name}", True
-        if not tree:
-            return
-        if at(tree, "proxy", "tls"):
-            yield "answers HTTPS at the proxy itself", True
-        yield from ((words, True) for key, words in self._annotations() if _PROTECTS.search(key))
-        for name in sorted(self.servers):
-            if at(tree, "servers", name, "triton", "grpcTls"):
-                yield f"encrypts gRPC between the proxy and server {name}", True
-        monitoring = mapping(tree, "monitoring")
+        monitoring = mapping(self.tree, "monitoring")
         if monitoring.get("operator") and monitoring.get("rules", True):
             yield "makes alert rules", True
             for key in ("availability", "answered", "latency"):
                 yield f"promises percent of calls ({key})", float(at(monitoring, "objectives", key) or 0)
-        promotion, gate = mapping(tree, "promotion"), mapping(tree, "gate")
-        if source := promotion.get("from"):
-            yield f"asks that versions of models served in {source} before", True
-        if promotion.get("separationOfDuties"):
-            yield "asks for separation of duties in promotions", True
-        if hours := promotion.get("soakHours"):
-            yield "asks for hours of service before a promotion", hours
-        for key, words in (("probe", "sends a probe in its gate"), ("alerts", "looks for alerts in its gate")):
-            if key in gate:
-                yield words, True
-        yield "holds its gate for seconds", gate.get("settleSeconds", 0)
-        if canary := at(tree, "rollout", "canary"):
-            yield f"sends {canary} ahead as canary", True
-        yield "comes in wave", at(tree, "dataPlane", "wave") or 1
-
-    def _annotations(self) -> Iterator[tuple[str, str]]:
-        exposure = mapping(self.tree, "proxy", "exposure")
-        for key, value in {**mapping(exposure, "serviceAnnotations"), **mapping(exposure, "annotations")}.items():
-            yield key, f"has {key}: {value} at its exposure"
 
     def ways(self) -> Iterator["_Way"]:
         """Yield what the network lets callers and pods do."""
@@ -513,8 +486,6 @@ def definitions(before: Sequence[Tree], after: Sequence[Tree]) -> tuple[Tree, Tr
         rollout["canary"] = at(now, "rollout", "canary")  # one is as good as another, and it may be the same one
     if source := _past(now, ENVIRONMENT).get(text(promotion, "from")):
         promotion["from"] = source
-    if "proxy" not in was:  # an older version wrote neither proxy nor network
-        was, now = ({key: value for key, value in tree.items() if key not in _NEWER} for tree in (was, now))
     parts = {
         f"{kind}s": {past.get(name, name): value for name, value in mapping(was, f"{kind}s").items()}
         for kind, past in {kind: _past(now, kind) for kind in ("dataset", "server")}.items()

@@ -1,6 +1,6 @@
 """What a change means for its readers, worst first: the one model that the terminal and the page for reviewers show."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from policies.guardrails.checking import counted as counted_findings
@@ -13,119 +13,106 @@ from .stack_change import StackChange, alike, findings_of
 
 @dataclass(frozen=True)
 class Line:
-    """One effect of a change, and the stacks that have it."""
+    """One effect of a change."""
 
-    stacks: tuple[str, ...]
     text: str
     subject: str = ""  # Kind and name of what it concerns.
     label: str = ""
     grave: bool = False  # Whether reviewers must see it as they see a deletion.
 
 
-Part = tuple[str, str, str, bool]  # A line's label, subject and text, and whether it is grave.
+Lines = dict[Line, list[str]]
+"""Each line once, with the stacks that have it."""
 
 
-def sections(changes: Sequence[StackChange]) -> dict[str, list[Line]]:
+def sections(changes: Sequence[StackChange]) -> dict[str, Lines]:
     """Return the lines of each section by its title, without sections that have none."""
+
+    def of_each(lines: Callable[[StackChange], Iterable[Line]]) -> Lines:
+        return alike((one.name, line) for one in changes for line in lines(one))
+
     found = {
-        "Weaker than before": _lines(
-            (one.name, ("", "", words, True))
-            for one in changes
-            for words in (
-                *one.permissions.weaker,
-                *(f"newly lets {each.who} {each.action}: {each.models}" for each in one.permissions.grants),
-            )
-        ),
-        "What callers and teams lose": _lines(
-            (one.name, ("", "", words, True)) for one in changes for words in one.permissions.lost
-        ),
-        "Deleted, replaced, no longer served": _dangerous(changes),
+        "Weaker than before": of_each(_weaker),
+        "What callers and teams lose": of_each(lambda one: (Line(words, grave=True) for words in one.permissions.lost)),
+        "Deleted, replaced, no longer served": {
+            line: stacks for lines in map(of_each, _DANGERS) for line, stacks in lines.items()
+        },
         "Guardrails": _findings(changes),
-        "What restarts": _lines(
-            (one.name, ("", f"{each.kind} {each.name}", str(each), each.replaced))
-            for one in changes
-            for each in one.restarts
+        "What restarts": of_each(
+            lambda one: (Line(str(each), f"{each.kind} {each.name}", grave=each.replaced) for each in one.restarts)
         ),
-        "Other effects": _notices(changes, grave=False),
-        "Stricter, or newly offered": _lines(
-            (one.name, ("", "", words, False)) for one in changes for words in one.permissions.stricter
-        ),
-        "GPU devices, autoscalers at their most": _lines(
-            (one.name, ("", each.kind, f"{each.before} → {each.after}{of}", False))
-            for one in changes
-            for each in one.devices
-            if each.before != each.after
-            for of in ("" if each.there is None else f" of {each.there} on the data plane",)
-        ),
-        "GPUs a month": _lines(
-            (one.name, ("", "", f"{one.costs[0]} → {one.costs[1]} ({difference(*one.costs)})", False))
-            for one in changes
-            if one.costs and one.costs[0] != one.costs[1]
+        "Other effects": of_each(lambda one: _notices(one, grave=False)),
+        "Stricter, or newly offered": of_each(lambda one: map(Line, one.permissions.stricter)),
+        "GPU devices, autoscalers at their most": of_each(_devices),
+        "GPUs a month": of_each(
+            lambda one: (
+                [Line(f"{one.costs[0]} → {one.costs[1]} ({difference(*one.costs)})")]
+                if one.costs[0] != one.costs[1]
+                else []
+            )
         ),
     }
     return {title: lines for title, lines in found.items() if lines}
 
 
-def _lines(parts: Iterable[tuple[str, Part]]) -> list[Line]:
-    return [
-        Line(tuple(stacks), text, subject, label, grave)
-        for (label, subject, text, grave), stacks in alike(parts).items()
-    ]
+def _weaker(one: StackChange) -> Iterator[Line]:
+    grants = (f"newly lets {each.who} {each.action}: {each.models}" for each in one.permissions.grants)
+    yield from (Line(words, grave=True) for words in (*one.permissions.weaker, *grants))
 
 
-def _dangerous(changes: Sequence[StackChange]) -> list[Line]:
-    """Return stacks that are not described, then datasets, then models, and all other objects."""
-    gone = _lines(
-        (one.name, (one.state.upper(), "", one.stays + (f". To take it down: {one.down}" if one.down else ""), True))
-        for one in changes
-        if one.stays
-    )
-    objects = [(one.name, item) for one in changes if one.state != "removed" for item in one.dangerous]
-    replaced, others = (
-        _lines((stack, _object(item)) for stack, item in objects if _is_replaced_dataset(item) == wanted)
-        for wanted in (True, False)
-    )
-    return [*gone, *replaced, *_notices(changes, grave=True), *others]
+def _devices(one: StackChange) -> Iterator[Line]:
+    for each in one.devices:
+        of = "" if each.there is None else f" of {each.there} on the data plane"
+        if each.before != each.after:
+            yield Line(f"{each.before} → {each.after}{of}", each.kind)
+
+
+def _not_described(one: StackChange) -> Iterator[Line]:
+    if one.stays:
+        yield Line(one.stays + (f". To take it down: {one.down}" if one.down else ""), "", one.state.upper(), True)
+
+
+def _datasets(one: StackChange) -> Iterator[Line]:
+    """Yield which datasets are replaced, and where they lead to, before and after."""
+    for item in filter(_is_replaced_dataset, one.dangerous):
+        words = "; ".join((meaning(item), *(f"{field.place} {values(field)}" for field in item.fields)))
+        yield Line(words, f"{item.kind} {item.name}", "DATASET REPLACED", True)
+
+
+def _objects(one: StackChange) -> Iterator[Line]:
+    for item in one.dangerous:
+        if not _is_replaced_dataset(item):
+            yield Line(meaning(item), f"{item.kind} {item.name}", item.verb.upper(), True)
 
 
 def _is_replaced_dataset(item: ObjectChange) -> bool:
     return item.verb == "replaced" and item.kind in DATASETS
 
 
-def _object(item: ObjectChange) -> Part:
-    """Return what happens to an object, and which it is; of a dataset also where it leads to, before and after."""
-    words, label = [meaning(item)], item.verb.upper()
-    if _is_replaced_dataset(item):
-        words, label = [*words, *(f"{field.place} {values(field)}" for field in item.fields)], "DATASET REPLACED"
-    return label, f"{item.kind} {item.name}", "; ".join(filter(None, words)), True
+def _notices(one: StackChange, *, grave: bool = True) -> Iterator[Line]:
+    for each in one.notices:
+        if each.grave == grave:
+            yield Line(each.what, f"{each.kind} {each.name}", grave=grave)
 
 
-def _notices(changes: Sequence[StackChange], *, grave: bool) -> list[Line]:
-    return _lines(
-        (one.name, ("", f"{each.kind} {each.name}", each.what, grave))
-        for one in changes
-        for each in one.notices
-        if each.grave == grave
-    )
+_DANGERS = (_not_described, _datasets, _notices, _objects)
+"""Stacks that are not described come first, then datasets, then models, and all other objects."""
 
 
-def _findings(changes: Sequence[StackChange]) -> list[Line]:
+def _findings(changes: Sequence[StackChange]) -> Lines:
     """Return what is new, then what else stops the change; of all that was there before a count."""
     found = findings_of(changes)
-    lines = [
+    lines = {
         Line(
-            tuple(stacks),
             " ".join(filter(None, (f"{each.what} ({each.rule})", each.waiver or (each.do if new else "")))),
             each.object,
             f"{'NEW ' if new else ''}{each.severity}",
             each.severity == "mandatory",
-        )
+        ): stacks
         for each, new, stacks in found
         if new or each.severity == "mandatory"
-    ]
+    }
     if not any(change.objects for change in changes) and not lines:
-        return []
+        return {}
     quiet = counted_findings(each for each, new, _ in found if not new and each.severity != "mandatory")
-    fixed = len({each for change in changes for each in change.fixed})
-    counts = [f"as before: {quiet}" if quiet else "", f"{fixed} of before no longer there" if fixed else ""]
-    return [*lines, *(Line((), words) for words in counts if words)]
+    return {**lines, **({Line(f"as before: {quiet}"): []} if quiet else {})}

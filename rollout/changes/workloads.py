@@ -44,18 +44,9 @@ class Workload:
         self.pods = f"{least} to {most} pods" if least != most else f"{most} pod{'' if most == 1 else 's'}"
 
     @property
-    def start_seconds(self) -> int | None:
-        """Longest time that a pod may take from its start to ready before it counts as stuck; None for no bound.
-
-        Sidecars start one after the other, then all containers at the same time.
-        """
-        startups = [_probe_seconds(one, "startupProbe", "failureThreshold") for one in self.containers]
-        looks = [_probe_seconds(one, "readinessProbe", "successThreshold") for one in mappings(self.pod, "containers")]
-        sidecars = len(startups) - len(looks)
-        if not looks or not all(startups):
-            return None
-        settled = number(self.item, "spec", "minReadySeconds", default=0)
-        return sum(startups[:sidecars]) + max(startups[sidecars:]) + max(looks) + settled
+    def start_seconds(self) -> int:
+        """Longest time that the start-up probes of a pod's containers allow, one after the other."""
+        return sum(_startup_seconds(one) for one in self.containers)
 
 
 def workloads(objects: Sequence[Tree]) -> dict[Identity, Workload]:
@@ -81,11 +72,10 @@ def _identity(item: Tree) -> Identity:
     return text(item, "kind"), text(item, "metadata", "namespace"), text(item, "metadata", "name")
 
 
-def _probe_seconds(container: Tree, name: str, times: str) -> int:
-    """Return how long a probe looks until so many times are reached; 0 where there is none."""
-    probe = mapping(container, name)
-    delay, period = (number(probe, key, default=_PROBE[key]) for key in ("initialDelaySeconds", "periodSeconds"))
-    return delay + period * number(probe, times, default=_PROBE.get(times, 1)) if probe else 0
+def _startup_seconds(container: Tree) -> int:
+    probe = mapping(container, "startupProbe")
+    delay, period, times = (number(probe, key, default=default) for key, default in _PROBE.items())
+    return delay + period * times if probe else 0
 
 
 # ---- the models that are served, from the proxy's routing table ----

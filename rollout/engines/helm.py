@@ -89,8 +89,8 @@ class Helm:
         waiting = first.submit(lacking, kube, target_of(objects)) if wait else None
         owner = ownership.ensure_owner(kube, stack, "helm", adopt=self.adopt)
         if owner is not None and standing.result():
-            if waiting and waiting.result() and (failure := await_ready(kube, objects, seconds)) is not None:
-                raise CommandError(f"nothing was changed, and {failure}")
+            if waiting and waiting.result():
+                await_ready(kube, objects, seconds)
             return False
         if owner is None:
             if text := ownership.owner_in_other_namespace(kube, stack):

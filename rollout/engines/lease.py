@@ -59,21 +59,15 @@ def acquire_lease(kube: Kubectl, namespace: str) -> Iterator[RolloutLease]:
     if not _acquired(kube, hold):
         yield hold
         return
-    with _renewed(kube, hold):
-        yield hold
-
-
-@contextmanager
-def _renewed(kube: Kubectl, hold: RolloutLease) -> Iterator[None]:
     over = threading.Event()
     renewing = threading.Thread(target=_renew, args=(kube, hold, over), daemon=True)
     renewing.start()
     try:
-        yield
+        yield hold
     finally:
         over.set()
         renewing.join()
-        lease = f"/apis/coordination.k8s.io/v1/namespaces/{hold.namespace}/leases/{NAME}"
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{NAME}"
         as_written = json.dumps({"preconditions": {"resourceVersion": hold.version}})  # nobody took us for dead since
         with _noted(hold):
             done = kube.run("delete", "--raw", lease, "-f", "-", stdin=as_written, check=False)

@@ -70,8 +70,8 @@ class Pulumi:
             owner, planned, live = self._planned(kube, stack, objects, state, looking.result())
         known = stack.name in resources and pulumi_cli.is_configured(cli, stack, bundle.definition)
         if known and _is_up_to_date(kube, objects, state, planned, live):
-            if wait and (failure := await_ready(kube, objects, timeout_seconds(objects))) is not None:
-                raise CommandError(f"nothing was changed, and {failure}")
+            if wait:
+                await_ready(kube, objects, timeout_seconds(objects))
             return False
         for text in planned.notes:
             note(text)

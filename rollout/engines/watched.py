@@ -37,7 +37,7 @@ if os.getppid() == int(parent):
 def timeout_seconds(objects: Sequence[KubernetesObject]) -> int:
     """Return how many seconds an `up` may take: each workload rolls pod by pod, and big models load slowly."""
     every = workloads(objects).values()
-    longest = max((one.most * ((one.start_seconds or 0) + one.stop_seconds) for one in every), default=0)
+    longest = max((one.most * (one.start_seconds + one.stop_seconds) for one in every), default=0)
     return max(_LEAST_SECONDS, _MARGIN_SECONDS + longest)
 
 
@@ -82,16 +82,16 @@ def run_watched(
     return (looking.late() if looking and is_late else "") or why
 
 
-def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float) -> str | None:
-    """Wait for so many seconds until what stands already is ready; return None when it is, else why it is not."""
+def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float) -> None:
+    """Wait for so many seconds until what stands already is ready; raise CommandError when it is not, and say why."""
     looking = _ReadinessWatch(kube, objects)
     end, pause = time.monotonic() + seconds, _FIRST_PAUSE
     while not looking.poll():
         if time.monotonic() > end:
-            return looking.late() or "nobody can say whether everything is ready"
+            why = looking.late() or "nobody can say whether everything is ready"
+            raise CommandError(f"nothing was changed, and {why}")
         time.sleep(pause)
         pause = min(2 * pause, LOOK_EVERY)
-    return None
 
 
 class _ReadinessWatch:

@@ -8,7 +8,7 @@ from types import FrameType
 
 from stacks.command import FAILED, STOPPED, CommandError, ExitStatus
 
-from ..changes.compare import KEPT, ObjectChange, compare
+from ..changes.compare import KEPT
 from ..changes.report import report as changes_report
 from ..changes.stack_change import StackChange, stack_change, verdict
 from ..health import target_of
@@ -44,8 +44,7 @@ def roll_out(request: RolloutRequest, outcome: ExitStatus, seen: CommandReport) 
 
 def _say_what_would_change(ready: Prepared, seen: CommandReport, *, keep_going: bool) -> None:
     """Print what each plane's API server says would change; raise CommandError where a plane would not come up."""
-    changes: dict[str, list[ObjectChange]] = {}
-    every: list[StackChange] = []
+    every: dict[str, StackChange] = {}
     refused: list[str] = []
     for plane, rendered in ready.rendering.items():
         stack, name = ready.stacks[plane], rendered.stack
@@ -57,23 +56,23 @@ def _say_what_would_change(ready: Prepared, seen: CommandReport, *, keep_going: 
         except CommandError as error:
             refused.append(f"{plane}: {error}")
             continue
-        changes[name] = compare(live.before, live.after)
         seen.lacks = {**seen.lacks, name: lacking}
         refused += [f"{plane}: {lack}" for lack in lacking if lack.hard and not keep_going]
         found = seen.guardrails.get(name, ())
-        every.append(stack_change(name, changes[name], live.before or None, live.after, findings=found, known=found))
+        every[name] = stack_change(name, live.before or None, live.after, findings=found, known=found)
         refused += [f"{plane}: {words}" for words in live.refused]
         # Pulumi makes such objects anew, but for datasets, which it protects; the API server refuses Helm all of them.
         refused += [
             f"{plane}: {change.kind} {change.name} cannot be changed in place ({', '.join(change.immutable)})"
-            for change in changes[name]
+            for change in every[name].objects
             if change.verb == "replaced" and (ready.engine.name != "pulumi" or change.kind in KEPT)
         ]
-    seen.changes, seen.verdict = every, verdict(every)
-    if text := changes_report(changes):
+    seen.changes = [*every.values()]
+    seen.verdict = verdict(seen.changes)
+    if text := changes_report({name: one.objects for name, one in every.items()}):
         console().print(text, soft_wrap=True)
     for plane, rendered in ready.rendering.items():
-        if changes.get(rendered.stack) == []:
+        if rendered.stack in every and not every[rendered.stack].objects:
             print(f"{plane}: nothing would change.")
     dry = "This was a dry run: nothing was changed."
     if refused:

@@ -25,7 +25,6 @@ from .runner import Interrupted, Show
 
 ROOT = Path(__file__).resolve().parents[2]
 _GRACE_SECONDS = 90.0  # How long an engine may take to end what it has begun, once it is interrupted.
-_LONGEST_MESSAGE = 4_000  # Of a worker's answer: it must fit into the pipe, which is read when the worker has ended.
 _STOPPED = 130
 
 
@@ -48,21 +47,16 @@ class Task:
 def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.Event, show: Show) -> None:
     """Bring a stack up in a process of its own; raise CommandError when it failed, Interrupted when it was stopped."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    answer, told = os.pipe()
+    failure = log.with_suffix(".failure")
+    failure.unlink(missing_ok=True)
     paths = [str(ROOT), str(ROOT / "contracts"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    try:
-        process = processes.started(
-            [sys.executable, "-m", "rollout.waves.worker", json.dumps(asdict(task)), str(told)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.PIPE,
-            pass_fds=(told, lock),
-            start_new_session=True,
-        )
-    except BaseException:
-        os.close(answer)
-        raise
-    finally:
-        os.close(told)
+    process = processes.started(
+        [sys.executable, "-m", "rollout.waves.worker", json.dumps(asdict(task)), str(failure.resolve())],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.PIPE,
+        pass_fds=(lock,),
+        start_new_session=True,
+    )
     over, last = threading.Event(), ""
     threading.Thread(target=_keep, args=(process.pid, seconds, stop, over), daemon=True).start()
     try:
@@ -82,14 +76,13 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
         for pipe in (process.stdin, process.stdout):
             if pipe:
                 pipe.close()
-        with open(answer, encoding="utf-8", errors="replace") as pipe:
-            message = pipe.read()
     if code == 0:
         return
     if stop.is_set():
         raise Interrupted
     if code in (_STOPPED, -signal.SIGINT, -signal.SIGKILL):
         raise TooLong(f"it was interrupted: it was not done within {seconds:g} s")
+    message = failure.read_text("utf-8", "replace") if failure.exists() else ""
     raise CommandError(message or f"{last or 'it ended without a word'} (exit code {code}; {escaped(str(log))})")
 
 
@@ -114,15 +107,14 @@ def _send(group: int, number: signal.Signals) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Bring one stack up; the answer, when it fails, goes to the pipe that the rollout reads."""
+    """Bring one stack up; the reason, when it fails, goes to the file that the rollout reads."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_end_with_the_rollout, daemon=True).start()
     task = Task(**json.loads(arguments[0]))
     try:
         _up(task)
     except CommandError as error:
-        with open(int(arguments[1]), "w", encoding="utf-8") as answer:
-            answer.write(shortened(str(error), _LONGEST_MESSAGE))
+        Path(arguments[1]).write_text(str(error), "utf-8", "replace")
         print(error, flush=True)
         return error.code
     except KeyboardInterrupt:

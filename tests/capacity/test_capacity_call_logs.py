@@ -107,11 +107,6 @@ def test_lines_of_older_proxies_and_broken_ones_are_told(tmp_path: Path) -> None
     assert "1 of older proxies, not used" in found.source
 
 
-def test_a_long_log_is_read_with_its_progress_told_and_found_whole(tmp_path: Path) -> None:
-    (tmp_path / "long.log").write_text("".join(call(number / 8, "fox", {"fox": 1}) for number in range(9000)), "utf-8")
-    assert len(read_logs(str(tmp_path / "long.log")).calls["main", "fox"]) == 9000
-
-
 KUBERNETES = {"pod_name": "inference-proxy-0", "labels": {"app": "x"}, "annotations": {"a/b": "{}"}}
 
 

@@ -172,6 +172,7 @@ def test_where_a_request_may_not_take_as_long_as_a_load_the_plan_says_what_to_ra
     [
         (["day.csv", "--target", "nearly"], ["--target nearly", "--target 99%"]),
         (["day.csv", "--target", "0%"], ["--target 0%", "more than 0%"]),
+        (["day.csv", "--target", "101%"], ["--target 101%", "at most 100%"]),
         (["day.csv", "--gpu", "a100"], ["no GPU 'a100'", "A100-40GB, A100-80GB, H100-80GB", "B200", "T4"]),
         (["day.csv", "--stack", "dev-lob"], ["no stack dev-lob", "dev-lab"]),
         (["day.csv", "--stack", ""], ["no stack"]),

@@ -6,11 +6,10 @@ import pytest
 from tidegate_eviction.simulate.engine import simulate
 from tidegate_eviction.simulate.trace import Trace
 
-from capacity.answers import LOADING, Answer, best, loading_for, target_of
+from capacity.answers import LOADING, Answer, best, loading_for
 from capacity.search import Search
 from capacity.simulations import Figures, figures, first_loads, only, simulations
 from capacity.slices import find_gpu
-from stacks.command import CommandError
 
 from .traces import LARGE_AND_SMALL, trace_of
 
@@ -104,14 +103,3 @@ def test_a_target_that_one_gpu_does_not_meet_is_met_by_several() -> None:
     one_less = [row for row in rows if row.answer.share < found.answer.share]
     assert one_less
     assert not any(row.meets(0.98) for row in one_less)
-
-
-@pytest.mark.parametrize(("text", "share"), [("99%", 0.99), ("99.9 %", 0.999), ("100%", 1.0)])
-def test_targets_are_said_in_per_cent(text: str, share: float) -> None:
-    assert target_of(text) == pytest.approx(share)
-
-
-@pytest.mark.parametrize("text", ["0.99", "99", "0%", "%", "101%", "-1%", "", "nan%", "abc"])
-def test_what_is_no_share_is_no_target(text: str) -> None:
-    with pytest.raises(CommandError, match="Write --target 99%"):
-        target_of(text)

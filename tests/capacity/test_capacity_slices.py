@@ -5,7 +5,6 @@ from fractions import Fraction
 import pytest
 
 from capacity.slices import find_gpu, price_of
-from stacks.command import CommandError
 from stacks.definition.placement import GpuNodes
 
 A100 = "NVIDIA-A100-SXM4-80GB"
@@ -32,17 +31,6 @@ def test_a_gpu_that_mig_cannot_cut_is_planned_for_as_a_whole() -> None:
         ("L4", "NVIDIA-L4"),
     ]
     assert [(str(one), one.memory_bytes) for one in find_gpu("l4").slices] == [("whole GPU", 24 * 10**9)]
-
-
-def test_of_a_product_without_an_inventory_no_label_is_made_up() -> None:
-    assert find_gpu("h100-80gb", [A100]).label is None
-
-
-def test_an_unknown_gpu_is_refused_with_all_that_are_known() -> None:
-    with pytest.raises(
-        CommandError, match=r"no GPU 'a100': did you mean A100-40GB\? There are: A30, A100-40GB, .*B200.*T4"
-    ):
-        find_gpu("a100")
 
 
 def nodes(product: str, per_hour: float | None) -> GpuNodes:

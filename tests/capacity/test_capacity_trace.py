@@ -62,8 +62,3 @@ def test_a_load_that_was_never_measured_goes_by_size_and_is_told() -> None:
 def test_a_trace_with_which_nothing_can_be_simulated_is_not_made(known: dict[str, Measured], why: str) -> None:
     with pytest.raises(CommandError, match=why):
         trace_of(recording({("main", "fox"): [1.0]}, known))
-
-
-def test_calls_that_were_told_to_come_again_are_told() -> None:
-    busy = Recording({("main", "fox"): array("d", [1.0, 2.0])}, FOX, busy=1, lost=["something"])
-    assert trace_of(busy)[1] == ["something", "1 call told to come again: those that did are in it twice"]

@@ -87,13 +87,6 @@ def test_a_misspelt_environment_or_model_is_told_with_the_nearest_one_or_the_lin
         homes(of, "churn")
 
 
-def test_homes_come_in_the_order_of_the_waves() -> None:
-    of = environments.environment("dev", KNOWN)
-    planes = tuple(of.planes[0].model_copy(update={"name": f"wave-{wave}", "wave": wave}) for wave in (3, 1, 2))
-    known = homes(of.model_copy(update={"planes": planes}), "fraud-score")
-    assert [home.plane.name for home in known] == ["wave-1", "wave-2", "wave-3"]
-
-
 def test_the_most_exact_name_of_a_dataset_wins(mounted: Path) -> None:
     said = Mounts({"models": mounted / "dev", "prod/models": Path("/none"), "prod/east/models": mounted / "prod"})
     assert _folder("prod", said) == mounted / "prod" / "preload"

@@ -88,12 +88,6 @@ def test_a_run_knows_when_another_one_has_taken_its_lease(
     assert kube.get("lease", lease.NAME, namespace) is not None, "it is left to the other run"
 
 
-def test_a_lease_of_ones_own_is_given_up(kube: Kubectl, namespace: str) -> None:
-    with lease.acquire_lease(kube, namespace):
-        assert kube.get("lease", lease.NAME, namespace) is not None
-    assert kube.get("lease", lease.NAME, namespace) is None
-
-
 def test_without_its_namespace_there_is_an_error_and_no_waiting(kube: Kubectl, namespace: str) -> None:
     with pytest.raises(CommandError, match=f"{namespace}-gone"), lease.acquire_lease(kube, f"{namespace}-gone"):
         pass

@@ -229,25 +229,6 @@ def test_ctrl_c_finishes_the_plane_at_work_and_says_how_to_go_on(world: World) -
     assert ended.code == 0, ended.out + ended.err
 
 
-def test_a_dry_run_shows_what_each_plane_would_change_and_touches_nothing(world: World) -> None:
-    ended = world.roll("--dry-run")
-    assert ended.code == 0, ended.out + ended.err
-    assert (
-        "1. canary\n     east (context east)\n     then the health gate: workloads available, proxy ready;" in ended.out
-    )
-    assert re.search(rf"^{world.prefix}-east: \d+ created$", ended.out, re.MULTILINE)
-    for cluster in world.clusters.values():
-        names = [item["metadata"]["name"] for item in cluster.get("namespaces")]
-        assert world.namespace not in names
-    assert not (world.folder / "journals").exists()
-
-    assert world.roll().code == 0
-    ended = world.roll("--dry-run")
-    assert ended.code == 0, ended.out + ended.err
-    for plane in PLANES:
-        assert f"{plane}: nothing would change." in ended.out.splitlines(), ended.out
-
-
 def test_a_port_forward_that_leads_nowhere_ends_with_the_reason(
     clusters: Mapping[str, LocalCluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,11 +12,9 @@ import yaml
 from tidegate_contracts import eviction_process
 from tidegate_contracts.eviction import EvictionSettings
 
-from components import Environment
-from components.evaluate import evaluate
 from rollout.definition import check_definition
+from rollout.render import render
 from rollout.seen import CommandReport
-from stacks.resolve import resolve
 from stacks.validate import read_definition
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,19 +75,10 @@ def test_the_definition_takes_it_and_its_pod_is_told_of_it(tmp_path: Path, capsy
     check_definition(file, CommandReport("check", str(file)))
     assert ": ok – 3 stacks" in capsys.readouterr().out
     definition = read_definition(file)
-    image = block("sh", 1).partition("--tag ")[2].split()[0]
-    policies, images = {}, set[str]()
-    for stack in definition.stacks:
-        for item in evaluate(lambda stack=stack: Environment("x", resolve(stack, definition.lock))):  # type: ignore[misc]
-            name = f"{stack.environment.name} {item['metadata']['name']}"
-            if item["kind"] == "ConfigMap" and eviction_process.SETTINGS_FILE in item["data"]:
-                policies[name] = EvictionSettings.model_validate_json(item["data"][eviction_process.SETTINGS_FILE])
-            if item["kind"] == "StatefulSet" and stack.environment.name == "dev":
-                images |= {each["image"] for each in item["spec"]["template"]["spec"].get("initContainers", ())}
-    found = policies["dev ondemand-small-eviction"]
-    assert found.policy == "largest-first"
-    assert images == {image}
-    assert {each.policy for name, each in policies.items() if name != "dev ondemand-small-eviction"} == {
-        "break-even",
-        "cost-aware",
-    }
+    (stack,) = (each for each in definition.stacks if each.environment.name == "dev")
+    objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
+    settings = objects["ConfigMap", "ondemand-small-eviction"]["data"][eviction_process.SETTINGS_FILE]
+    assert EvictionSettings.model_validate_json(settings).policy == "largest-first"
+    pods = [item["spec"]["template"]["spec"] for (kind, _), item in objects.items() if kind == "StatefulSet"]
+    images = {each["image"] for pod in pods for each in pod.get("initContainers", ())}
+    assert images == {block("sh", 1).partition("--tag ")[2].split()[0]}

@@ -75,18 +75,6 @@ def test_who_has_been_a_stranger_the_longest_makes_room_for_the_next() -> None:
     assert caller.held == last.base_bytes + 20_000, "who is known stays"
 
 
-def test_what_never_could_be_held_is_too_large_and_what_cannot_be_now_is_full() -> None:
-    booking = Reservation(Budget(8000), Caller())
-    with pytest.raises(Problem, match="6000 bytes") as told:
-        booking.set(6001)
-    assert (told.value.type.word, told.value.retry_after) == ("too-large", None)
-    booking.set(6000)
-    assert booking.size == 6000
-    with pytest.raises(Problem, match="come again") as told:
-        Reservation(booking.budget, Caller()).set(3000)
-    assert (told.value.type.word, told.value.retry_after) == ("full", 1.0)
-
-
 @pytest.mark.parametrize(("said", "expected"), [("536870912\n", 1 << 29), ("max\n", None), (None, None)])
 def test_the_memory_is_the_containers_limit_or_the_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, expected: int | None

@@ -377,12 +377,12 @@ def test_what_stands_already_is_waited_for_until_it_is_ready(
 ) -> None:
     cluster: Any = FakeCluster()
     lacks += [["Deployment inference-proxy: 0 of 1 pods are available"]] * 3
-    assert watched.await_ready(cluster, rendered.objects, 60) is None
+    watched.await_ready(cluster, rendered.objects, 60)
     assert lacks == []
     assert capsys.readouterr().err.count("waiting: Deployment inference-proxy: 0 of 1 pods are available") == 1
     lacks += [["StatefulSet small-main: 0 of 1 pods are new"]] * 1000
-    why = watched.await_ready(cluster, rendered.objects, 0.05)
-    assert why == "not everything became ready in time:\n    StatefulSet small-main: 0 of 1 pods are new"
+    with pytest.raises(CommandError, match=r"ready in time:\n    StatefulSet small-main: 0 of 1 pods are new$"):
+        watched.await_ready(cluster, rendered.objects, 0.05)
 
 
 def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(tmp_path: Path) -> None:

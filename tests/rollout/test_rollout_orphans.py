@@ -184,7 +184,7 @@ def test_a_preview_of_a_cluster_that_holds_only_an_orphan_is_not_green_and_has_t
 
 
 def test_a_stack_that_a_change_removes_is_told_with_the_command_that_takes_it_down() -> None:
-    removed = stack_change("old-lab", (), [OLD[0]], None, definition="a.yaml")
+    removed = stack_change("old-lab", [OLD[0]], None, definition="a.yaml")
     assert removed.down == "tidegate down a.yaml --cluster kind-lab --stack old-lab"
     assert f"To take it down: {removed.down}**" in page([removed], "It")
 

@@ -36,13 +36,6 @@ def test_what_pods_read_and_nobody_brings_is_needed_once_and_what_is_optional_is
     ]
 
 
-def test_the_class_of_a_volume_that_pods_make_is_needed() -> None:
-    spec = {"storageClassName": "nvme"}
-    volumes = [{"name": "staging", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
-    (need,) = needs_of([pods(volumes=volumes)])
-    assert (need.kind, need.namespace, need.name, need.hard) == ("StorageClass", "", "nvme", True)
-
-
 def test_a_certificate_brings_its_secret_and_needs_its_issuer() -> None:
     issuer = {"kind": "ClusterIssuer", "name": "ca"}
     certificate = made("Certificate", "tls", spec={"secretName": "tls", "issuerRef": issuer})

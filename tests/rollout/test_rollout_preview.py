@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from rollout.live import Live
+from tests.processes import git
 
 from .conftest import ROOT, Call, Edit, Patch, Tree, change
 
@@ -81,11 +81,6 @@ def test_a_name_that_does_not_say_what_it_was_is_told_and_the_stack_compared_wit
 
 
 # ---- against a git revision ----
-
-
-def git(folder: Path, *arguments: str) -> None:
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *who, "-C", str(folder), *arguments], check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -251,7 +246,7 @@ def test_a_preview_that_does_not_come_to_its_end_leaves_a_page_that_says_so(
     def compared(*_: object) -> None:
         raise stop
 
-    monkeypatch.setattr("rollout.preview.compared", compared)
+    monkeypatch.setattr("rollout.preview.with_revision", compared)
     page.parent.mkdir()
     page.write_text("of yesterday", "utf-8")
     with suppress(ZeroDivisionError):

@@ -78,14 +78,12 @@ def is_frame(given: object) -> bool:
     return hasattr(given, "columns") and hasattr(given, "iloc")
 
 
-def take(given: Any, signature: Signature | None) -> Inputs:
-    """Return what was given as tensors of the signature; without one, a dict or a table goes as it is.
+def take(given: Any, signature: Signature) -> Inputs:
+    """Return what was given as tensors of the signature.
 
     A table's rows, and dicts in a list, are rows of a batch. Raises UsageError.
     """
     by_rows, columns = _columns(given, signature)
-    if signature is None:
-        return Inputs({name: _array(value, name) for name, value in columns.items()})
     known = {each.name: each for each in signature.inputs}
     for name in columns:
         if name not in known:
@@ -96,9 +94,9 @@ def take(given: Any, signature: Signature | None) -> Inputs:
     return _batch(arrays, known, by_rows) if signature.max_batch else _plain(arrays, known)
 
 
-def requests(given: Inputs, signature: Signature | None) -> Iterator[dict[str, Array]]:
+def requests(given: Inputs, signature: Signature) -> Iterator[dict[str, Array]]:
     """Give the inputs of one request after the other: batches no longer than the model takes, or single rows."""
-    if given.rows is None or signature is None:
+    if given.rows is None:
         yield given.inputs
         return
     step = signature.max_batch if given.batched and not signature.sequential else 1
@@ -171,7 +169,7 @@ def _tensor(described: Mapping[str, Any]) -> TensorSpec:
     )
 
 
-def _columns(given: Any, signature: Signature | None) -> tuple[bool, dict[str, Any]]:
+def _columns(given: Any, signature: Signature) -> tuple[bool, dict[str, Any]]:
     """Return the inputs by name, and whether their first dimension is rows."""
     if is_frame(given):
         return True, _table(given, signature)
@@ -182,21 +180,17 @@ def _columns(given: Any, signature: Signature | None) -> tuple[bool, dict[str, A
         if any(set(each) != set(names) for each in given):
             raise UsageError("the rows do not all have the same inputs")
         return True, {str(name): [each[name] for each in given] for name in names}
-    if signature is None:
-        why = "the proxy does not let this caller inspect the model"
-        do = "hand over a dict of arrays, or ask for an access rule with the action inspect"
-        raise UsageError("without the model's signature, inputs are given by name", why=why, do=do)
     if len(signature.required) != 1:
         raise UsageError("the model has several inputs, and what was given names none", do=f"it takes {signature}")
     is_series = hasattr(given, "iloc")
     return is_series, {signature.required[0].name: _cells(given) if is_series else given}
 
 
-def _table(frame: Any, signature: Signature | None) -> dict[str, Any]:
+def _table(frame: Any, signature: Signature) -> dict[str, Any]:
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names):
         raise UsageError("the table has two columns of one name")
-    if signature is not None and len(signature.required) == 1:
+    if len(signature.required) == 1:
         only = signature.required[0]
         if not {each.name for each in signature.inputs} & set(names):
             if only.dims and only.dims[-1] not in (-1, len(names)):

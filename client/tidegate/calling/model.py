@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy
 
-from ..errors import RefusedError, UnreachableError, UsageError
+from ..errors import UnreachableError, UsageError
 from .inputs import Signature, is_frame, requests, signature_of, take
 from .proxy import ProxyClient, Version
 from .tensors import Answer, Array
@@ -15,7 +15,6 @@ from .tensors import Answer, Array
 _OWN: Final = ("version", "sticky", "deadline")
 _TO_TRITON: Final = ("sequence_id", "sequence_start", "sequence_end", "priority", "timeout")
 """What of the parameters of a call goes to Triton."""
-_HIDDEN_SECONDS: Final = 60.0  # how long it holds that a caller may not inspect the model, until that is tried again
 LONGEST: Final = 1e6  # seconds that a call may be given
 
 
@@ -48,12 +47,7 @@ class Model:
     def __init__(self, proxy: ProxyClient, name: str, *, server: str | None = None, version: Version = None) -> None:
         """Ask nothing yet. `server` is needed where several servers have a model of that name."""
         self.proxy, self.name, self.server, self.version = proxy, name, server, version
-        self._signatures: dict[str, tuple[Signature | None, float]] = {}
-        """By version; each with the time (of the monotonic clock) until which it holds."""
-
-    def signature(self) -> Signature | None:
-        """Return what the model takes, asked once and kept; None where the caller may not inspect it."""
-        return self._signature(self._checked(None))
+        self._signatures: dict[str, Signature] = {}  # by version
 
     def predict(self, given: Any, params: Mapping[str, Any] | None = None) -> Any:
         """Return the outputs by name, as arrays with one row for each row that was given; of a table, as a table.
@@ -68,31 +62,22 @@ class Model:
     def ask(self, given: Any, params: Mapping[str, Any] | None = None) -> Answer:
         """Do the same; return the outputs as arrays, whatever was given, and the version or versions that answered."""
         call = self._checked(params)
-        signature = self._signature(call)
-        answered: list[Answer] = []
+        version = str(call.version or "")
+        signature = self._signatures.get(version) or self._look(call)
         try:
-            return self._answer(given, signature, call, answered)
+            return self._answer(given, signature, call)
         except UsageError:
-            # Another version may serve by now, and take something else. Steps of a sequence are not done twice.
-            newer = None if "sequence_id" in call.parameters else self._look(call)
-            if newer is None or newer == signature:
-                raise
-            if not answered:
-                return self._answer(given, newer, call, answered)
-        what = f"the model {self.name} was changed while its rows were answered"
-        why = f"{len(answered)} requests were answered, and what answers now takes {newer}"
-        do = "call it again with what it takes now; nothing is sent twice by itself"
-        raise UnreachableError(what, where=self.proxy.url, why=why, do=do)
+            self._signatures.pop(version, None)  # another version may serve by now, and take something else
+            raise
 
     # ---
-    def _answer(self, given: Any, signature: Signature | None, call: _Call, found: list[Answer]) -> Answer:
-        """Return the whole answer; `found` has those to its parts, also when one of them fails."""
-        if signature is not None and signature.decoupled:
+    def _answer(self, given: Any, signature: Signature, call: _Call) -> Answer:
+        if signature.decoupled:
             why = "its `model_transaction_policy` is decoupled: a request may have any number of answers"
             do = 'call it with tritonclient.grpc, or POST to generate_stream (docs/proxy-api.md, "Streams")'
             raise UsageError(f"the model {self.name} answers in a stream", why=why, do=do)
         taken = take(given, signature)
-        parts = list(requests(taken, signature))
+        parts, found = list(requests(taken, signature)), list[Answer]()
         for place, inputs in enumerate(parts):
             step = call.step(place, len(parts))
             answer = self.proxy.infer(
@@ -119,21 +104,14 @@ class Model:
         version, end = given.get("version", self.version), time.monotonic() + deadline
         return _Call(version, given.get("sticky"), parameters, end)
 
-    def _signature(self, call: _Call) -> Signature | None:
-        found, until = self._signatures.get(str(call.version or ""), (None, 0.0))
-        return found if time.monotonic() < until else self._look(call)
-
-    def _look(self, call: _Call) -> Signature | None:
-        found, until = None, float("inf")
+    def _look(self, call: _Call) -> Signature:
         try:
             config = self.proxy.config(self.name, server=self.server, version=call.version, deadline=call.left)
             found = signature_of(config)
-        except RefusedError:
-            until = time.monotonic() + _HIDDEN_SECONDS  # a caller that may not inspect the model may still call it
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             what = f"the configuration of {self.name} cannot be understood"
             raise UnreachableError(what, where=self.proxy.url) from None
-        self._signatures[str(call.version or "")] = found, until
+        self._signatures[str(call.version or "")] = found
         return found
 
 

@@ -160,14 +160,9 @@ def _preloaded(plane: "PlaneOverview") -> dict[str, str]:
 
 
 def _unknown(plane: "PlaneOverview") -> dict[str, str]:
-    """Return replicas of on-demand pools that do not say what sits in them, with why, and what to do: none may be taken
-    for empty."""
-    from ..status import runbook
-
+    """Return replicas of on-demand pools that do not say what sits in them, with why: none may be taken for empty."""
     return {
-        f"{model.server}/{model.pool}  {place.replica}": "; ".join(
-            filter(None, (place.why or "it does not say what sits in it", runbook(model, place)))
-        )
+        f"{model.server}/{model.pool}  {place.replica}": place.why or "it does not say what sits in it"
         for model in plane.models
         for place in (model.places if model.loading == "on-demand" else ())
         if place.state in _UNKNOWN

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from typer import Argument
-
 from .calls import Environment, Plane, Proxy, end
+from .completion import model_argument
 from .output import Json, exit_codes, moment, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ _AGAIN: Final = "its load failed, and its next call tries it again"
 
 
 def why(
-    model: Annotated[str, Argument(help="The model.")],
+    model: Annotated[str, model_argument(help="The model.")],
     environment: Environment = None,
     plane: Plane = None,
     proxy: Proxy = None,
@@ -64,13 +63,11 @@ def _row(model: "VisibleModel", place: "Place") -> tuple[object, ...]:
 
 
 def _reasons(model: "VisibleModel") -> list[str]:
-    reasons = [line for place in model.places for line in _reasons_at(model, place)]
+    reasons = [line for place in model.places for line in _reasons_at(place)]
     return reasons or ([f"{model.server}/{model.pool}: {model.why}"] if model.why else [])
 
 
-def _reasons_at(model: "VisibleModel", place: "Place") -> list[str]:
-    from ..status import runbook
-
+def _reasons_at(place: "Place") -> list[str]:
     failures = [
         f"{place.replica}: {'' if each.version is None else f'version {each.version} '}failed"
         f" (known since {moment(each.since)}{', being loaded again' if each.retrying else ''}): {each.why}"
@@ -78,8 +75,6 @@ def _reasons_at(model: "VisibleModel", place: "Place") -> list[str]:
     ]
     is_told = any(each.why in place.why for each in place.failures)
     meaning = _AGAIN if place.failures and place.state == "cold" else _MEANING.get(place.state, "")
-    if meaning and (where := runbook(model, place)):
-        meaning += f" ({where})"
     words = [meaning, "" if is_told else place.why.removeprefix(f"{place.replica} ")]
     lines = failures + [f"{place.replica}: {': '.join(filter(None, words))}"] * any(words)
     return lines + [f"{place.replica}: in five minutes {place.busy} requests were refused as busy"] * (place.busy > 0)

@@ -5,10 +5,9 @@ failure puts the configurations back; a run that is killed leaves the old versio
 next run goes on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tidegate_contracts.environments import ALIAS_RULE, Environment, is_alias
 from tidegate_contracts.manifest import Manifest
@@ -16,7 +15,6 @@ from tidegate_contracts.message import Message
 
 from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError, UsageError
 from ..failures import plain, scrubbed
-from ..publishing import Repository
 from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
 from .context import Context
@@ -38,7 +36,6 @@ class Outcome(Message):
     who: str
     planes: tuple[str, ...]
     notes: tuple[str, ...] = ()  # what is worth knowing all the same
-    unverified: tuple[str, ...] = ()  # of `undeploy`: where calls may be answered all the same, and why
 
 
 def publish_version(
@@ -85,7 +82,8 @@ def publish_version(
         what_failed = f"version {number} of {model} did not come into {of.name}"
         if not to_do:
             what_failed = f"{of.name} has version {number} of {model} already, and it was not seen to be called"
-        with put_back_on_failure(context, what_failed, plans, run.notes):
+        ways_back = {plan.repository.where: plan.put_back for plan in plans}
+        with put_back_on_failure(context, what_failed, ways_back, run.notes):
             if changed:
                 for plan in plans:
                     run.publish(plan)
@@ -242,29 +240,23 @@ class _Run:
             raise
 
 
-class Change(Protocol):
-    """What is to become of one repository."""
-
-    @property
-    def repository(self) -> Repository:
-        """The repository."""
-
-    def put_back(self) -> str:
-        """Have its servers serve what they served before; return what is so then, if anything was to be done."""
-
-
 @contextmanager
-def put_back_on_failure(context: Context, what: str, changes: Sequence[Change], notes: Sequence[str]) -> Iterator[None]:
-    """Put every configuration back if the block fails; say `what` did not happen, and what is so after that."""
+def put_back_on_failure(
+    context: Context, what: str, ways_back: dict[str, Callable[[], str]], notes: Sequence[str]
+) -> Iterator[None]:
+    """Put every configuration back if the block fails; say `what` did not happen, and what is so after that.
+
+    `ways_back` are by their repositories. Each returns what is so then, or nothing if nothing was to be done.
+    """
     try:
         yield
     except BaseException as error:
         after, left, more = [], [], [f"note: {note}" for note in notes]
-        for change in reversed(changes):
+        for where, put_back in reversed(ways_back.items()):
             try:
-                after.append(change.put_back())
+                after.append(put_back())
             except (TidegateError, OSError) as worse:
-                left.append(f"{change.repository.where}: {worse}")
+                left.append(f"{where}: {worse}")
         if left:
             more.append("and its configuration could not be put back: " + "; ".join(left))
         elif any(after):

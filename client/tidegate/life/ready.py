@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable
 from math import inf
 from typing import Final
 
-from tidegate_contracts.environments import DatasetLocation
 from tidegate_contracts.whereabouts import Place
 
 from .. import errors
@@ -23,8 +22,6 @@ POLL_SECONDS = 15.0
 PRELOAD: Final = "preload"
 _GONE: Final = frozenset({"cold", "unknown", "quarantined", "queued", "failed", "unreachable"})
 """States of a model at a replica, as `whereabouts` tells them, in which no call is answered."""
-_NOT_TOLD = (errors.BusyError, errors.NotFoundError, errors.UnreachableError)
-"""What a proxy answers that cannot tell at the moment, as while it is rolled out."""
 
 
 class _StillServedError(errors.BusyError):
@@ -134,20 +131,6 @@ def answers(context: Context, home: Placement, number: int, golden: Golden) -> N
         do = "register it again with the right --golden where the request is that of another version; else compare the "
         do += "libraries that the inference server has with those of where the model was made"
         raise errors.UnfinishedError(what, where=_where(home), why="; ".join(wrong[:5]), do=do)
-
-
-def unloads_on_withdrawal(home: Placement) -> bool:
-    """Whether its servers let go of a model that was withdrawn, however much it is used."""
-    return home.pool.loading == PRELOAD or isinstance(home.server.location, DatasetLocation)
-
-
-def still_serving_note(context: Context, home: Placement) -> str:
-    """Return what may serve a model that was withdrawn, and how long, where servers do not let go; or nothing."""
-    try:
-        there = ", ".join(_in_memory(places_of(context, home)))
-    except _NOT_TOLD as error:
-        there = f"replicas that could not be asked ({error.why or error.what})"
-    return f"{there} may serve what is in memory until nobody uses it for a while" if there else ""
 
 
 def wait_until_withdrawn(context: Context, home: Placement, versions: Collection[int]) -> bool:

@@ -1,7 +1,6 @@
 """Takes a model out of an environment; the registry keeps every version.
 
-Nothing serves it there when this has ended, but for what is told as unverified: the repository is an object store, of
-which a server on demand does not see what is written to it.
+Nothing serves it there when this has ended.
 
 It has the care of `publish`: the same permission, the same locks, everything looked at before anything is written, and
 every failure puts the configurations back. A run that is killed is ended by the next one.
@@ -10,15 +9,17 @@ every failure puts the configurations back. A run that is killed is ended by the
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from tidegate_contracts.environments import DatasetLocation
+
 from ..errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from ..publishing import Repository
 from ..registry import Record
 from .context import Context
 from .deploy import may
 from .publish import Outcome, attempted, put_back_on_failure
-from .ready import PRELOAD, places_of, still_serving_note, unloads_on_withdrawal, wait_until_withdrawn
+from .ready import PRELOAD, places_of, wait_until_withdrawn
 from .rules import current, of_environment
-from .target import Target, homes, targets
+from .target import Placement, Target, homes, targets
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,6 @@ class _Leaving:
     now: str | None
     served: tuple[int, ...] = ()  # Versions that are served before this.
 
-    def write(self) -> None:
-        if self.now is not None:
-            self.repository.withdraw(self.target.model)
-
     def put_back(self) -> str:
         if self.now is None or self.repository.config(self.target.model) == self.now:
             return ""
@@ -42,19 +39,17 @@ class _Leaving:
 
 
 def undeploy(context: Context, model: str, environment: str) -> Outcome:
-    """Take a model out of an environment; nothing serves it there when this returns, but for what is `unverified`.
+    """Take a model out of an environment; nothing serves it there when this returns.
 
     Its files go if servers that poll have let go of it; otherwise they stay until `tidegate prune`. Raises
     TidegateError: NotFoundError if the environment has no version of it, BusyError while another publisher changes it,
     UnfinishedError if it came to nothing half way.
     """
     of = context.environment(environment)
-    if engines := [home for home in homes(of, model) if not home.kind.follows_repository]:
-        what = (
-            f"what {engines[0].server.name} serves is the definition's to say, and `undeploy` takes nothing out of it"
-        )
+    if blind := [home for home in homes(of, model) if not _sees_withdrawals(home)]:
+        what = f"what {blind[0].server.name} serves is the definition's to say, and `undeploy` takes nothing out of it"
         do = f"have the platform admin take {model} out of `models` of {of.name}"
-        raise RefusedError(what, why="its engines look at no repository once they have started", do=do)
+        raise RefusedError(what, why="its servers do not see that a model goes from their repository", do=do)
     who = may(context, of, model).principal
     everywhere = targets(of, model)
     repositories = {target.key: context.repository(target.homes[0]) for target in everywhere}
@@ -68,28 +63,26 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
             raise NotFoundError(f"{of.name} has no version of {model}", do=f"tidegate history {model}")
         version = context.registry.version(model, number)
         reading = [(each, home) for each in leaving for home in each.target.homes]
-        unverified: list[str] = []
         unused: list[Repository] = []
         for _, home in reading:
             unseen = [place.replica for place in places_of(context, home) if place.state == "unseen"]
-            if unseen and unloads_on_withdrawal(home):
+            if unseen:
                 what = f"whether {model} is still served could not be told, and nothing was done"
                 do = f"tidegate why {model} --environment {of.name} says why not"
                 raise UnreachableError(what, where=home.plane.name, why=f"unseen: {', '.join(unseen)}", do=do)
         what = f"{model} was not taken out of {of.name}"
         if not any(each.served for each in leaving):  # a run that was killed had taken it out of the repositories
             what = f"{model} is not out of {of.name} yet"
-        with attempted(context, "undeploy", version, of, who), put_back_on_failure(context, what, leaving, ()):
+        ways_back = {each.repository.where: each.put_back for each in leaving}
+        with attempted(context, "undeploy", version, of, who), put_back_on_failure(context, what, ways_back, ()):
             for each in leaving:
                 context.tell(f"taking {model} out of {each.repository.where}")
-                each.write()
+                if each.now is not None:
+                    each.repository.withdraw(model)
             for each in leaving:
                 gone = True
                 for home in each.target.homes:
-                    if unloads_on_withdrawal(home):
-                        gone = wait_until_withdrawn(context, home, {number, *each.served}) and gone
-                    elif why := still_serving_note(context, home):
-                        unverified.append(f"{home.plane.name}, {home.server.name}/{home.pool.name}: {why}")
+                    gone = wait_until_withdrawn(context, home, {number, *each.served}) and gone
                 polls = any(home.pool.loading == PRELOAD for home in each.target.homes)
                 if gone and polls:
                     unused.append(each.repository)
@@ -108,8 +101,14 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
             repository.remove_model(model)
     return Outcome(
         what="undeploy", model=model, version=number, environment=of.name, previous=number, changed=True, who=who,
-        planes=tuple(home.plane.name for _, home in reading), unverified=tuple(unverified),
+        planes=tuple(home.plane.name for _, home in reading),
     )  # fmt: skip
+
+
+def _sees_withdrawals(home: Placement) -> bool:
+    """Return whether its servers let go of a model that was withdrawn; one on demand does not look at a bucket."""
+    is_folder = isinstance(home.server.location, DatasetLocation)
+    return home.kind.follows_repository and (home.pool.loading == PRELOAD or is_folder)
 
 
 def _leaving(target: Target, repository: Repository) -> _Leaving:

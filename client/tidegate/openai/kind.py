@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _VERBS: Final = {"messages": "chat/completions", "prompt": "completions", "input": "embeddings"}
 """Which call a golden request is, by the key that only this call has."""
-_OUTPUTS: Final = {"messages": ("text", "tokens"), "prompt": ("text", "tokens"), "input": ("embedding",)}
+_OUTPUTS: Final = {"messages": "text", "prompt": "text", "input": "embedding"}
 
 
 class OpenaiKind(ServerKind):
@@ -64,14 +64,12 @@ class OpenaiKind(ServerKind):
         if request.get("stream"):
             raise UsageError("the golden request asks for a stream", where=where, do="leave `stream` out")
         can = _OUTPUTS[keys[0]]
-        if wrong := sorted((golden.outputs or {}).keys() - {*can}):
+        if wrong := sorted((golden.outputs or {}).keys() - {can}):
             what = f"the golden request names the output {wrong[0]}, which such an answer does not have"
-            raise UsageError(what, where=where, do=f"it has {' and '.join(can)}")
-        if golden.outputs and "text" in can and request.get("temperature") != 0:
+            raise UsageError(what, where=where, do=f"it has {can}")
+        if golden.outputs and can == "text" and request.get("temperature") != 0:
             why = "answers are drawn at random otherwise"
             raise UsageError("the golden request does not say temperature 0", where=where, why=why, do=do)
-        if "tokens" in (golden.outputs or {}) and not request.get("logprobs"):
-            raise UsageError("tokens are in no answer without `logprobs`", where=where, do="ask for logprobs, too")
 
     def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> dict[str, Any]:
         """Call a model, or a version of it under the name that engines have for that; return its answer as outputs."""
@@ -117,10 +115,6 @@ class OpenaiKind(ServerKind):
 def _outputs(verb: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     if verb == "embeddings":
         return {"embedding": [each["embedding"] for each in answer["data"]]}
-    choices = answer["choices"]
     if verb == "completions":
-        tokens = [(each.get("logprobs") or {}).get("tokens", []) for each in choices]
-        return {"text": [each["text"] for each in choices], "tokens": tokens}
-    contents = [(each.get("logprobs") or {}).get("content") or [] for each in choices]
-    text = [each["message"].get("content") or "" for each in choices]
-    return {"text": text, "tokens": [[one["token"] for one in each] for each in contents]}
+        return {"text": [each["text"] for each in answer["choices"]]}
+    return {"text": [each["message"].get("content") or "" for each in answer["choices"]]}

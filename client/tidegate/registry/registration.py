@@ -1,23 +1,28 @@
 """Registers an entry: step after step, each of which a second run finds done or does again.
 
 The parent run has the files; the version points to them; the nested child run has the client model. A version exists
-only when all of its files do.
+only when all of its files do. MLflow sees two models of it, logged as code: an empty one with the files, and the client
+model.
 """
 
 import getpass
 import hashlib
+import json
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tidegate_contracts.manifest import Manifest
 
-from ..errors import TidegateError, hints_once
+from ..calling import MODEL_SCRIPT
+from ..errors import TidegateError, UsageError, hints_once, install
 from ..findings import Finding, errors, warning
 from ..kinds import kind_of_entry
 from ..parallel import Progress, in_parallel
@@ -25,7 +30,6 @@ from . import version as words
 from .artifacts import Artifacts
 from .golden import Golden
 from .manifest import path_on_disk
-from .pyfuncs import client_model, empty_model
 from .server import Server, quiet
 from .signing import SigningKey, sign
 from .transfer import upload
@@ -40,6 +44,13 @@ ASKING_SECONDS: Final = 10.0
 SOURCE: Final = "model"  # Below the artifacts of a run: where its model is, for MLflow and for us.
 _KEEP: Final = (".keep", ".gitkeep")  # They keep a folder that has no other file, as an ensemble's version.
 REGISTER_RECORD: Final = f"{RECORDS_FOLDER}/registered.json"
+
+EMPTY_SCRIPT: Final = Path(__file__).with_name("empty_model.py")
+CONTEXT: Final = "model_context"
+REQUIREMENTS: Final = ("numpy", "pandas", "tritonclient>=2.70", "urllib3>=2")
+"""What the client model needs beside MLflow and the code that goes with it."""
+CODE: Final = ("__init__.py", "errors.py", "names.py", "calling/*.py")
+"""The part of this package that calls models: it goes with the client model, so that endpoints need not install it."""
 
 
 @dataclass(frozen=True)
@@ -106,18 +117,11 @@ class Registration:
         artifacts, folder = self.server.artifacts(source), kind_of_entry(self.entry).version_folder(self.entry)
         on_disk = partial(path_on_disk, self.entry, folder)
         upload(artifacts, words.ENTRY_FOLDER, self.manifest, on_disk, self.progress)
-        _write_all(artifacts, empty_model() | {words.MANIFEST_FILE: self.manifest.canonical()})
+        _write_all(artifacts, _empty_model() | {words.MANIFEST_FILE: self.manifest.canonical()})
         self.server.make_model(self._model, {words.MODEL: "true"})
         tags = self._parent_tags | self._by_whom | self._extras(artifacts, self.golden, self.key)
         with self.server.doing(f"the version of {self._model} cannot be made"), quiet():
-            made = client.create_model_version(self._model, source, run.info.run_id, tags=tags)
-            first = self._version()
-            if first is None or int(first.version) >= int(made.version):
-                return made
-            # Somebody else registered the same content at the same moment, and came first.
-            client.delete_model_version(self._model, made.version)
-        self._add(first)
-        return first
+            return client.create_model_version(self._model, source, run.info.run_id, tags=tags)
 
     def _add(self, version: "ModelVersion") -> None:
         """Give a version that is there what it had not: a golden request, a signature, a registrant that is proven."""
@@ -173,7 +177,7 @@ class Registration:
         source = f"{run.info.artifact_uri}/{SOURCE}"
         context = {"parent_run_id": parent, "model_name": self._model, "model_version": number}
         context["inference_server_name"] = self.inference_server
-        _write_all(self.server.artifacts(source), client_model(context))
+        _write_all(self.server.artifacts(source), _client_model(context))
         self.server.make_model(name, {words.IS_CLIENT: "true"})
         with self.server.doing(f"the version of {name} cannot be made"), quiet():
             tags = {words.IS_CLIENT: "true", words.VERSION: number, words.REGISTERED_BY: self.registered_by}
@@ -256,3 +260,49 @@ def _proxies(environ: Mapping[str, str]) -> Iterator[str]:
 
 def _write_all(artifacts: Artifacts, files: dict[str, bytes]) -> None:
     in_parallel(lambda file: artifacts.write(*file), files.items())
+
+
+def _empty_model() -> dict[str, bytes]:
+    """Return the files of the empty model by their paths."""
+    return _saved(python_model=str(EMPTY_SCRIPT), pip_requirements=[_mlflow()])
+
+
+def _client_model(context: dict[str, str]) -> dict[str, bytes]:
+    """Return the files of the client model by their paths."""
+    package = Path(__file__).parents[1]
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
+        file = Path(scratch, f"{CONTEXT}.json")
+        file.write_text(json.dumps(context, indent=2), "utf-8")
+        code = Path(scratch, package.name)
+        for source in (found for pattern in CODE for found in package.glob(pattern)):
+            copy = code / source.relative_to(package)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, copy)
+        return _saved(
+            python_model=str(MODEL_SCRIPT),
+            artifacts={CONTEXT: str(file)},
+            code_paths=[str(code)],
+            pip_requirements=[_mlflow(), *REQUIREMENTS],
+        )
+
+
+def _saved(**options: Any) -> dict[str, bytes]:
+    try:
+        import mlflow.pyfunc
+    except ImportError as error:
+        what = "registering needs pandas, which MLflow's own models need"
+        raise UsageError(what, why=str(error), do=install("pandas")) from None
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch, quiet():
+        folder = Path(scratch, "model")
+        mlflow.pyfunc.save_model(folder, **options)
+        return {
+            file.relative_to(folder).as_posix(): file.read_bytes()
+            for file in sorted(folder.rglob("*"))
+            if file.is_file() and "__pycache__" not in file.parts
+        }
+
+
+def _mlflow() -> str:
+    import mlflow
+
+    return f"mlflow-skinny=={mlflow.__version__}"

@@ -17,7 +17,7 @@ from . import version as words
 from .artifacts import Artifacts
 from .golden import Golden
 from .manifest import checked_name, manifest_of
-from .registration import Registration, checked
+from .registration import Registration
 from .server import Server
 from .signing import SigningKey, verify
 from .transfer import check_listing, download, read_verified
@@ -53,18 +53,15 @@ class Registry:
         progress: Progress = lambda _bytes: None,
         unproven: str = "",
         tell: Callable[[str], None] = lambda _text: None,
-        trusted: bool = False,
     ) -> RegisteredVersion:
         """Register the entry in a folder; the same content is the same version, however often it is registered.
 
         `server` is the inference server that the client model names, `manifest` what `manifest_of` just made of the
-        entry; `progress` is told the bytes sent, `tell` what else there is to know, `unproven` says why `registered_by`
-        may be somebody else, and `trusted` that code which an entry may do without may go with it. Raises UsageError
-        for an entry or a golden request that cannot be registered, TidegateError for one that no server would serve,
-        IntegrityError when it changes meanwhile.
+        entry; `progress` is told the bytes sent, `tell` what else there is to know, and `unproven` says why
+        `registered_by` may be somebody else. Whether servers would serve the entry is for the caller to look at
+        (`registration.checked`). Raises IntegrityError when it changes meanwhile.
         """
         manifest = manifest_of(entry) if manifest is None else manifest
-        checked(entry, manifest.model, golden, trusted=trusted)
         registration = Registration(
             self._server, entry, manifest, registered_by, unproven, server or "", golden, key, progress, tell
         )
@@ -72,8 +69,8 @@ class Registry:
 
     def versions(self, model: str) -> list[RegisteredVersion]:
         """Return the versions of a model that `register` made, the oldest first; NotFoundError without the model."""
-        aliases = self._aliases(model)
-        found = [self._pinned(each, aliases) for each in self._server.versions(model) if words.MANIFEST in each.tags]
+        self._server.model(checked_name(model))
+        found = [_pinned(each) for each in self._server.versions(model) if words.MANIFEST in each.tags]
         return sorted(found, key=lambda version: version.number)
 
     def version(self, model: str, which: int | str) -> RegisteredVersion:
@@ -103,7 +100,7 @@ class Registry:
             what = f"version {number} of {model} is none that an inference server can run"
             why = f"it has no tag {words.MANIFEST}: `tidegate register` did not make it"
             raise UsageError(what, where=self.where, why=why, do="register the model's entry with `tidegate register`")
-        return self._pinned(found, aliases)
+        return _pinned(found)
 
     def manifest(self, version: RegisteredVersion) -> Manifest:
         """Return the files of a version; IntegrityError when it is not the manifest that the version is tagged with."""
@@ -135,7 +132,7 @@ class Registry:
         """Bring a version's entry into a folder, every file verified; return its manifest.
 
         What an interrupted fetch left is used. Raises IntegrityError for what is not as it was registered, and
-        UnfinishedError when the disk does not take it.
+        TidegateError when the disk does not take it.
         """
         artifacts = self._artifacts(version)
         manifest = self._manifest(version, artifacts)
@@ -253,18 +250,15 @@ class Registry:
             raise IntegrityError(what, where=artifacts.where)
         return manifest
 
-    def _pinned(self, found: "ModelVersion", aliases: dict[str, int]) -> RegisteredVersion:
-        number = int(found.version)
-        return RegisteredVersion(
-            model=found.name,
-            number=number,
-            run_id=found.run_id or "",
-            source=found.source or "",
-            manifest_sha256=found.tags[words.MANIFEST],
-            registered_by=found.tags.get(words.REGISTERED_BY, ""),
-            registered_at=datetime.fromtimestamp(found.creation_timestamp / 1000, UTC),
-            signed=words.SIGNATURE in found.tags,
-            client_model=found.tags.get(words.CLIENT),
-            tags=dict(found.tags),
-            aliases=tuple(sorted(alias for alias, at in aliases.items() if at == number)),
-        )
+
+def _pinned(found: "ModelVersion") -> RegisteredVersion:
+    return RegisteredVersion(
+        model=found.name,
+        number=int(found.version),
+        run_id=found.run_id or "",
+        source=found.source or "",
+        manifest_sha256=found.tags[words.MANIFEST],
+        registered_by=found.tags.get(words.REGISTERED_BY, ""),
+        client_model=found.tags.get(words.CLIENT),
+        tags=dict(found.tags),
+    )

@@ -95,17 +95,14 @@ class Server:
         with self.doing(f"version {number} of {model} cannot be tagged"):
             self.client.set_model_version_tag(model, number, key, value)
 
-    def models(self) -> list[Any]:
-        """Return every registered model."""
-        return self._all("the models cannot be listed", self.client.search_registered_models)
-
     def model(self, name: str) -> Any:
         """Return a registered model; NotFoundError, which names the nearest."""
         try:
             with self.doing(f"the model {name!r} cannot be read"):
                 return self.client.get_registered_model(name)
         except NotFoundError:
-            known = [model.name for model in self.models()]
+            models = self._all("the models cannot be listed", self.client.search_registered_models)
+            known = [model.name for model in models]
             do = nearest(name, known, "look at the spelling; `tidegate register` makes one")
             raise NotFoundError(f"there is no model {name!r}", where=self.where, do=do) from None
 

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Final, Literal
 
 from pydantic import AwareDatetime, Field
@@ -47,12 +47,9 @@ class RegisteredVersion(Message):
     source: str  # URI of the version's artifacts, as the registry says it.
     manifest_sha256: str
     registered_by: str
-    registered_at: datetime  # UTC.
-    signed: bool
     client_model: str | None
     """Its name and version, `densenet-client/3`; None where the registration is unfinished, and of language models."""
     tags: dict[str, str]
-    aliases: tuple[str, ...]
 
     @property
     def unproven(self) -> str:

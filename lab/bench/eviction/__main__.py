@@ -44,7 +44,8 @@ def main() -> None:
     if trace is None:
         say("No trace is given: a synthetic zoo takes its place.")
         trace = generate(ZOO)
-    found = report.measure(GOALS, {"simulated": partial(simulated, trace), "days": days}, options.only)
+    parts = {"simulated": partial(simulated, trace), "days": days}
+    found = report.measure(GOALS, {name: parts[name] for name in options.only or parts})
     report.print_all("The eviction policy", about(trace), GOALS, found)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -175,12 +175,8 @@ def _refusing(*wrong: type[Exception]) -> Iterator[None]:
     try:
         yield
     except wrong as error:
-        _refuse(str(error))
-
-
-def _refuse(why: str) -> NoReturn:
-    print(why, file=sys.stderr)
-    raise SystemExit(WRONG_INPUT)
+        print(error, file=sys.stderr)
+        raise SystemExit(WRONG_INPUT) from None
 
 
 if __name__ == "__main__":

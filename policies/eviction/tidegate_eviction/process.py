@@ -102,7 +102,8 @@ class EvictionPolicy:
         heartbeat = Heartbeat()
         recycle = options.control / Path(eviction_process.RECYCLE_FILE).name
         control = TritonControl(options.server, secret, options.tls if service.settings.grpc_tls else None)
-        self.driver = service.driver = TritonDriver(control, MemoryReader(control), service.override, recycle, service)
+        self.driver = TritonDriver(control, MemoryReader(control), recycle, service)
+        service.carry_out = self.driver.carry_out
         # Its server is started once it is seen: all that this needs of the control folder lies there now.
         self._admin = AdminThread(make_admin(self._snapshot, heartbeat.why_stalled), listeners["admin"])
         self._admin.start()

@@ -1,13 +1,12 @@
 """The decision about every call: from memory at once, or by finding out who calls and what the rules grant."""
 
 import asyncio
-import logging
 import ssl
 import time
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
-from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer, RateLimit
+from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer
 
 from ..concurrency import InFlightCount
 from ..kinds import KINDS
@@ -26,7 +25,6 @@ from .web_client import Domino, WebClient
 TEND_SECONDS = 1.0  # Seconds between two looks at what has ended and at keys that must be fetched.
 _LOOKED_AT = 1024  # Identities and buckets that one look takes in, so that no request waits for it.
 _NO_KEYS: ApiKeys = {}
-log = logging.getLogger(__name__)
 
 
 class Authorizer:
@@ -46,8 +44,7 @@ class Authorizer:
     ) -> None:
         self.identities = IdentityCache()
         self.refusals = RefusalCache()
-        self.limits = RateLimiter(*_requests(access.rate_limit), replicas)
-        self._token_limits = RateLimiter(*_tokens(access.rate_limit), replicas)
+        self.limits, self._token_limits = RateLimiter(), RateLimiter()
         self.generation = 0  # Counts the states of rules, routes and keys: what was decided in another one is void.
         self._replicas = replicas
         self._in_flight: WeakValueDictionary[tuple[str, str], InFlightCount] = WeakValueDictionary()
@@ -124,7 +121,10 @@ class Authorizer:
                     self.refusals.add(credential, problem.detail, self._clock())
                 raise
             if found is not None and trust is self._trust:  # otherwise the tables changed meanwhile
-                self._remember(credential, found)
+                found.generation = self.generation
+                owner = found.principal.source, found.principal.name
+                found.in_flight = self._in_flight.setdefault(owner, found.in_flight)
+                self.identities.remember(credential, found)
                 return found
 
     def permits(self, identity: Identity, route: Route, action: Action) -> bool:
@@ -201,8 +201,9 @@ class Authorizer:
     # ---
     def _change_limits(self) -> None:
         limit = self._access.rate_limit
-        self.limits.change(*_requests(limit), self._replicas)
-        self._token_limits.change(*_tokens(limit), self._replicas)
+        self.limits.change(limit.requests_per_minute, limit.burst, self._replicas)
+        tokens = limit.tokens_per_minute or 1  # so many at once as a minute has; without a limit no bucket is asked for
+        self._token_limits.change(tokens, tokens, self._replicas)
 
     def _decide(
         self, identity: Identity, server: str | None, model: str, action: Action, kind: ServerKind | None
@@ -226,12 +227,6 @@ class Authorizer:
         where = "" if server is None else f" of the server {server}"
         raise Problem(ProblemType.UNKNOWN, f"There is no model {model}{where}, or none that you may know of.")
 
-    def _remember(self, credential: Credential, identity: Identity) -> None:
-        identity.generation = self.generation
-        principal = identity.principal
-        identity.in_flight = self._in_flight.setdefault((principal.source, principal.name), identity.in_flight)
-        self.identities.remember(credential, identity)
-
     def _keys_of(self, told: OidcIssuer) -> IssuerKeys:
         return IssuerKeys(told.issuer, told.jwks_url, self._web, self._keys_changed, self._clock, self._wall)
 
@@ -240,13 +235,3 @@ class Authorizer:
         self.refusals.clear()
         if fewer:
             self.identities.forget_sources({issuer})
-
-
-def _requests(limit: RateLimit) -> tuple[int, int]:
-    return limit.requests_per_minute, limit.burst
-
-
-def _tokens(limit: RateLimit) -> tuple[int, int]:
-    """Return the limit of tokens: so many at once as a minute has. Without one no bucket is asked for."""
-    each_minute = limit.tokens_per_minute or 1
-    return each_minute, each_minute

@@ -101,7 +101,7 @@ class IssuerKeys:
         began, wall = self._clock(), self._wall()
         try:
             url = self.jwks_url or await self._discover()
-            keys = read_keys((await self._web.get(url)).json())
+            keys = read_keys(await self._web.get(url))
         except Exception as error:  # whatever a provider answers, it must not end the fetching
             self.failures += 1
             self._is_redirected = isinstance(error, Redirected)
@@ -134,7 +134,7 @@ class IssuerKeys:
             self._changed(self.issuer, is_fewer)
 
     async def _discover(self) -> str:
-        document = (await self._web.get(self.issuer.rstrip("/") + _DISCOVERY)).json()
+        document = await self._web.get(self.issuer.rstrip("/") + _DISCOVERY)
         if document.get("issuer") != self.issuer:
             raise NoAnswer("its discovery document is of another issuer")
         url = document.get("jwks_uri")

@@ -148,9 +148,6 @@ class Trust:
         key = issuer.keys.known(header.kid, header.alg)
         if key is None:
             return partial(issuer.keys.learn, header.kid, header.alg, _number(body.iat))
-        return self._verified(token, key, issuer)
-
-    def _verified(self, token: bytes, key: jwt.PyJWK, issuer: Issuer) -> Identity:
         now = self.wall()
         identity = verify(token, key, issuer.told, now)
         # A provider that stays silent ends what it vouched for, too.

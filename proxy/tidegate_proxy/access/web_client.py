@@ -36,21 +36,8 @@ class Redirected(NoAnswer):
     """The address redirects, which the proxy does not follow. It lasts until the address is changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
-    """A status and a body of bounded length."""
-
-    status: int
-    body: bytes
-
-    def json(self) -> dict[str, Any]:
-        """Return the object that the body is; raises NoAnswer."""
-        if self.status != 200:
-            raise NoAnswer(f"status {self.status}")
-        try:
-            return msgspec.json.decode(self.body, type=dict[str, Any])
-        except (msgspec.MsgspecError, RecursionError):
-            raise NoAnswer("the answer is no JSON object") from None
+class NotLetIn(NoAnswer):
+    """The address answers that it does not know the credential, or denies it."""
 
 
 def web_proxy(url: URL) -> str | None:
@@ -72,12 +59,14 @@ class WebClient:
         self._timeout = aiohttp.ClientTimeout(total=seconds)
         self._session: aiohttp.ClientSession | None = None
 
-    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
-        """Return what an address answers; raises NoAnswer. No redirect is followed."""
+    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Return the JSON object that an address answers; raises NoAnswer. No redirect is followed."""
         try:
             return await self._get(URL(url), headers or {})
         except TimeoutError:
             raise NoAnswer(f"no whole answer within {self._timeout.total:g} s") from None
+        except (msgspec.MsgspecError, RecursionError):
+            raise NoAnswer("the answer is no JSON object") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoAnswer(f"{type(error).__name__}: {error}"[:300]) from None
 
@@ -91,7 +80,7 @@ class WebClient:
             await self._session.close()
             self._session = None
 
-    async def _get(self, url: URL, headers: Mapping[str, str]) -> HttpResponse:
+    async def _get(self, url: URL, headers: Mapping[str, str]) -> dict[str, Any]:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar())
         headers = {"accept": "application/json", "accept-encoding": "identity", **headers}
@@ -99,12 +88,14 @@ class WebClient:
         async with asked as response:
             if response.status in _REDIRECTS:
                 raise Redirected(f"it redirects to {response.headers.get('location', '')}"[:300])
+            if response.status != 200:
+                raise (NotLetIn if response.status in (401, 403) else NoAnswer)(f"status {response.status}")
             body = bytearray()
             async for chunk in response.content.iter_chunked(65_536):
                 body += chunk
                 if len(body) > MOST_ANSWER_BYTES:
                     raise NoAnswer(f"the answer has more than {MOST_ANSWER_BYTES} bytes")
-            return HttpResponse(response.status, bytes(body))
+            return msgspec.json.decode(body, type=dict[str, Any])
 
 
 HOLD_SECONDS = 60.0  # Seconds for which Domino's word holds; then it is asked again.
@@ -223,7 +214,9 @@ class Domino:
     async def _ask(self, proof: _Proof, sender: Sender) -> Principal | None:
         """Return who Domino says that the caller is, and give the place back; raises Problem."""
         try:
-            principal = self._principal(await self._web.get(self._url, dict([proof])))
+            principal = _principal(await self._web.get(self._url, dict([proof])))
+        except NotLetIn:
+            principal = None
         except NoAnswer as error:
             self.failures += 1
             (log.warning if self.failures == 1 else log.debug)("Domino does not say who callers are: %s", error)
@@ -240,16 +233,15 @@ class Domino:
                 self._known.popitem(last=False)
         return principal
 
-    def _principal(self, answer: HttpResponse) -> Principal | None:
-        if answer.status in (401, 403):
-            return None
-        said = answer.json()
-        if said.get("isAnonymous") is not False:  # Domino answers 200 to callers that it does not know
-            return None
-        name = said.get("canonicalName")
-        if not is_name(name):
-            raise NoAnswer("the answer has no canonicalName")
-        return Principal(name, frozenset(), DOMINO)
+
+def _principal(said: Mapping[str, Any]) -> Principal | None:
+    """Return who Domino says that the caller is; None for one that it does not know, which it answers with 200 too."""
+    if said.get("isAnonymous") is not False:
+        return None
+    name = said.get("canonicalName")
+    if not is_name(name):
+        raise NoAnswer("the answer has no canonicalName")
+    return Principal(name, frozenset(), DOMINO)
 
 
 def _digest(proof: _Proof) -> bytes:

@@ -9,10 +9,8 @@ from typing import Any
 
 from ..access.identity import Grant
 from ..forwarding import Forwarding
-from ..http2.frames import encode_header
 from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
 from ..residency.leases import Lease
-from ..servers import UNAVAILABLE_HEADER
 from ..targets import Asked
 from ..upstream.replica import Replica
 from .messages import MessageReader, RequestedModel
@@ -224,10 +222,7 @@ class Call(CallerStream):
             self.time.message_sent()
         server = self.headers.server_name()
         if not requested.model:
-            if self._method.name != "ModelStatistics":
-                raise Problem(ProblemType.MALFORMED, "The message names no model.")
-            self.start(self._all_statistics, server)
-            return
+            raise Problem(ProblemType.MALFORMED, "The message names no model.")
         asked = server, requested.model, self._method.action, "triton"
         grant = self.shared.authorizer.known(self.headers.credential, asked)
         if grant is None:
@@ -237,10 +232,6 @@ class Call(CallerStream):
 
     async def _authorize(self, asked: Asked, requested: RequestedModel) -> None:
         self._granted(await self.shared.authorizer.ask(self.headers.credential, *asked), requested)
-
-    async def _all_statistics(self, server: str | None) -> None:
-        answer, missing = await self.context.statistics(self.headers.credential, server, self.time)
-        self.reply(answer, encode_header(UNAVAILABLE_HEADER.encode(), missing.encode()) if missing else b"")
 
     def _granted(self, grant: Grant, requested: RequestedModel) -> None:
         # One sequence has one version, and so has one stream.

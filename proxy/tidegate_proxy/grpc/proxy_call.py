@@ -12,12 +12,10 @@ from ..triton.kind import EXTENSIONS
 from .messages import RequestedModel
 from .metadata import HEALTH, SERVICE, RequestHeaders
 from .protobuf import BYTES, MalformedError, fields, integer, last, text
-from .response import CallerStream, Deadline, UpstreamStatusError
+from .response import CallerStream, Deadline
 from .upstreams import Upstreams, ask
 
 _METADATA, _STATISTICS = (f"/{SERVICE}/{name}".encode() for name in ("ServerMetadata", "ModelStatistics"))
-_STATS = 1
-_STATS_NAME = 1
 _EXTENSIONS = 3  # Of ServerMetadataResponse.
 
 
@@ -37,20 +35,10 @@ class GrpcContext:
     async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
         """Answer what the server says of itself; without a name, the first that the caller may see.
 
-        This and the next two raise Problem, or UpstreamStatusError.
+        This and the next one raise Problem, or UpstreamStatusError.
         """
         routes = await self.servers.asked(credential, server)
         return _served(await ask(self.upstreams, routes[0].pool, _METADATA, b"", deadline))
-
-    async def statistics(self, credential: bytes, server: str | None, deadline: Deadline) -> tuple[bytes, str]:
-        """Answer the statistics of every model that the caller may inspect, and which pools are unavailable."""
-
-        async def of_pool(pool: Pool, visible: set[str]) -> bytes:
-            return _only(await ask(self.upstreams, pool, _STATISTICS, b"", deadline), visible)
-
-        routes = await self.servers.asked(credential, server)
-        found, missing = await self.servers.of_each_pool(routes, of_pool, (Problem, UpstreamStatusError))
-        return b"".join(found), missing
 
     async def answer_without_lease(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:
         """Answer whether a model that is loaded on demand could be called, or its statistics: none where it is cold."""
@@ -80,16 +68,6 @@ def _served(metadata: bytes) -> bytes:
         return b"".join(kept)
     except (MalformedError, UnicodeDecodeError):
         raise Problem(ProblemType.UPSTREAM, "The inference server's metadata cannot be read.") from None
-
-
-def _only(statistics: bytes, visible: set[str]) -> bytes:
-    """Return the statistics of these models alone."""
-    try:
-        found = [found for found in fields(statistics) if found[:2] == (_STATS, BYTES)]
-        parts = [statistics[start:end] for _, _, start, end in found]
-        return b"".join(text(_STATS, part) for part in parts if (last(part, _STATS_NAME) or b"").decode() in visible)
-    except (MalformedError, UnicodeDecodeError):
-        raise Problem(ProblemType.UPSTREAM, "The inference server's statistics cannot be read.") from None
 
 
 MOST_BYTES = 4096

@@ -10,10 +10,9 @@ from typing import Any, Literal
 import msgspec
 from tidegate_contracts.openai import LONGEST_SERVED_NAME
 
-from ..bodies import Bytes
+from ..bodies import UNREADABLE, Bytes
 from ..problems import Problem, ProblemType
 
-UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 MOST_READ = 32 * 1024 * 1024  # Bytes of a body, which is read in one piece.
 MOST_VALUES = 400_000  # Values in it. Short keys and numbers take longest: so many, some 25 ms.
 MOST_KEYS = 256  # Outermost keys.

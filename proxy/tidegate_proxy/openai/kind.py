@@ -11,13 +11,13 @@ from dataclasses import replace
 import msgspec
 from tidegate_contracts.openai import is_served_name, served_as
 
-from ..bodies import Bytes, OfVersion
+from ..bodies import UNREADABLE, Bytes, OfVersion
 from ..pools import Pool, listed
 from ..problems import Problem, ProblemType
 from ..server_kind import ServerKind
 from ..targets import NAME_PATTERN, Target
 from ..upstream.replica import Replica
-from .body import UNREADABLE, read
+from .body import read
 from .usage import Usage
 
 NAME = "openai"

@@ -13,7 +13,7 @@ import msgspec
 from tidegate_contracts.triton import ALIAS_PARAMETER, INDEX_PATH, LIVE_PATH
 from tidegate_service.reasons import plain
 
-from ..bodies import Bytes, Unpacked
+from ..bodies import UNREADABLE, Bytes, Unpacked
 from ..headers import LAST_DIGITS
 from ..pools import Pool, ask
 from ..problems import CONTENT_TYPE, Problem, ProblemType
@@ -39,8 +39,6 @@ LOST = re.compile(rb"unknown model: '[^']*' (is not found|has no available versi
 LOST_STATUSES = frozenset({400, 404, 503})
 """HTTP statuses with which that is said: by older Tritons, of a model never loaded, and of one that was unloaded."""
 LOST_CODES = frozenset({5, 14})  # gRPC's: NOT_FOUND, UNAVAILABLE.
-_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-"""What is raised for a text that is no JSON, or is nested too deeply."""
 
 
 class _Envelope(msgspec.Struct):
@@ -87,7 +85,7 @@ def _read_index(body: bytes) -> LoadIndex:
     """Return what an index says; raises ValueError."""
     try:
         index = _index.decode(body)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise ValueError(f"its index cannot be read: {error}") from None
     loaded: dict[str, tuple[int, ...]] = {}
     for each in index:
@@ -114,7 +112,7 @@ def as_served(metadata: bytes) -> bytes:
     """Return a server's metadata with those of its extensions that are served here; as it came if it is unreadable."""
     try:
         found = _server_metadata.decode(metadata)
-    except _UNREADABLE:
+    except UNREADABLE:
         return metadata
     found.extensions = [each for each in found.extensions if each in EXTENSIONS]
     return msgspec.json.encode(found)
@@ -140,14 +138,14 @@ class TritonKind(ServerKind):
             return _PREDICT
         match = _PATH.fullmatch(path)
         if match is None or (match["model"] == "stats" and not match["verb"] and not match["version"]):
-            return None  # `/v2/models/stats` is the statistics of all models
+            return None  # Triton answers there with the statistics of all models
         return _target(match["verb"] or "metadata", match["server"], match["model"], match["version"])
 
     def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Bytes]:
         """Return what the envelope of `/predict` asks, and its payload; raises Problem."""
         try:
             envelope = _envelope.decode(body)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise Problem(ProblemType.MALFORMED, f"The body of /predict is no envelope: {error}.") from None
         asked = _asked(envelope.inference_server_name, envelope.model_name, envelope.model_version)
         return asked, memoryview(envelope.payload)
@@ -181,14 +179,14 @@ class TritonKind(ServerKind):
         try:
             parameters = msgspec.json.decode(config).get("parameters", {})
             return parameter, msgspec.convert(parameters.get(parameter, {}).get("string_value", ""), str)
-        except (*_UNREADABLE, AttributeError) as error:
+        except (*UNREADABLE, AttributeError) as error:
             raise ValueError("the model's configuration cannot be read") from error
 
     def keeps_sequences(self, config: bytes) -> bool:
         """Tell whether the model is batched by sequence; raises ValueError."""
         try:
             return "sequence_batching" in msgspec.json.decode(config)
-        except (*_UNREADABLE, TypeError) as error:
+        except (*UNREADABLE, TypeError) as error:
             raise ValueError("the model's configuration cannot be read") from error
 
     async def sequence_of(self, headers: bytes, unpacked: Unpacked) -> bytes | None:
@@ -207,7 +205,7 @@ class TritonKind(ServerKind):
         )
         try:
             parameters = _infer.decode(body).parameters
-        except _UNREADABLE:
+        except UNREADABLE:
             return None  # the replica tells what is wrong with it
         if parameters is None or not parameters.sequence_id:
             return None
@@ -233,7 +231,7 @@ class TritonKind(ServerKind):
         """Return the text of `{"error": …}`, or all of a body that is something else."""
         try:
             return _error.decode(body).error
-        except _UNREADABLE:
+        except UNREADABLE:
             return body.decode("utf-8", "replace")
 
 

@@ -103,13 +103,6 @@ def test_a_model_without_batches_gets_each_row_as_a_request() -> None:
     assert [each["X"].tolist() for each in requests(rows, WHOLE)] == [list(range(16)), list(range(16, 32))]
 
 
-def test_without_a_signature_names_decide_and_types_stay() -> None:
-    found = take({"A": numpy.zeros((2, 2), numpy.float16)}, None)
-    assert found.inputs["A"].dtype == numpy.float16
-    with pytest.raises(UsageError, match="inspect"):
-        take([1, 2], None)
-
-
 def test_what_is_too_large_for_a_float_does_not_become_infinite() -> None:
     assert take([1e38, float("inf"), 0], FEATURES).inputs["input__0"].tolist() == [[pytest.approx(1e38), numpy.inf, 0]]
     with pytest.raises(UsageError, match="cannot hold"):
@@ -136,9 +129,7 @@ WRONG: dict[str, tuple[Any, Signature, str]] = {
     "columns": (table({"x": [1], "y": [2]}), FEATURES, "2 columns"),
     "twice": (table([[1, 2]], columns=["A", "A"]), PAIR, "two columns of one name"),
     "cells": (table({"A": [1, 2], "B": [[1, 2], [3]]}), PAIR, "not all of one shape"),
-    "numbers": ({"TEXT": [1]}, WORDS, "which is no text"),
     "ragged": ({"A": [[1], [2, 3]], "B": [1, 2]}, PAIR, "input A"),
-    "large": ({"A": [2**31], "B": [1, 2]}, PAIR, "input A"),
     "uneven": ([{"A": 1, "B": [1, 2]}, {"A": 1}], PAIR, "same inputs"),
     "whole": (numpy.zeros((2, 2, 16)), WHOLE, r"\[2, 2, 16\]"),
 }
@@ -177,12 +168,10 @@ tables = st.dictionaries(st.sampled_from(["A", "B", "X", "TEXT", "y"]), st.lists
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(whatever | arrays_of_any | tables | st.fixed_dictionaries({"A": whatever | arrays_of_any, "B": whatever}))
 def test_whatever_is_given_fits_or_is_refused(value: Any) -> None:
-    for signature in (FEATURES, PAIR, WHOLE, WORDS, ANY, None):
+    for signature in (FEATURES, PAIR, WHOLE, WORDS, ANY):
         try:
             found = list(requests(take(value, signature), signature))
         except UsageError:
-            continue
-        if signature is None:
             continue
         for inputs in found:
             known = {each.name: each for each in signature.inputs}

@@ -1,18 +1,16 @@
-"""A model's signature is kept, forgotten when another version takes over, and done without where it is not shown."""
+"""A model's signature is kept, and forgotten when another version takes over."""
 
 import json
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy
 import pytest
-from tidegate.calling import model as model_module
 from tidegate.calling.credentials import Credential
 from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
-from tidegate.errors import NotFoundError, UnreachableError, UsageError
+from tidegate.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
 from tests.proxy.rigs.upstream import Caller, Upstream, upstream
@@ -26,12 +24,9 @@ class Triton:
         self.config: bytes | ProblemType | None = None
         """What is answered when it is asked for its configuration, instead of the truth."""
         self.asked: list[str] = []
-        self.turns_after: int | None = None  # After how many requests it takes something else.
         self.pause = 0.0  # Seconds before each answer.
 
     def __call__(self, caller: Caller) -> None:
-        if self.turns_after is not None and len(self.asked) >= self.turns_after:
-            self.takes = "INT64"
         self.asked.append(caller.request.path)
         caller.wait(self.pause)
         if caller.request.path.endswith("/config"):
@@ -42,8 +37,10 @@ class Triton:
         if said["datatype"] != self.takes:
             caller.answer(b'{"error":"another data-type is expected"}', 400)
         else:
-            output = {"name": "Y", "datatype": self.takes, "shape": [1], "data": [1]}
-            caller.answer(json.dumps({"model_name": "m", "model_version": "1", "outputs": [output]}).encode())
+            [described], values = json.loads(caller.request.body[:length])["inputs"], caller.request.body[length:]
+            outputs = [described | {"name": "Y"}]
+            head = json.dumps({"model_name": "m", "model_version": "1", "outputs": outputs}).encode()
+            caller.answer(head + values, inference_header_content_length=str(len(head)))
 
     def _tell(self, caller: Caller) -> None:
         if isinstance(self.config, ProblemType):
@@ -72,26 +69,17 @@ def configs(triton: Triton) -> int:
     return sum(path.endswith("/config") for path in triton.asked)
 
 
-def test_what_a_model_takes_is_asked_once_and_again_of_another_version(behind: Upstream, triton: Triton) -> None:
+def test_what_a_model_takes_is_asked_once_and_again_after_a_refusal(behind: Upstream, triton: Triton) -> None:
     called = model(behind)
     for _ in range(3):
         called.predict({"X": [1]})
     assert configs(triton) == 1
     triton.takes = "INT64"
+    with pytest.raises(UsageError, match="another data-type"):
+        called.predict({"X": [1]})
     for _ in range(2):
         assert called.predict({"X": [1]})["Y"].dtype == numpy.int64
     assert configs(triton) == 2
-
-
-def test_rows_that_were_answered_are_not_sent_again_when_the_model_changes(behind: Upstream, triton: Triton) -> None:
-    called = model(behind)
-    rows = [{"X": [number]} for number in range(5)]
-    called.predict(rows)
-    triton.turns_after = len(triton.asked) + 3
-    with pytest.raises(UnreachableError, match=r"changed while its rows were answered(.|\n)*3 requests"):
-        called.predict(rows)
-    assert len([path for path in triton.asked if path.endswith("/infer")]) == 5 + 4
-    assert called.predict(rows)["Y"].dtype == numpy.int64
 
 
 @pytest.mark.parametrize("deadline", ["5", -1, float("nan"), float("inf"), [1]])
@@ -101,38 +89,15 @@ def test_a_deadline_that_is_no_time_is_refused(behind: Upstream, triton: Triton,
     assert triton.asked == []
 
 
-def test_who_may_not_inspect_may_call_with_arrays_by_name(
-    behind: Upstream, triton: Triton, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    triton.config = ProblemType.DENIED
-    called = model(behind)
-    assert called.predict({"X": numpy.ones(1, numpy.float32)})["Y"].tolist() == [1]
-    assert configs(triton) == 1
-    with pytest.raises(UsageError, match="inspect"):
-        called.predict([1])
-    triton.config = None
-    monkeypatch.setattr(model_module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 61))
-    assert called.predict([1])["Y"].tolist() == [1]
-
-
-def test_steps_of_a_sequence_are_not_done_twice(behind: Upstream, triton: Triton) -> None:
-    called = model(behind)
-    called.predict({"X": [1]})
-    triton.takes = "INT64"
-    with pytest.raises(UsageError, match="another data-type"):
-        called.predict({"X": [1]}, {"sequence_id": 1})
-    assert configs(triton) == 1
-
-
 @pytest.mark.parametrize(
     "config",
     [b"{}", b'{"input":[{"dims":[1]}]}', b'{"input":[1]}', b'{"max_batch_size":"x"}', b'{"max_batch_size":1e400}',
-     ProblemType.UNKNOWN],
+     ProblemType.UNKNOWN, ProblemType.DENIED],
 )  # fmt: skip
 def test_a_configuration_is_found_once_it_is_one(behind: Upstream, triton: Triton, config: bytes | ProblemType) -> None:
     triton.config = config
     called = model(behind)
-    with pytest.raises((UnreachableError, UsageError, NotFoundError)):
+    with pytest.raises((UnreachableError, UsageError, NotFoundError, RefusedError)):
         called.predict({"X": [1]})
     triton.config = None
     assert called.predict({"X": [1]})["Y"].tolist() == [1]

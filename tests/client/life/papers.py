@@ -98,8 +98,7 @@ class Papers:
     def _version(self, number: int) -> RegisteredVersion:
         return RegisteredVersion.model_validate({
             "model": self.model, "number": number, "runId": "", "source": "", "manifestSha256": str(number),
-            "registeredBy": "anna", "registeredAt": "2026-01-01T00:00:00Z", "signed": False, "clientModel": None,
-            "tags": {}, "aliases": (),
+            "registeredBy": "anna", "clientModel": None, "tags": {},
         })  # fmt: skip
 
 

@@ -7,7 +7,6 @@ import pytest
 from tidegate import Tidegate
 from tidegate.cli.app import app
 from tidegate.errors import ExitCode
-from tidegate_contracts.whereabouts import Place
 from typer.testing import CliRunner
 
 from .papers import Life
@@ -55,24 +54,11 @@ def test_they_say_what_became_of_it(commands: Commands) -> None:
     assert "promote" in commands.run("history", MODEL)
 
 
-def test_undeploy_says_where_calls_may_still_be_answered_and_ends_with_one_then(
-    commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undeploy_asks_first_and_says_what_is_gone(commands: Commands) -> None:
     commands.run("deploy", f"{MODEL}@1", "--to", "prod")
     assert commands.run("undeploy", MODEL, "--from", "prod", code=ExitCode.USAGE) == ""
-    taken = f"prod has no version of {MODEL} any more (before: version 1)"
-    assert commands.run("undeploy", MODEL, "--from", "prod", "--yes") == f"{taken}\n"
-    commands.run("deploy", f"{MODEL}@1", "--to", "prod")
-    monkeypatch.setattr(
-        "tidegate.life.undeploy.unloads_on_withdrawal", lambda _home: False
-    )  # as a bucket's servers on demand
-    commands.life.answers.places = (Place(replica="10.0.0.1:8000", state="resident"),)
-    said = commands.run("undeploy", MODEL, "--from", "prod", "--yes", code=ExitCode.FOUND)
-    why = "10.0.0.1:8000 (resident) may serve what is in memory until nobody uses it for a while"
-    where = f"  east, preload/main: {why}"
-    assert said == f"{taken}, but calls may still be answered\n{where}\n"
-    commands.run("deploy", f"{MODEL}@1", "--to", "prod")
-    assert len(commands.json("undeploy", MODEL, "--from", "prod", "--yes", code=ExitCode.FOUND)["unverified"]) == 1
+    taken = f"prod has no version of {MODEL} any more (before: version 1)\n"
+    assert commands.run("undeploy", MODEL, "--from", "prod", "--yes") == taken
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ from itertools import count, repeat
 from pathlib import Path
 
 import pytest
-from tidegate.errors import IntegrityError, UnfinishedError, UnreachableError
-from tidegate.life.context import Context
-from tidegate.life.deploy import rollback
+from tidegate.errors import IntegrityError, RefusedError, UnfinishedError, UnreachableError
 from tidegate.life.plan import Plan
 from tidegate.life.publish import publish_version
 from tidegate.life.rules import history
@@ -137,27 +135,15 @@ def test_a_lost_file_is_no_upload_cut_short(url: str, store: ObjectStore, tmp_pa
         life.bring(1)
 
 
-def on_demand(life: Life) -> Context:
+def test_a_model_that_loads_on_demand_out_of_an_object_store_leaves_by_the_definition(tmp_path: Path, url: str) -> None:
+    life, repository = Life(tmp_path, ObjectStoreLocation(url=url)), open_repository(url)
+    life.bring(1)
     [east], [server] = life.of.planes, life.of.planes[0].servers
     pool = server.pools[0].model_copy(update={"loading": "on-demand"})
     east = east.model_copy(update={"servers": (server.model_copy(update={"pools": (pool,)}),)})
-    return replace(life.here, known=known(east)[1])
-
-
-def test_what_is_taken_out_of_an_object_store_is_told_to_be_served_on_demand_while_it_is_in_memory(
-    tmp_path: Path, url: str
-) -> None:
-    life, repository = Life(tmp_path, ObjectStoreLocation(url=url)), open_repository(url)
-    life.bring(1)
-    here = on_demand(life)
-    life.answers.places = (Place(replica="10.0.0.1:8000", state="resident"),)
-    until = "nobody uses it for a while"
-    told = f"east, preload/main: 10.0.0.1:8000 (resident) may serve what is in memory until {until}"
-    assert undeploy(here, MODEL, "prod").unverified == (told,)
-    assert (read_published(repository.config(MODEL) or "").served, repository.versions(MODEL)) == ((), [1])
-    rollback(here, MODEL, "prod")
-    life.answers.places = ()
-    assert undeploy(here, MODEL, "prod").unverified == ()
+    with pytest.raises(RefusedError, match=f"take {MODEL} out of `models` of prod"):
+        undeploy(replace(life.here, known=known(east)[1]), MODEL, "prod")
+    assert read_published(repository.config(MODEL) or "").served == (1,)
 
 
 def test_servers_that_poll_an_object_store_let_go_of_what_is_taken_out_of_it(tmp_path: Path, url: str) -> None:
@@ -168,7 +154,7 @@ def test_servers_that_poll_an_object_store_let_go_of_what_is_taken_out_of_it(tmp
         undeploy(life.here, MODEL, "prod")
     assert read_published(repository.config(MODEL) or "").served == (1,)
     life.answers.places = ()
-    assert undeploy(life.here, MODEL, "prod").unverified == ()
+    undeploy(life.here, MODEL, "prod")
     assert repository.models() == []
 
 
@@ -180,6 +166,3 @@ def test_nothing_is_taken_out_of_an_object_store_before_its_proxy_has_said_who_h
         undeploy(life.here, MODEL, "prod")
     assert read_published(repository.config(MODEL) or "").served == (1,)
     assert [each.what for each in history(life.here, MODEL)] == ["deploy"]
-    life.answers.silent = iter([None, UnreachableError("no answer")])
-    (told,) = undeploy(on_demand(life), MODEL, "prod").unverified
-    assert "replicas that could not be asked (no answer) may serve what is in memory" in told

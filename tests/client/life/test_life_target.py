@@ -2,7 +2,6 @@ from typing import Any
 
 from tidegate.life.target import repositories, targets
 from tidegate_contracts import environments as facts
-from tidegate_contracts.routing import VersionShare
 
 MODEL = "fraud"
 
@@ -41,12 +40,3 @@ def test_an_alias_is_one_that_the_definition_says() -> None:
     assert target.aliases == {"champion"}
     assert [home.follows for home in target.homes] == ["alias", "newest"]
     assert target.newest
-
-
-def test_versions_that_the_definition_names_are_those_of_shares() -> None:
-    shares = (VersionShare(version=3, weight=80), VersionShare(version=4, weight=20))
-    of, _ = known(plane("east", dataset("a"), versions=shares))
-    (target,) = targets(of, MODEL)
-    assert target.named == {3, 4}
-    assert target.homes[0].follows == "shares"
-    assert not target.newest

@@ -28,8 +28,7 @@ def test_looking_tells_what_is_there_and_loads_nothing(cli: Cli) -> None:
 def test_it_tells_who_decides_which_version_answers(cli: Cli) -> None:
     [plane] = cli.json("status")
     found = by_name(plane["models"])
-    ready = {version["version"]: version["ready"] for version in found["add_sub"]["versions"]}
-    assert ready == {"1": True, "2": False}  # which is named, and is not there
+    assert (found["add_sub"]["versions"], found["add_sub"]["missing"]) == ([1], [2])
     assert "2 (not ready)" in cli.run("status")
     assert {name: each["traffic"] for name, each in found.items()} == {
         "batched": "newest", "late": "newest", "huge": "newest",

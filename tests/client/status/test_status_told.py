@@ -121,7 +121,7 @@ def proxy(caller: Caller) -> None:
         caller.answer(b'{"error": "unknown model"}', 400)
 
 
-def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path) -> None:
     with upstream(proxy) as here:
         made = plane("lab", 1, "there", "plain")
         aliased = facts.ModelFacts(name="aliased", server="gpu", pool="main", alias="champion")
@@ -136,8 +136,7 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path, monkey
         assert {each["model"]: each["state"] for each in found["models"]} == {
             "there": "resident", "plain": "unknown", "aliased": "unknown",
         }  # fmt: skip
-        monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
-        with Tidegate(environments=tmp_path / "environments.json") as tidegate:
+        with Tidegate() as tidegate:
             [found] = tidegate.status("plain", environment="dev")
         assert [each.state for each in found.models] == ["unknown"]
 

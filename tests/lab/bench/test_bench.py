@@ -70,7 +70,6 @@ def test_a_part_that_cannot_be_measured_here_is_named_and_the_others_are_measure
     text = capsys.readouterr().err
     assert said in text
     assert "lost_vs_simple_days" in text
-    assert report.measure(EVICTION, parts, ["simulated"]) == FOUND
 
 
 def test_in_every_other_run_the_last_comes_first() -> None:

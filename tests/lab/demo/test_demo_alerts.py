@@ -76,12 +76,12 @@ def stopped(process: Process) -> Iterator[None]:
 
 
 @contextmanager
-def ended(plane: LocalEnvironment, part: str) -> Iterator[None]:
-    os.killpg(plane.parts[part].pid, signal.SIGKILL)
+def without_policy(plane: LocalEnvironment) -> Iterator[None]:
+    plane.kill("policy")
     try:
         yield
     finally:
-        plane.start_again(part)
+        plane.start_policy()
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def called(watched: Watched, model: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with ended(watched.plane, "policy"):  # its counts of the model end with it
+        with without_policy(watched.plane):  # its counts of the model end with it
             for file in (watched.plane.root / "policy/state").iterdir():
                 file.unlink()
 
@@ -123,7 +123,7 @@ SITUATIONS: dict[str, tuple[Callable[[Watched], Any], dict[str, str], int]] = {
         60,
     ),
     "the eviction policy is killed": (
-        lambda it: ended(it.plane, "policy"),
+        lambda it: without_policy(it.plane),
         {"TidegatePolicySilent": "of on-demand/main is silent"},
         120,
     ),

@@ -17,11 +17,9 @@ from typing import Any
 import pytest
 from tidegate_eviction.simulate.trace import read_trace
 
-from lab.demo import zoo
 from lab.demo.__main__ import CANNOT
 from lab.demo.playing import Scene
 from lab.demo.scenes import SCENES
-from lab.demo.visitor import Visitor
 from lab.local_plane.triton import installed
 from tests.processes import marked
 from tests.proxy.rigs.pytest_rigs import not_run
@@ -32,13 +30,6 @@ WALK_SECONDS = 400  # What it may take at most, on a machine that does other thi
 UP_SECONDS = 120.0
 GONE_SECONDS = 40.0
 SCRAPED_SECONDS = 1.0
-PARTS = {
-    "on-demand": "on-demand/triton.1.log",
-    "policy": "policy/policy.1.log",
-    "proxy-1": "proxy-1/proxy.1.log",
-    "preload": "preload/triton.1.log",
-}
-"""What is killed of it, and where the log of each stays."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -168,29 +159,6 @@ def test_what_it_says_to_try_works(shown: Shown) -> None:
         assert re.search(r"zoo\.csv\.gz: \d+ calls of \d+ models \(", said), said
         assert len(read_trace(shown.folder / "zoo.csv.gz")) >= 6
         assert re.search(r"lru-idle", said), said
-
-
-@pytest.mark.thorough
-def test_parts_that_are_killed_run_again_in_their_places_and_answer(shown: Shown) -> None:
-    [(url, key)] = re.findall(r"export TIDEGATE_URL=http://(\S+) TIDEGATE_GRPC=\S+ TIDEGATE_KEY=(\S+)", shown.text)
-    visitor = Visitor([url], key)
-    assert visitor.want("fox").is_right("fox")
-    for part in PARTS:
-        pid = int(re.findall(rf"{part}(?: runs again, as pid)? +(\d+)", shown.said())[-1])
-        os.kill(pid, signal.SIGKILL)
-        again = rf"{part} \(pid {pid}\) was killed \(SIGKILL\)\. .* {part} runs again, as pid"
-        end = time.monotonic() + UP_SECONDS
-        while not re.search(again, " ".join(shown.said().split())):
-            assert time.monotonic() < end, shown.said()
-            time.sleep(0.1)
-    for model in ("fox", zoo.RESIDENT.name):
-        end = time.monotonic() + GONE_SECONDS
-        while not visitor.want(model).is_right(model):
-            assert time.monotonic() < end, shown.said()
-    assert shown.running.poll() is None
-    (folder,) = shown.folder.glob("tidegate-demo-*")
-    assert all((folder / log).exists() for log in PARTS.values())
-    assert (folder / "demo.log").read_text().count("runs again") == len(PARTS)
 
 
 def test_ctrl_c_ends_it_and_logs_stay(shown: Shown) -> None:

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from ..rigs.issuer import answering
-from .provider import DominoFake, Provider
+from ..rigs.issuer import Issuer, answering, issuer
+from .provider import DominoFake
 from .tables import WEBS, Clock
 
 
@@ -28,11 +28,9 @@ async def webs_are_closed(anyio_backend: str) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def provider(webs_are_closed: None) -> Iterator[Provider]:
+def provider(webs_are_closed: None) -> Iterator[Issuer]:
     del webs_are_closed
-    made = Provider()
-    with answering(made.answer) as url:
-        made.issuer = f"{url}/realms/dev"
+    with issuer() as made:
         yield made
 
 

@@ -12,7 +12,7 @@ from tidegate_proxy.access.web_client import WebClient
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.routes import Routes
 
-from .provider import AUDIENCE, Provider
+from ..rigs.issuer import Issuer
 
 WEBS: list[WebClient] = []  # Those of a test, to be closed with it.
 
@@ -40,9 +40,8 @@ def rule(**more: Any) -> AccessRule:
     return AccessRule(**(usual | more))
 
 
-def issuer_of(provider: Provider, **more: Any) -> OidcIssuer:
-    usual = {"issuer": provider.issuer, "audiences": (AUDIENCE,), "jwks_url": provider.jwks_url}
-    return OidcIssuer(**(usual | {"groups_claim": "groups"} | more))
+def issuer_of(provider: Issuer, **more: Any) -> OidcIssuer:
+    return provider.told.model_copy(update=more)
 
 
 def access(*rules: AccessRule, issuers: Iterable[OidcIssuer] = (), a_minute: int = 600, burst: int = 10) -> AccessTable:
@@ -78,7 +77,7 @@ def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 5.0
     return Authorizer(table, where, **(usual | more))
 
 
-def gate_for(provider: Provider, clock: Clock | None = None, *, seconds: float = 5.0, **told: Any) -> Authorizer:
+def gate_for(provider: Issuer, clock: Clock | None = None, *, seconds: float = 5.0, **told: Any) -> Authorizer:
     """A gate that lets everybody in whom this provider names."""
     keys = told.pop("keys", {})
     return gate(

@@ -9,7 +9,8 @@ from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.web_client import SENDER, UnknownSender
 from tidegate_proxy.problems import Problem, ProblemType
 
-from .provider import DominoFake, Provider
+from ..rigs.issuer import Issuer
+from .provider import DominoFake
 from .tables import Clock, access, gate, issuer_of, kind_of, problem_of, rule
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +73,7 @@ async def test_a_refused_credential_is_refused_unasked_for_a_moment(domino: Domi
     assert domino.asked == 2
 
 
-async def test_a_token_of_a_known_issuer_is_never_sent_on(provider: Provider, domino: DominoFake) -> None:
+async def test_a_token_of_a_known_issuer_is_never_sent_on(provider: Issuer, domino: DominoFake) -> None:
     """What our own check refuses, nobody else may believe."""
     authorizer = gate(access(ANYBODY, issuers=[issuer_of(provider)]), domino_principal_url=domino.url)
     credential = provider.bearer(aud="others")
@@ -81,7 +82,7 @@ async def test_a_token_of_a_known_issuer_is_never_sent_on(provider: Provider, do
     assert domino.asked == 0
 
 
-async def test_a_token_that_says_its_end_ends_then(provider: Provider, domino: DominoFake) -> None:
+async def test_a_token_that_says_its_end_ends_then(provider: Issuer, domino: DominoFake) -> None:
     authorizer = gate(access(ANYBODY), domino_principal_url=domino.url)
     ends = int(time.time()) + 20
     soon, ended = provider.bearer(exp=ends), provider.bearer(exp=ends - 60)

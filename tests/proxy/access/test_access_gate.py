@@ -16,7 +16,7 @@ from tidegate_proxy.access.trust import Trust
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.routes import Routes
 
-from .provider import Provider
+from ..rigs.issuer import AUDIENCE, Issuer
 from .tables import Clock, access, gate, gate_for, issuer_of, kind_of, problem_of, routes, rule
 
 pytestmark = pytest.mark.anyio
@@ -71,13 +71,13 @@ async def test_a_model_of_several_servers_that_a_caller_may_use_needs_the_server
     assert (await authorizer.ask(BOB, "third", "b", "infer")).route.server == "third"
 
 
-async def test_one_principal_with_two_credentials_has_one_limit(provider: Provider) -> None:
+async def test_one_principal_with_two_credentials_has_one_limit(provider: Issuer) -> None:
     authorizer = gate(access(rule(principals=("alice",)), issuers=[issuer_of(provider)]), keys=API_KEYS)
     first, second = provider.bearer(), provider.bearer(jti="2")
     grants = [await authorizer.ask(each, None, "a", "infer") for each in (first, second)]
     assert grants[0].identity is not grants[1].identity
     assert grants[0].bucket is grants[1].bucket
-    other = await authorizer.ask(provider.bearer(sub="alice", aud=["x", "tidegate-dev"]), "main", "b", "infer")
+    other = await authorizer.ask(provider.bearer(sub="alice", aud=["x", AUDIENCE]), "main", "b", "infer")
     by_key = await authorizer.ask(ALICE, None, "a", "infer")  # of the same name, but another source vouches for it
     assert grants[0].bucket not in (other.bucket, by_key.bucket)
 
@@ -114,7 +114,7 @@ async def test_limits_follow_the_replicas() -> None:
 # ---- reloads ----
 
 
-async def test_a_reload_asks_nobody_for_a_proof_again_who_is_still_believed(provider: Provider) -> None:
+async def test_a_reload_asks_nobody_for_a_proof_again_who_is_still_believed(provider: Issuer) -> None:
     table = access(rule(principals=("*",)), issuers=[issuer_of(provider)])
     where = routes("main/a")
     authorizer = gate(table, where=where)
@@ -125,7 +125,7 @@ async def test_a_reload_asks_nobody_for_a_proof_again_who_is_still_believed(prov
     assert provider.asked == 1
 
 
-async def test_an_issuer_that_is_taken_away_or_changed_ends_its_tokens_at_once(provider: Provider) -> None:
+async def test_an_issuer_that_is_taken_away_or_changed_ends_its_tokens_at_once(provider: Issuer) -> None:
     where, anybody = routes("main/a"), rule(principals=("*",))
     authorizer = gate(access(anybody, issuers=[issuer_of(provider)]), where=where)
     credential = provider.bearer()
@@ -139,7 +139,7 @@ async def test_an_issuer_that_is_taken_away_or_changed_ends_its_tokens_at_once(p
     assert await kind_of(authorizer, credential) is ProblemType.UNAUTHENTICATED
 
 
-async def test_who_waits_while_tables_change_is_judged_by_the_new_ones(provider: Provider) -> None:
+async def test_who_waits_while_tables_change_is_judged_by_the_new_ones(provider: Issuer) -> None:
     provider.mode = "late"
     where, anybody = routes("main/a"), rule(principals=("*",))
     authorizer = gate(access(anybody, issuers=[issuer_of(provider)]), where=where)
@@ -229,7 +229,7 @@ def test_grants_are_bounded_for_each_and_for_all() -> None:
             assert identities.grants == sum(len(each.grants) for each in identities.by_tail.values()) <= 3000
 
 
-async def test_a_credential_is_compared_whole(provider: Provider) -> None:
+async def test_a_credential_is_compared_whole(provider: Issuer) -> None:
     """Its end finds it; all of it must be the same."""
     authorizer = gate_for(provider)
     token = provider.bearer()
@@ -243,7 +243,7 @@ async def test_a_credential_is_compared_whole(provider: Provider) -> None:
     assert authorizer.known(token, (None, "a", "infer", None)) is not None
 
 
-async def test_what_has_ended_is_swept_and_so_are_void_grants(provider: Provider, clock: Clock) -> None:
+async def test_what_has_ended_is_swept_and_so_are_void_grants(provider: Issuer, clock: Clock) -> None:
     table, where = access(rule(principals=("*",)), issuers=[issuer_of(provider)]), routes("main/a")
     authorizer = gate(table, clock, where=where)
     soon = provider.bearer(exp=int(clock.wall()) + 10)
@@ -260,7 +260,7 @@ async def test_what_has_ended_is_swept_and_so_are_void_grants(provider: Provider
     assert authorizer.identities.bytes == len(late)
 
 
-async def test_a_flood_of_one_bad_token_is_checked_once_a_while(provider: Provider, clock: Clock) -> None:
+async def test_a_flood_of_one_bad_token_is_checked_once_a_while(provider: Issuer, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
     bad = provider.bearer(aud="others")
     await authorizer.identify(provider.bearer())
@@ -279,15 +279,7 @@ def test_refusals_are_bounded() -> None:
     assert len(refusals._until) == 100
 
 
-async def test_a_caller_who_says_nothing_is_remembered_nowhere() -> None:
-    authorizer = gate_of(rule(principals=("*",)))
-    problem = await problem_of(authorizer, b"")
-    assert problem.type is ProblemType.UNAUTHENTICATED
-    assert (b"www-authenticate", b'Bearer realm="tidegate"') in problem.headers()
-    assert (len(authorizer.refusals._until), len(authorizer.identities.by_tail)) == (0, 0)
-
-
-async def test_no_credential_shows_in_what_might_be_logged(provider: Provider) -> None:
+async def test_no_credential_shows_in_what_might_be_logged(provider: Issuer) -> None:
     authorizer = gate_for(provider, keys=API_KEYS)
     for credential in (provider.bearer(), ALICE):
         grant = await authorizer.ask(credential, None, "a", "infer")

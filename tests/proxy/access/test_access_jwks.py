@@ -17,27 +17,27 @@ from tidegate_proxy.access.jwks import IssuerKeys
 from tidegate_proxy.problems import ProblemType
 from tidegate_service.tokens import TokenError, read_keys
 
-from .provider import Provider, public_jwk, rsa_key
+from ..rigs.issuer import Issuer, public_jwk, rsa_key
 from .tables import Clock, gate_for, kind_of, problem_of
 
 pytestmark = pytest.mark.anyio
 
 
-def keys_of(authorizer: Authorizer, provider: Provider) -> IssuerKeys:
-    return authorizer._trust.issuers[provider.issuer].keys
+def keys_of(authorizer: Authorizer, provider: Issuer) -> IssuerKeys:
+    return authorizer._trust.issuers[provider.url].keys
 
 
-async def test_keys_are_found_by_discovery(provider: Provider) -> None:
+async def test_keys_are_found_by_discovery(provider: Issuer) -> None:
     authorizer = gate_for(provider, jwks_url=None)
     assert await authorizer.identify(provider.bearer())
     assert (provider.discovered, provider.asked) == (1, 1)
 
 
 async def test_an_issuer_is_asked_by_the_web_proxy_that_the_environment_names(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
+    provider: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HTTP_PROXY", provider.issuer.removesuffix("/realms/dev"))
-    provider.issuer = "http://idp.invalid/realms/dev"
+    monkeypatch.setenv("HTTP_PROXY", provider.url.removesuffix("/realms/dev"))
+    provider.url = "http://idp.invalid/realms/dev"
     assert await gate_for(provider).identify(provider.bearer())
     monkeypatch.setenv("NO_PROXY", ".invalid")
     assert await kind_of(gate_for(provider), provider.bearer()) is ProblemType.BUSY
@@ -48,7 +48,7 @@ async def test_an_issuer_is_asked_by_the_web_proxy_that_the_environment_names(
     [{"said_issuer": "https://elsewhere.example"}]
     + [{"said_jwks_uri": uri} for uri in ("file:///etc/passwd", "ftp://127.0.0.1/x", "certs")],
 )
-async def test_discovery_of_another_issuer_or_scheme_is_not_believed(provider: Provider, said: dict[str, str]) -> None:
+async def test_discovery_of_another_issuer_or_scheme_is_not_believed(provider: Issuer, said: dict[str, str]) -> None:
     for name, value in said.items():
         setattr(provider, name, value)
     assert await kind_of(gate_for(provider, jwks_url=None), provider.bearer()) is ProblemType.BUSY
@@ -56,16 +56,16 @@ async def test_discovery_of_another_issuer_or_scheme_is_not_believed(provider: P
 
 
 async def test_a_redirect_is_not_followed_its_target_is_logged_and_callers_read_that_it_stays(
-    provider: Provider, caplog: pytest.LogCaptureFixture
+    provider: Issuer, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider.mode = "moved"
     problem = await problem_of(gate_for(provider), provider.bearer())
     assert (problem.type, "follows no redirect" in problem.detail) == (ProblemType.BUSY, True)
-    assert f"it redirects to {provider.issuer}/moved" in caplog.text
+    assert f"it redirects to {provider.url}/moved" in caplog.text
 
 
 @pytest.mark.parametrize("mode", ["error", "junk", "empty", "huge", "slow", "gone"])
-async def test_a_provider_that_fails_makes_the_answer_busy_not_a_refusal(provider: Provider, mode: str) -> None:
+async def test_a_provider_that_fails_makes_the_answer_busy_not_a_refusal(provider: Issuer, mode: str) -> None:
     """A token that cannot be checked may be right: whoever has it shall come again, not log in again."""
     provider.mode = mode
     where = "http://127.0.0.1:1/certs" if mode == "gone" else provider.jwks_url
@@ -81,7 +81,7 @@ async def test_a_provider_that_fails_makes_the_answer_busy_not_a_refusal(provide
 
 
 async def test_known_keys_go_on_while_the_provider_is_down_and_unknown_ones_are_not_trusted(
-    provider: Provider, clock: Clock
+    provider: Issuer, clock: Clock
 ) -> None:
     authorizer = gate_for(provider, clock)
     known = provider.bearer(exp=int(clock.wall()) + 10**6)
@@ -102,7 +102,7 @@ async def test_known_keys_go_on_while_the_provider_is_down_and_unknown_ones_are_
     assert await authorizer.identify(known)
 
 
-async def test_a_rotated_key_is_found_at_its_first_use(provider: Provider, clock: Clock) -> None:
+async def test_a_rotated_key_is_found_at_its_first_use(provider: Issuer, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
     old = provider.bearer()
     await authorizer.identify(old)
@@ -115,7 +115,7 @@ async def test_a_rotated_key_is_found_at_its_first_use(provider: Provider, clock
 
 @pytest.mark.parametrize("name", ["second", "first"])
 async def test_a_key_that_is_withdrawn_or_replaced_ends_what_it_signed(
-    provider: Provider, clock: Clock, name: str
+    provider: Issuer, clock: Clock, name: str
 ) -> None:
     authorizer = gate_for(provider, clock)
     credential = provider.bearer()
@@ -128,7 +128,7 @@ async def test_a_key_that_is_withdrawn_or_replaced_ends_what_it_signed(
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["each with its own key", "with one key"])
-async def test_checks_whose_callers_have_left_leave_nothing_but_one_fetch(provider: Provider, named: bool) -> None:
+async def test_checks_whose_callers_have_left_leave_nothing_but_one_fetch(provider: Issuer, named: bool) -> None:
     provider.mode = "slow"
     authorizer = gate_for(provider)
     for number in range(300):
@@ -144,7 +144,7 @@ async def test_checks_whose_callers_have_left_leave_nothing_but_one_fetch(provid
 
 
 async def test_keys_are_fetched_again_before_anybody_waits(
-    provider: Provider, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    provider: Issuer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate_proxy.access.authorizer.TEND_SECONDS", 0.01)
     authorizer = gate_for(provider, clock)
@@ -175,13 +175,13 @@ async def test_keys_are_fetched_again_before_anybody_waits(
     await authorizer.close()
 
 
-def stranger(provider: Provider, number: int) -> bytes:
+def stranger(provider: Issuer, number: int) -> bytes:
     claims = provider.claims(iat=int(time.time()) - 60)  # before keys were fetched, whatever second that was in
     token = jwt.encode(claims, rsa_key("attacker"), "RS256", headers={"kid": f"k{number}"})
     return f"Bearer {token}".encode()
 
 
-async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: Provider, clock: Clock) -> None:
+async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: Issuer, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
     asked_before = []
     for n in range(50):
@@ -192,7 +192,7 @@ async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: 
     assert provider.asked == 5
 
 
-async def test_a_key_newer_than_the_last_fetch_makes_the_answer_busy(provider: Provider, clock: Clock) -> None:
+async def test_a_key_newer_than_the_last_fetch_makes_the_answer_busy(provider: Issuer, clock: Clock) -> None:
     """Keys were fetched a moment ago, and then rotated: the token may be right, which the next fetch will show."""
     authorizer = gate_for(provider, clock)
     await authorizer.identify(provider.bearer())
@@ -206,7 +206,7 @@ async def test_a_key_newer_than_the_last_fetch_makes_the_answer_busy(provider: P
     assert await authorizer.identify(fresh)
 
 
-async def test_a_token_without_a_key_name_needs_a_single_key(provider: Provider) -> None:
+async def test_a_token_without_a_key_name_needs_a_single_key(provider: Issuer) -> None:
     token = jwt.encode(provider.claims(), rsa_key("first"), "RS256")
     assert await gate_for(provider).identify(f"Bearer {token}".encode())
     provider.keys = {"first": rsa_key("first"), "second": rsa_key("second")}
@@ -216,7 +216,7 @@ async def test_a_token_without_a_key_name_needs_a_single_key(provider: Provider)
 
 
 async def test_what_fails_is_logged_once_and_without_credentials(
-    provider: Provider, clock: Clock, caplog: pytest.LogCaptureFixture
+    provider: Issuer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tidegate_proxy")
     provider.mode = "error"
@@ -267,7 +267,7 @@ def test_whatever_a_provider_publishes_is_read_or_left_out(jwk: dict[str, Any]) 
     assert read_keys({"keys": [good, jwk]})[0].key_id == "good"
 
 
-async def test_an_empty_set_does_not_take_the_keys_away(provider: Provider, clock: Clock) -> None:
+async def test_an_empty_set_does_not_take_the_keys_away(provider: Issuer, clock: Clock) -> None:
     """Nobody withdraws all keys on purpose: that is a failure, and those that are known go on for their time."""
     keys = keys_of(gate_for(provider, clock), provider)
     await keys.refresh()

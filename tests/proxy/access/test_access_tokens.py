@@ -20,8 +20,8 @@ from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_service.tokens import MOST_TOKEN_BYTES, read_keys
 
-from ..rigs.issuer import PrivateKey
-from .provider import AUDIENCE, Provider, part, public_jwk, rsa_key
+from ..rigs.issuer import AUDIENCE, Issuer, PrivateKey, public_jwk, rsa_key
+from .provider import part
 from .tables import Clock, access, gate, gate_for, issuer_of, kind_of, problem_of, rule
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
     ids=["RS256", "ES256", "EdDSA"],
 )
 async def test_a_token_of_a_known_issuer_names_its_principal(
-    provider: Provider, new_key: Callable[[], PrivateKey]
+    provider: Issuer, new_key: Callable[[], PrivateKey]
 ) -> None:
     provider.keys = {"k": new_key()}
     authorizer: Authorizer = gate_for(provider)
@@ -41,7 +41,7 @@ async def test_a_token_of_a_known_issuer_names_its_principal(
     assert authorizer.known(credential, (None, "a", "infer", None)) is None
     grant = await authorizer.ask(credential, None, "a", "infer")
     principal = grant.identity.principal
-    assert (principal.name, principal.source) == ("alice", provider.issuer)
+    assert (principal.name, principal.source) == ("alice", provider.url)
     assert principal.groups == {"scientists", "staff"}
     assert (grant.route.server, grant.route.name) == ("main", "a")
     assert authorizer.known(credential, (None, "a", "infer", None)) is grant
@@ -71,7 +71,7 @@ async def test_a_token_of_a_known_issuer_names_its_principal(
         ({"iss": None}, "Bearer"),
     ],
 )
-async def test_a_token_with_wrong_claims_is_refused(provider: Provider, wrong: dict[str, Any], said: str) -> None:
+async def test_a_token_with_wrong_claims_is_refused(provider: Issuer, wrong: dict[str, Any], said: str) -> None:
     claims = {name: value for name, value in (provider.claims() | wrong).items() if value is not None}
     # Written by hand: PyJWT would not even sign some of them.
     signing_input = f"{part({'alg': 'RS256', 'kid': 'first'})}.{part(claims)}"
@@ -85,20 +85,20 @@ async def test_a_token_with_wrong_claims_is_refused(provider: Provider, wrong: d
     assert token[:20] not in problem.detail
 
 
-def without_signature(provider: Provider, algorithm: str) -> str:
+def without_signature(provider: Issuer, algorithm: str) -> str:
     return f"{part({'alg': algorithm, 'kid': 'first'})}.{part(provider.claims())}."
 
 
-def with_others_claims(provider: Provider) -> str:
-    head, _, signature = provider.token().split(".")
+def with_others_claims(provider: Issuer) -> str:
+    head, _, signature = provider.sign().split(".")
     return f"{head}.{part(provider.claims(sub='root'))}.{signature}"
 
 
-def signed(provider: Provider, algorithm: str, key: PrivateKey | None = None, **headers: Any) -> str:
+def signed(provider: Issuer, algorithm: str, key: PrivateKey | None = None, **headers: Any) -> str:
     return jwt.encode(provider.claims(), key or rsa_key("first"), algorithm, headers={"kid": "first"} | headers)
 
 
-def with_its_own_key(provider: Provider) -> str:
+def with_its_own_key(provider: Issuer) -> str:
     key = rsa_key("attacker")
     return signed(
         provider, "RS256", key, jwk=public_jwk(key), jku="http://127.0.0.1:1/keys", x5u="http://127.0.0.1:1/x"
@@ -113,10 +113,10 @@ def with_its_own_key(provider: Provider) -> str:
         (partial(signed, algorithm="ES256", key=ec.generate_private_key(ec.SECP256R1())), "No key of its issuer"),
         (with_its_own_key, "signature is wrong"),
         (with_others_claims, "signature is wrong"),
-        (lambda provider: provider.token(headers={"crit": ["x"], "x": 1}), "not valid"),
+        (lambda provider: provider.sign(headers={"crit": ["x"], "x": 1}), "not valid"),
     ],
 )
-async def test_a_forged_token_is_refused(provider: Provider, forged: Callable[[Provider], str], said: str) -> None:
+async def test_a_forged_token_is_refused(provider: Issuer, forged: Callable[[Issuer], str], said: str) -> None:
     problem = await problem_of(gate_for(provider), f"Bearer {forged(provider)}".encode())
     assert problem.type is ProblemType.UNAUTHENTICATED
     assert said in problem.detail
@@ -124,7 +124,7 @@ async def test_a_forged_token_is_refused(provider: Provider, forged: Callable[[P
 
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
 @pytest.mark.parametrize("form", ["pem", "der", "jwk"])
-async def test_a_public_key_is_no_secret_for_hmac(provider: Provider, algorithm: str, form: str) -> None:
+async def test_a_public_key_is_no_secret_for_hmac(provider: Issuer, algorithm: str, form: str) -> None:
     public = rsa_key("first").public_key()
     shape = serialization.PublicFormat.SubjectPublicKeyInfo
     secret = {
@@ -142,7 +142,7 @@ async def test_a_public_key_is_no_secret_for_hmac(provider: Provider, algorithm:
         trust.verify(token, key, issuer_of(provider), provider.claims()["iat"])
 
 
-async def test_a_token_that_is_too_long_is_refused_unread(provider: Provider) -> None:
+async def test_a_token_that_is_too_long_is_refused_unread(provider: Issuer) -> None:
     credential = provider.bearer(more="x" * MOST_TOKEN_BYTES)
     assert await kind_of(gate_for(provider), credential) is ProblemType.UNAUTHENTICATED
     assert provider.asked == 0
@@ -157,7 +157,7 @@ DEEP = f"Bearer {part({'alg': 'RS256'})}.{part(NESTED)}.x".encode()
     [b"", b" ", b"Bearer", b"Bearer ", b"Basic YTpi", b"Bearer a.b.c", b"Bearer ..", b"Bearer \xff.\xff.\xff",
      b"x-api-key ", b"x-domino-api-key x", b"Bearer a\x00b", b"Negotiate x", b"Bearer " + b"e30." * 3, DEEP],
 )  # fmt: skip
-async def test_what_is_no_credential_is_refused_with_help(provider: Provider, credential: bytes) -> None:
+async def test_what_is_no_credential_is_refused_with_help(provider: Issuer, credential: bytes) -> None:
     problem = await problem_of(gate_for(provider), credential)
     assert problem.type is ProblemType.UNAUTHENTICATED
     assert "`Authorization: Bearer`" in problem.detail
@@ -165,7 +165,7 @@ async def test_what_is_no_credential_is_refused_with_help(provider: Provider, cr
     assert ("not known here" in problem.detail) is bool(credential.partition(b" ")[2].strip())
 
 
-async def test_a_token_ends_at_once(provider: Provider, clock: Clock) -> None:
+async def test_a_token_ends_at_once(provider: Issuer, clock: Clock) -> None:
     """A connection that is kept alive gains nothing: each request is asked for anew."""
     clock.wall_now = int(clock.wall_now)
     authorizer = gate_for(provider, clock)
@@ -180,7 +180,7 @@ async def test_a_token_ends_at_once(provider: Provider, clock: Clock) -> None:
     assert (problem.type, problem.detail) == (ProblemType.UNAUTHENTICATED, "The token has ended. Get a new one.")
 
 
-async def test_an_issuers_clock_may_be_a_little_ahead(provider: Provider, clock: Clock) -> None:
+async def test_an_issuers_clock_may_be_a_little_ahead(provider: Issuer, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
     soon = int(clock.wall()) + 20
     assert await authorizer.identify(provider.bearer(nbf=soon, iat=soon))
@@ -204,7 +204,7 @@ async def test_an_issuers_clock_may_be_a_little_ahead(provider: Provider, clock:
     ],
 )
 async def test_groups_are_found_where_the_claim_says(
-    provider: Provider, claim: str, claims: dict[str, Any], groups: set[str]
+    provider: Issuer, claim: str, claims: dict[str, Any], groups: set[str]
 ) -> None:
     identity = await gate_for(provider, groups_claim=claim).identify(provider.bearer(**claims))
     assert identity.principal.groups == groups
@@ -227,9 +227,9 @@ def test_whatever_a_signed_token_says_it_is_believed_or_refused(
     claims: dict[str, Any], headers: dict[str, Any]
 ) -> None:
     """Even the holder of a good key causes no defect."""
-    told = issuer_of(Provider("http://idp.example"))
+    told = issuer_of(Issuer("http://idp.example"))
     (key,) = read_keys({"keys": [public_jwk(rsa_key("first"), kid="first")]})
-    good = Provider("http://idp.example").claims()
+    good = Issuer("http://idp.example").claims()
     header = part({"alg": "RS256", "kid": "first"} | headers)
     signing_input = f"{header}.{part(good | claims)}"
     sign = jwt.algorithms.RSAAlgorithm(jwt.algorithms.RSAAlgorithm.SHA256).sign

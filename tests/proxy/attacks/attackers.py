@@ -8,23 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import hpack
+from tidegate_proxy.http2.frames import HEADERS, PREFACE, SETTINGS, frame
 
 from lab.local_plane.process import HOST
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RESET, SETTINGS, PING, WINDOW, CONTINUATION = 0, 1, 3, 4, 6, 8, 9
 MEGABYTE = 1 << 20
 STREAMS = 256
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 WIDE = struct.pack(">HL", 4, (1 << 31) - 1)
 """A setting: as far as HTTP/2 knows, the caller could take everything."""
-
-
-def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
-    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
 
 
 @dataclass
@@ -142,11 +137,22 @@ NOBODY, ONE, EACH = "no key", "with a key", "each with its own key"
 
 
 def attack(
-    name: str, *whose: str, tls: bool | None = False, **least: int
+    name: str, *whose: str, tls: bool | None = False, times: int = 1, **least: int
 ) -> Callable[[Callable[[Attacker], None]], Attack]:
-    """Register an attack, for callers with these keys; over TLS or not, None is both. `least` is its floor."""
+    """Register an attack, for callers with these keys; over TLS or not, None is both. `least` is its floor.
 
-    def register(do: Callable[[Attacker], None]) -> Attack:
+    It is made so many `times`, over connections that stay; 0: over and over.
+    """
+
+    def register(step: Callable[[Attacker], None]) -> Attack:
+        def do(attacker: Attacker) -> None:
+            if times == 1:
+                step(attacker)
+            elif times:
+                attacker.again(partial(step, attacker), times)
+            else:
+                attacker.over_and_over(partial(step, attacker))
+
         for over_tls in (False, True) if tls is None else (tls,):
             for each in whose:
                 made = Attack(do, each, over_tls, {"connections": 1} | least)

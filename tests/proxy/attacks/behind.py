@@ -4,12 +4,11 @@ It is an engine of OpenAI's API, too, and has a Triton with an eviction policy b
 """
 
 import asyncio
-import json
 
 import uvloop
 from tidegate_proxy.grpc.metadata import OK_HEADERS, status_trailers
 from tidegate_proxy.http2.connection import Http2Connection
-from tidegate_proxy.http2.frames import CANCEL
+from tidegate_proxy.http2.frames import CANCEL, PREFACE, RST_STREAM, frame
 from tidegate_proxy.http2.sending import Stream
 from tritonclient.grpc import service_pb2 as pb
 
@@ -17,7 +16,6 @@ from lab.local_plane.process import HOST
 
 from ..http.upstream import BACKLOG, Upstream, answering, hang, only, raw, upstream
 from ..residency.standin import sites
-from .attackers import PREFACE, RESET, frame
 from .engines import engine
 from .over_http import WARM
 
@@ -25,15 +23,10 @@ LARGE = bytes(4 << 20)
 SLOW_SECONDS = 0.1
 MOST_OF_A_NAME = 64  # Bytes that a message begins with, in which its model's name stands.
 MODELS = tuple(f"model-{number:05}" for number in range(10_000))  # That nobody calls.
-_TIMES = {name: {"count": 1000, "ns": 123_456_789} for name in ("success", "fail", "queue", "compute_infer")}
-STATISTICS = json.dumps(
-    {"model_stats": [{"name": name, "version": "1", "inference_stats": _TIMES} for name in MODELS]}
-).encode()
 _EVENTS = raw(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", *[b"data: %b\n\n" % LARGE[:60_000]] * 200)
 begun = 0  # Calls over gRPC that have come.
 answers = only("/sequence/config", answering(b'{"sequence_batching":{}}'))
 answers = only("/slow/", answering(seconds=SLOW_SECONDS), only("/stream/", _EVENTS, answers))
-answers = only("/v2/models/stats", answering(STATISTICS), answers)
 answers = only("/large/", answering(LARGE), only("/hang/", hang, answers))
 
 
@@ -69,7 +62,7 @@ class Call(Stream):
             self._answering.cancel()
         if code is not None:
             times = 6 if self._left else 1
-            self.connection.write(frame(RESET, 0, self.number, CANCEL.to_bytes(4)) * times)
+            self.connection.write(frame(RST_STREAM, 0, self.number, CANCEL.to_bytes(4)) * times)
 
     def _answer(self, model: str) -> None:
         answer = pb.ModelInferResponse(model_name=model, raw_output_contents=[LARGE] if model == "large" else [])

@@ -6,25 +6,12 @@ import struct
 import time
 
 import hpack
+from tidegate_proxy.http2.frames import CONTINUATION, DATA, HEADERS, PING, frame
+from tidegate_proxy.http2.frames import RST_STREAM as RESET
+from tidegate_proxy.http2.frames import WINDOW_UPDATE as WINDOW
 from tritonclient.grpc import service_pb2 as pb
 
-from .attackers import (
-    CONTINUATION,
-    DATA,
-    EACH,
-    HEADERS,
-    INFER,
-    NOBODY,
-    ONE,
-    PING,
-    RESET,
-    STREAMS,
-    WIDE,
-    WINDOW,
-    Attacker,
-    attack,
-    frame,
-)
+from .attackers import EACH, INFER, NOBODY, ONE, STREAMS, WIDE, Attacker, attack
 
 FRAME = 16_384
 STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -54,20 +41,14 @@ LARGE = message("hang", 200_000)
 TABLE = [("big", "x" * 4000)]
 
 
-@attack("streams whose headers unfold from one entry", NOBODY, ONE, bytes=20_000)
+@attack("streams whose headers unfold from one entry", NOBODY, ONE, times=10, bytes=20_000)
 def heads(attacker: Attacker) -> None:
-    def once() -> None:
-        attacker.grpc(b"".join(attacker.calls(*TABLE * 6)))
-
-    attacker.again(once, 10)
+    attacker.grpc(b"".join(attacker.calls(*TABLE * 6)))
 
 
-@attack("headers that unfold to more than is taken", NOBODY, bytes=70_000)
+@attack("headers that unfold to more than is taken", NOBODY, times=0, bytes=70_000)
 def long_heads(attacker: Attacker) -> None:
-    def once() -> None:
-        attacker.grpc(b"".join(attacker.calls(*TABLE * 14))).recv(1000)
-
-    attacker.over_and_over(once)
+    attacker.grpc(b"".join(attacker.calls(*TABLE * 14))).recv(1000)
 
 
 @attack("headers that change the size of their table on and on", NOBODY, ONE, tls=None, bytes=100_000)
@@ -77,57 +58,42 @@ def resizing_heads(attacker: Attacker) -> None:
     attacker.over_and_over(lambda: attacker.grpc(head).recv(1000))
 
 
-@attack("headers that do not end", NOBODY, bytes=300_000)
+@attack("headers that do not end", NOBODY, times=100, bytes=300_000)
 def open_heads(attacker: Attacker) -> None:
-    def once() -> None:
-        part = b"\0\1a\x7f\x81\x7d" + b"x" * 16_000
-        attacker.grpc(frame(HEADERS, 0, 1, part) + frame(CONTINUATION, 0, 1, part[:15_000]) + b"\0\x40\0\0\0")
-
-    attacker.again(once, 100)
+    part = b"\0\1a\x7f\x81\x7d" + b"x" * 16_000
+    attacker.grpc(frame(HEADERS, 0, 1, part) + frame(CONTINUATION, 0, 1, part[:15_000]) + b"\0\x40\0\0\0")
 
 
-@attack("messages for a model that hangs", ONE, EACH, bytes=10_000_000)
+@attack("messages for a model that hangs", ONE, EACH, times=4, bytes=10_000_000)
 def hanging(attacker: Attacker) -> None:
-    def once() -> None:
-        link = attacker.grpc()
-        for number, opened in enumerate(attacker.calls()):
-            if attacker.goes_on:
-                attacker.send(link, opened + data(2 * number + 1, LARGE[:120_000], False))
-
-    attacker.again(once, 4)
+    link = attacker.grpc()
+    for number, opened in enumerate(attacker.calls()):
+        if attacker.goes_on:
+            attacker.send(link, opened + data(2 * number + 1, LARGE[:120_000], False))
 
 
-@attack("messages that stop half way", NOBODY, ONE, bytes=4_500_000)
+@attack("messages that stop half way", NOBODY, ONE, times=4, bytes=4_500_000)
 def halves(attacker: Attacker) -> None:
-    def once() -> None:
-        link = attacker.grpc(b"".join(attacker.calls()))
-        for number in range(STREAMS):
-            if attacker.goes_on:
-                attacker.send(link, data(2 * number + 1, b"\0\0\1\xf0\0\x1a\xe0\xd4\x03" + bytes(59_000), False))
-
-    attacker.again(once, 4)
+    link = attacker.grpc(b"".join(attacker.calls()))
+    for number in range(STREAMS):
+        if attacker.goes_on:
+            attacker.send(link, data(2 * number + 1, b"\0\0\1\xf0\0\x1a\xe0\xd4\x03" + bytes(59_000), False))
 
 
-@attack("gRPC answers that nobody reads", ONE, EACH, tls=None, bytes=2_500)
+@attack("gRPC answers that nobody reads", ONE, EACH, tls=None, times=8, bytes=2_500)
 def grpc_answers(attacker: Attacker) -> None:
-    def once() -> None:
-        opened = attacker.calls()[:64]
-        wide = frame(WINDOW, 0, 0, struct.pack(">L", (1 << 31) - 70_000))
-        link = attacker.grpc(wide, reads=False, settings=WIDE)
-        for number, each in enumerate(opened):
-            attacker.send(link, each + data(2 * number + 1, message("large", 10)))
-
-    attacker.again(once, 8)
+    opened = attacker.calls()[:64]
+    wide = frame(WINDOW, 0, 0, struct.pack(">L", (1 << 31) - 70_000))
+    link = attacker.grpc(wide, reads=False, settings=WIDE)
+    for number, each in enumerate(opened):
+        attacker.send(link, each + data(2 * number + 1, message("large", 10)))
 
 
-@attack("gRPC answers of less than a megabyte that nobody reads", ONE, tls=None, connections=4)
+@attack("gRPC answers of less than a megabyte that nobody reads", ONE, tls=None, times=40, connections=4)
 def short_answers(attacker: Attacker) -> None:
-    def once() -> None:
-        wide = frame(WINDOW, 0, 0, struct.pack(">L", 900_000 - 65_535))
-        link = attacker.grpc(wide, reads=False, settings=WIDE)
-        attacker.send(link, attacker.calls(number=1)[0] + data(1, message("large", 10)))
-
-    attacker.again(once, 40)
+    wide = frame(WINDOW, 0, 0, struct.pack(">L", 900_000 - 65_535))
+    link = attacker.grpc(wide, reads=False, settings=WIDE)
+    attacker.send(link, attacker.calls(number=1)[0] + data(1, message("large", 10)))
 
 
 @attack("refusals that nobody reads", NOBODY, tls=None, bytes=400_000)
@@ -146,61 +112,52 @@ def remembered(attacker: Attacker) -> None:
     attacker.again(lambda: attacker.grpc(b"".join(sent)), 60)
 
 
-@attack("updates of windows, anew after each end", NOBODY, bytes=600_000)
+@attack("updates of windows, anew after each end", NOBODY, times=0, bytes=600_000)
 def updates(attacker: Attacker) -> None:
     _chatter(attacker, frame(WINDOW, 0, 0, b"\0\0\0\1"))
 
 
-@attack("pings, anew after each end", NOBODY, bytes=600_000)
+@attack("pings, anew after each end", NOBODY, times=0, bytes=600_000)
 def pings(attacker: Attacker) -> None:
     _chatter(attacker, frame(PING, 0, 0, b"12345678"))
 
 
 def _chatter(attacker: Attacker, each: bytes) -> None:
-    def once() -> None:
-        link = attacker.grpc()
-        while attacker.goes_on:
-            attacker.send(link, each * 2000)
-
-    attacker.over_and_over(once)
+    link = attacker.grpc()
+    while attacker.goes_on:
+        attacker.send(link, each * 2000)
 
 
-@attack("calls that are cancelled at once", NOBODY, ONE, cancels=2_000)
+@attack("calls that are cancelled at once", NOBODY, ONE, times=0, cancels=2_000)
 def cancelled(attacker: Attacker) -> None:
-    def once() -> None:
-        link, encoder, number = attacker.grpc(), hpack.Encoder(), 1
-        while attacker.goes_on:
-            sent = []
-            for _ in range(500):
-                opened = frame(HEADERS, 4, number, bytes(encoder.encode(attacker.fields())))
-                sent.append(opened + frame(RESET, 0, number, b"\0\0\0\x08"))
-                number += 2
-            attacker.send(link, b"".join(sent))
-            attacker.did["cancels"] += len(sent)
-
-    attacker.over_and_over(once)
+    link, encoder, number = attacker.grpc(), hpack.Encoder(), 1
+    while attacker.goes_on:
+        sent = []
+        for _ in range(500):
+            opened = frame(HEADERS, 4, number, bytes(encoder.encode(attacker.fields())))
+            sent.append(opened + frame(RESET, 0, number, b"\0\0\0\x08"))
+            number += 2
+        attacker.send(link, b"".join(sent))
+        attacker.did["cancels"] += len(sent)
 
 
-@attack("calls with tokens of an issuer that hangs, cancelled", NOBODY, cancels=1_000)
+@attack("calls with tokens of an issuer that hangs, cancelled", NOBODY, times=0, cancels=1_000)
 def unchecked(attacker: Attacker) -> None:
     """Each token names another key, which the proxy has to fetch."""
     claims = _part({"iss": ISSUER, "sub": "x" * 300, "exp": 4_102_444_800})
 
-    def once() -> None:
-        link, encoder, number = attacker.grpc(), hpack.Encoder(), 1
-        while attacker.goes_on:
-            numbers, opened = range(number, number + 2 * CANCELS_AT_ONCE, 2), []
-            for number in numbers:
-                head = _part({"alg": "RS256", "kid": f"{id(attacker)}-{attacker.did['cancels']}-{number}"})
-                token = hpack.NeverIndexedHeaderTuple("authorization", f"Bearer {head}.{claims}.c2lnbmF0dXJl")
-                opened.append(frame(HEADERS, 4, number, bytes(encoder.encode([*attacker.fields(), token]))))
-            attacker.send(link, b"".join(opened))
-            time.sleep(CANCELLED_AFTER)
-            attacker.send(link, b"".join(frame(RESET, 0, each, b"\0\0\0\x08") for each in numbers))
-            attacker.did["cancels"] += CANCELS_AT_ONCE
-            number += 2
-
-    attacker.over_and_over(once)
+    link, encoder, number = attacker.grpc(), hpack.Encoder(), 1
+    while attacker.goes_on:
+        numbers, opened = range(number, number + 2 * CANCELS_AT_ONCE, 2), []
+        for number in numbers:
+            head = _part({"alg": "RS256", "kid": f"{id(attacker)}-{attacker.did['cancels']}-{number}"})
+            token = hpack.NeverIndexedHeaderTuple("authorization", f"Bearer {head}.{claims}.c2lnbmF0dXJl")
+            opened.append(frame(HEADERS, 4, number, bytes(encoder.encode([*attacker.fields(), token]))))
+        attacker.send(link, b"".join(opened))
+        time.sleep(CANCELLED_AFTER)
+        attacker.send(link, b"".join(frame(RESET, 0, each, b"\0\0\0\x08") for each in numbers))
+        attacker.did["cancels"] += CANCELS_AT_ONCE
+        number += 2
 
 
 def _part(said: object) -> str:

@@ -47,27 +47,21 @@ def tiny_headers(attacker: Attacker) -> None:
     attacker.again(lambda: attacker.http(attacker.head("/predict")[:-2] + b"a:b\r\n" * 12_000), 100)
 
 
-@attack("thousands of requests at once", NOBODY, ONE, bytes=600_000)
+@attack("thousands of requests at once", NOBODY, ONE, times=0, bytes=600_000)
 def pipelined(attacker: Attacker) -> None:
-    def once() -> None:
-        link = attacker.http(reads=False)
-        while attacker.goes_on:
-            attacker.send(link, attacker.head("/v2", method="GET") * 2000)
-
-    attacker.over_and_over(once)
+    link = attacker.http(reads=False)
+    while attacker.goes_on:
+        attacker.send(link, attacker.head("/v2", method="GET") * 2000)
 
 
-@attack("requests that are refused at once", NOBODY, bytes=600_000)
+@attack("requests that are refused at once", NOBODY, times=0, bytes=600_000)
 def refused(attacker: Attacker) -> None:
     many = attacker.head("/v2/models/echo/infer", method="GET") * 2000
 
-    def once() -> None:
-        link = attacker.http()
-        while attacker.goes_on:
-            attacker.send(link, many)
-            attacker.drain(link)
-
-    attacker.over_and_over(once)
+    link = attacker.http()
+    while attacker.goes_on:
+        attacker.send(link, many)
+        attacker.drain(link)
 
 
 @attack("long heads of connections that stay", NOBODY, bytes=350_000)
@@ -76,31 +70,24 @@ def long_heads(attacker: Attacker) -> None:
     attacker.again(lambda: attacker.http(head), 60)
 
 
-@attack("large bodies for /predict", NOBODY, ONE, bytes=4_500_000)
+@attack("large bodies for /predict", NOBODY, ONE, times=0, bytes=4_500_000)
 def predicts(attacker: Attacker) -> None:
-    def once() -> None:
-        link = attacker.http(attacker.head("/predict", f"Content-Length: {BODY}"))
-        for _ in range(BODY // MEGABYTE - 1):
-            if attacker.goes_on:
-                attacker.send(link, bytes(MEGABYTE))
-        attacker.wait()
-
-    attacker.over_and_over(once)
+    link = attacker.http(attacker.head("/predict", f"Content-Length: {BODY}"))
+    for _ in range(BODY // MEGABYTE - 1):
+        if attacker.goes_on:
+            attacker.send(link, bytes(MEGABYTE))
+    attacker.wait()
 
 
 def _asking(attacker: Attacker, *sent: bytes) -> None:
-    """Ask over and over, and take the answers."""
-
-    def once() -> None:
-        link = attacker.http()
-        while attacker.goes_on:
-            for each in sent:
-                attacker.send(link, each)
-            attacker.did["answers"] += link.recv(4096).startswith(b"HTTP/1.1")
-            while attacker.goes_on and link.recv(MEGABYTE):
-                pass
-
-    attacker.over_and_over(once)
+    """Ask, and take the answers."""
+    link = attacker.http()
+    while attacker.goes_on:
+        for each in sent:
+            attacker.send(link, each)
+        attacker.did["answers"] += link.recv(4096).startswith(b"HTTP/1.1")
+        while attacker.goes_on and link.recv(MEGABYTE):
+            pass
 
 
 def _asking_with(attacker: Attacker, path: str, begin: bytes, end: bytes) -> None:
@@ -108,23 +95,23 @@ def _asking_with(attacker: Attacker, path: str, begin: bytes, end: bytes) -> Non
     _asking(attacker, head + begin, NUMBERS, end)
 
 
-@attack("large bodies for /predict, whole", ONE, EACH, answers=1)
+@attack("large bodies for /predict, whole", ONE, EACH, times=0, answers=1)
 def whole_predicts(attacker: Attacker) -> None:
     begin = b'{"inference_server_name":"triton","model_name":"echo","payload":{"inputs":['
     _asking_with(attacker, "/predict", begin, b"[]]}}")
 
 
-@attack("large bodies for a model that keeps sequences", ONE, answers=1)
+@attack("large bodies for a model that keeps sequences", ONE, times=0, answers=1)
 def sequence_bodies(attacker: Attacker) -> None:
     _asking_with(attacker, "/v2/models/sequence/infer", b'{"parameters":{"sequence_id":1},"inputs":[', b"[]]}")
 
 
-@attack("where thousands of models are", ONE, EACH, answers=1)
+@attack("where thousands of models are", ONE, EACH, times=0, answers=1)
 def where_models_are(attacker: Attacker) -> None:
     _asking(attacker, attacker.head("/models", "Connection: close", method="GET"))
 
 
-@attack("the statistics of thousands of models", ONE, answers=1)
+@attack("the statistics of thousands of models", ONE, times=0, answers=1)
 def statistics(attacker: Attacker) -> None:
     _asking(attacker, attacker.head("/v2/models/stats", "Connection: close", method="GET"))
 
@@ -141,29 +128,23 @@ def streams(attacker: Attacker) -> None:
     attacker.again(lambda: attacker.http(head + b"{}", reads=False), 60)
 
 
-@attack("connections that do nothing any more", ONE, EACH, tls=None, answers=10)
+@attack("connections that do nothing any more", ONE, EACH, tls=None, times=150, answers=10)
 def idle_known(attacker: Attacker) -> None:
     head = attacker.head("/v2/models/echo/infer", "Content-Length: 2")
 
-    def once() -> None:
-        attacker.did["answers"] += attacker.http(head + b"{}").recv(4096).startswith(b"HTTP/1.1 200")
-
-    attacker.again(once, 150)
+    attacker.did["answers"] += attacker.http(head + b"{}").recv(4096).startswith(b"HTTP/1.1 200")
 
 
 PACKED = gzip.compress(json.dumps({"parameters": {"sequence_id": 1}}).encode() + b" " * 60_000_000)
 
 
-@attack("gzip bodies for a model that keeps sequences", NOBODY, ONE, bytes=11_000)
+@attack("gzip bodies for a model that keeps sequences", NOBODY, ONE, times=0, bytes=11_000)
 def packed_bodies(attacker: Attacker) -> None:
     head = attacker.head("/v2/models/sequence/infer", "Content-Encoding: gzip", f"Content-Length: {len(PACKED)}")
 
-    def once() -> None:
-        link = attacker.http(head + PACKED)
-        while attacker.goes_on and link.recv(65_536):
-            pass
-
-    attacker.over_and_over(once)
+    link = attacker.http(head + PACKED)
+    while attacker.goes_on and link.recv(65_536):
+        pass
 
 
 @attack("bodies for a model that hangs", ONE, EACH, tls=None, bytes=1_800_000)

@@ -24,7 +24,7 @@ from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Whereabouts
 
 from lab.local_plane.process import Process, free_ports
 
-from ..http.running_proxy import KEY, Caller, Reply, RunningProxy, request, running_proxy, until
+from ..http.running_proxy import KEY, RunningProxy, request, running_proxy, until
 from ..http.test_http_metrics import scrape, value
 from ..http.upstream import upstream
 from ..residency.standin import Site
@@ -52,16 +52,7 @@ class Plane(RunningProxy):
     model: str = "a"  # The one that is asked about.
 
     async def get(self, path: str, side: str = "http", key: str | None = KEY) -> str:
-        return str((await self.reply(request(path, method="GET", key=key), side)).status)
-
-    async def reply(self, data: bytes, side: str = "http") -> Reply:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.proxy.ports[side])
-        caller = Caller(reader, writer)
-        try:
-            await caller.send(data)
-            return await caller.reply()
-        finally:
-            writer.close()
+        return str((await self.ask(request(path, method="GET", key=key), side=side)).status)
 
     async def over_grpc(self, method: str, message: bytes = b"") -> Any:
         """Return the message that a method answers, or the name of the status that it ended with."""
@@ -89,7 +80,7 @@ class Plane(RunningProxy):
         )
         assert not any(each.error for each in (*of_status, *of_top, *of_why)), "it never fails whole"
         [status] = of_status[0].models
-        listed = Whereabouts.model_validate_json((await self.reply(request(WHEREABOUTS_PATH, method="GET"))).body)
+        listed = Whereabouts.model_validate_json((await self.ask(request(WHEREABOUTS_PATH, method="GET"))).body)
         for there in (listed.models, of_top[0].models, of_why[0].models):
             assert [each.state for each in there if each.model == self.model] == [status.state]
         return status.state
@@ -108,7 +99,7 @@ async def check(here: Plane) -> str:
 
 
 async def call(here: Plane) -> str:
-    reply = await here.reply(request(f"/v2/models/{here.model}/infer"))
+    reply = await here.ask(request(f"/v2/models/{here.model}/infer"))
     if reply.status == 503:
         assert 1 <= int(reply.headers["retry-after"]) <= 30
         assert ": " in reply.json()["detail"], "it says why"
@@ -165,7 +156,7 @@ async def load(stage: Stage) -> None:
     stage.here.model = "cold"
     for each in stage.policies:
         each.load_seconds = 2.0
-    stage.tasks.append(asyncio.ensure_future(stage.here.reply(request("/v2/models/cold/infer"))))
+    stage.tasks.append(asyncio.ensure_future(stage.here.ask(request("/v2/models/cold/infer"))))
     await until(lambda: any(each.loading for each in stage.policies))
 
 

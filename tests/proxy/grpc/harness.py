@@ -113,8 +113,7 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
 
     def ModelStatistics(self, request: Any, context: Any) -> Any:
         self._note("ModelStatistics", request, context)
-        names = [request.name] if request.name else ["echo", "secret", "slow"]
-        return pb.ModelStatisticsResponse(model_stats=[pb.ModelStatistics(name=name) for name in names])
+        return pb.ModelStatisticsResponse(model_stats=[pb.ModelStatistics(name=request.name)])
 
     def ServerMetadata(self, _request: Any, _context: Any) -> Any:
         return pb.ServerMetadataResponse(name=self.name)

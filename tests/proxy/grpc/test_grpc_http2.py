@@ -109,33 +109,6 @@ def test_headers_that_unfold_without_end_are_refused(running: Rig) -> None:
     assert Peer(running).send(frame(HEADERS, 5, 1, block), frame(HEADERS, 5, 3, again)).farewell() == CALM
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        request(("Upper", "x")),
-        request(("connection", "close")),
-        request(("transfer-encoding", "chunked")),
-        request(("a", "b\r\nc: d")),
-        request(("a", "b\0")),
-        request(("a b", "c")),
-        request(("grpc-timeout", "-1S")),
-        request(("grpc-timeout", "1")),
-        request((":path", "/again")),
-        request((":late", "x")),
-        request(("te", "gzip"), without="te"),
-        request((":scheme", "http")),
-        request(without=":scheme"),
-        request(without=":path"),
-        request(without=":method"),
-    ],
-)
-def test_headers_that_no_request_has_end_their_stream_alone(running: Rig, block: bytes) -> None:
-    peer = Peer(running).send(frame(HEADERS, 4, 1, block))
-    _, _, stream, payload = peer.next(RESET)
-    assert (stream, int.from_bytes(payload)) == (1, PROTOCOL)
-    assert peer.is_up()
-
-
 CHECK = "/grpc.health.v1.Health/Check"
 EMPTY = b"\0\0\0\0\0"  # A message without fields.
 TRAILERS = bytes(hpack.Encoder().encode([("x-checksum", "1"), ("grpc-foo", "2")]))
@@ -159,6 +132,21 @@ def test_trailers_of_a_call_that_was_refused_end_nothing_else(running: Rig) -> N
 @pytest.mark.parametrize(
     "frames",
     [
+        [frame(HEADERS, 4, 1, request(("Upper", "x")))],
+        [frame(HEADERS, 4, 1, request(("connection", "close")))],
+        [frame(HEADERS, 4, 1, request(("transfer-encoding", "chunked")))],
+        [frame(HEADERS, 4, 1, request(("a", "b\r\nc: d")))],
+        [frame(HEADERS, 4, 1, request(("a", "b\0")))],
+        [frame(HEADERS, 4, 1, request(("a b", "c")))],
+        [frame(HEADERS, 4, 1, request(("grpc-timeout", "-1S")))],
+        [frame(HEADERS, 4, 1, request(("grpc-timeout", "1")))],
+        [frame(HEADERS, 4, 1, request((":path", "/again")))],
+        [frame(HEADERS, 4, 1, request((":late", "x")))],
+        [frame(HEADERS, 4, 1, request(("te", "gzip"), without="te"))],
+        [frame(HEADERS, 4, 1, request((":scheme", "http")))],
+        [frame(HEADERS, 4, 1, request(without=":scheme"))],
+        [frame(HEADERS, 4, 1, request(without=":path"))],
+        [frame(HEADERS, 4, 1, request(without=":method"))],
         [frame(HEADERS, 4, 1, request(path=CHECK)), frame(HEADERS, 4, 1, TRAILERS)],
         [frame(HEADERS, 4, 1, request(path=CHECK)), frame(HEADERS, 5, 1, request(path=CHECK))],
         [frame(HEADERS, 5, 1, TRAILERS)],

@@ -31,13 +31,6 @@ def infer(running: Rig) -> Any:
     return method(running.channel(), "ModelInfer")
 
 
-def test_a_message_longer_than_allowed_is_refused(running: Rig, infer: Any) -> None:
-    long = infer_request("echo", b"x" * (9 << 20))
-    error = refused(infer, long, running.metadata())
-    assert error.code() == grpc.StatusCode.OUT_OF_RANGE
-    assert reason(error) == "TOO_LARGE"
-
-
 def test_a_replicas_own_error_comes_untouched(running: Rig, infer: Any) -> None:
     error: Any = refused(infer, infer_request("broken"), running.metadata())
     assert error.code() == grpc.StatusCode.FAILED_PRECONDITION
@@ -136,16 +129,6 @@ def test_too_many_requests_are_refused_with_the_time_to_wait(running: Rig, infer
     assert 0 < delay.seconds + delay.nanos / 1e9 <= 1
 
 
-def test_statistics_name_the_pools_that_are_left_out_and_fail_when_all_are(running: Rig) -> None:
-    call = method(running.channel(), "ModelStatistics")
-    stats, done = call.with_call(pb.ModelStatisticsRequest(), metadata=running.metadata())
-    assert [each.name for each in stats.model_stats] == ["echo", "slow"]
-    assert dict(done.initial_metadata())["tidegate-unavailable"] == "spare/one"
-    assert refused(call, pb.ModelStatisticsRequest()).code() == grpc.StatusCode.UNAUTHENTICATED
-    nowhere = running.metadata(("inference-server", "spare"))
-    assert refused(call, pb.ModelStatisticsRequest(), nowhere).code() == grpc.StatusCode.UNAVAILABLE
-
-
 def test_servers_say_that_they_live_and_what_they_are(running: Rig) -> None:
     channel = running.channel()
     assert method(channel, "ServerLive")(pb.ServerLiveRequest()).live
@@ -212,9 +195,11 @@ def test_model_control_has_no_spelling(running: Rig, spelling: str) -> None:
         (b"\x0a\x04echo\x12\x0301a", "number from 1"),
         (b"\x0a\x04echo\x12\x0201", "number from 1"),
         (b"\x0a\x04echo\x1a\xff\xff\x04" + b"i" * 0x13FFF, "may have"),
+        (infer_request("echo", b"x" * (9 << 20)).SerializeToString(), "A message may have"),
     ],
+    ids=range(13),
 )
-def test_a_message_that_means_two_things_reaches_nobody(running: Rig, body: bytes, why: str) -> None:
+def test_a_message_that_means_two_things_or_is_too_long_reaches_nobody(running: Rig, body: bytes, why: str) -> None:
     before = len(running.stubs[0].asked)
     call: Any = running.channel().unary_unary("/inference.GRPCInferenceService/ModelInfer")
     error: Any = refused(call, body, running.metadata())

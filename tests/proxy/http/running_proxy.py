@@ -126,8 +126,8 @@ class RunningProxy:
     replica: Upstream = field(default_factory=Upstream)
 
     @asynccontextmanager
-    async def caller(self) -> AsyncIterator[Caller]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.proxy.ports["http"], limit=1 << 26)
+    async def caller(self, side: str = "http") -> AsyncIterator[Caller]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.proxy.ports[side], limit=1 << 26)
         try:
             yield Caller(reader, writer, self.last_heard)
         finally:
@@ -136,11 +136,16 @@ class RunningProxy:
     def last_heard(self) -> float:
         return max((each.last_heard for each in self.proxy.http.connections), default=0.0)
 
-    async def ask(self, data: bytes | None = None, seconds: float = 20) -> Reply:
+    async def ask(self, data: bytes | None = None, seconds: float = 20, side: str = "http") -> Reply:
         """Send one request over a connection of its own, and return the answer."""
-        async with self.caller() as caller, asyncio.timeout(seconds):
+        async with self.caller(side) as caller, asyncio.timeout(seconds):
             await caller.send(request() if data is None else data)
             return await caller.reply()
+
+    async def admin(self, path: str) -> tuple[int, list[str]]:
+        """Return what the operators' port answers: the status, and the lines."""
+        reply = await self.ask(request(path, method="GET"), side="admin")
+        return reply.status, reply.body.decode().splitlines()
 
     def write(self, name: str, text: str) -> None:
         """Replace a table, as a ConfigMap does."""
@@ -186,19 +191,33 @@ def settings(**more: Any) -> ProxySettings:
     return ProxySettings.model_validate(SETTINGS | usual | {"replicas_host": "proxies", "api_keys": True} | more)
 
 
-def routing_table(models: Sequence[routing.Model] = ()) -> routing.RoutingTable:
-    """Return a table with one pool, and one plain model unless others are named."""
-    pool = routing.Pool(name="main", host="pool.test", http_port=8000, grpc_port=8001, loading="preload")
-    plain = routing.Model(name=MODEL, server="vision", pool="main")
-    server = routing.Server(name="vision", kind="triton", pools=(pool,))
-    return routing.RoutingTable(environment="test", servers=(server,), models=tuple(models) or (plain,))
+def model(
+    name: str = MODEL, shares: Mapping[int, int] = MappingProxyType({}), server: str = "vision", **more: Any
+) -> routing.Model:
+    """Return a model in the pool `main`, unless it says another, with these shares of its versions."""
+    versions = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in shares.items())
+    return routing.Model.model_validate({"name": name, "server": server, "pool": "main", "versions": versions} | more)
+
+
+def routing_table(
+    models: Sequence[str | routing.Model] = (MODEL,), *more: Mapping[str, Any], **pool: Any
+) -> routing.RoutingTable:
+    """Return a table with these models, all of one server; in its pool `main`, unless they say another.
+
+    `pool` is what is told of that pool, `more` what other pools have otherwise.
+    """
+    usual = {"name": "main", "host": "pool.test", "http_port": 8000, "grpc_port": 8001, "loading": "preload"} | pool
+    pools = tuple(routing.Pool.model_validate({**usual, **each}) for each in ({}, *more))
+    server = routing.Server(name="vision", kind="triton", pools=pools)
+    found = tuple(model(each) if isinstance(each, str) else each for each in models)
+    return routing.RoutingTable(environment="test", servers=(server,), models=found)
 
 
 @asynccontextmanager
 async def running_proxy(
     root: Path,
     *replicas: Upstream | int | Address,
-    models: Sequence[routing.Model] = (),
+    models: Sequence[str | routing.Model] = (MODEL,),
     table: routing.RoutingTable | None = None,
     access: routing.AccessTable | None = None,
     kind: type[RunningProxy] = RunningProxy,

@@ -19,7 +19,7 @@ from tidegate_contracts import routing
 from tidegate_proxy.upstream.breaker import Breaker
 
 from ..rigs.issuer import Issuer
-from .running_proxy import KEY, Caller, RunningProxy, served
+from .running_proxy import KEY, Caller, RunningProxy, model, served
 from .upstream import Act, Asked, head, headers_of, raw
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_secret_in_the_log")]
@@ -27,13 +27,7 @@ GOOD = ["key", "key as token", "token", "token, oddly"]
 BAD = ["key of Domino", "expired token", "broken token", "stranger", "wrong key", "other scheme", "two", "none"]
 CANARY = b"GET /healthz HTTP/1.1\r\nHost: proxy\r\nConnection: close\r\n\r\n"
 TENSOR = b"TENSOR-THAT-NOBODY-LOGS"
-SHARES = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in ((1, 20), (2, 80)))
-MODELS = [
-    routing.Model(name="resnet", server="vision", pool="main"),
-    routing.Model(name="split", server="vision", pool="main", versions=SHARES),
-    routing.Model(name="seen", server="vision", pool="main"),
-    routing.Model(name="hidden", server="vision", pool="main"),
-]
+MODELS = ["resnet", model("split", {1: 20, 2: 80}), "seen", "hidden"]
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_proxy import kinds
 from tidegate_proxy.http import body, connection
 from tidegate_proxy.http.request import HttpRequest
@@ -20,6 +19,7 @@ from .running_proxy import (
     PATH,
     Caller,
     RunningProxy,
+    model,
     request,
     running_proxy,
     served,
@@ -29,8 +29,6 @@ from .upstream import answering, hang, only
 
 pytestmark = pytest.mark.anyio
 LIMIT = 8_000_000
-SLOW = "slow"
-MODELS = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, SLOW)]
 
 
 def head(path: str, length: int, *more: str) -> bytes:
@@ -138,7 +136,7 @@ async def test_a_head_of_very_many_headers_is_refused_however_short_they_are(cal
 
 
 async def test_a_long_list_of_models_counts_as_its_callers_who_gets_all_of_it_however_slowly(tmp_path: Path) -> None:
-    models = [routing.Model(name=f"m{number}", server="vision", pool="main") for number in range(3000)]
+    models = [f"m{number}" for number in range(3000)]
     async with served(tmp_path, models=models, memory_bytes=32 << 20) as here:
         slow = await deaf_caller(here)
         await until(lambda: here.proxy.http.connections)
@@ -166,8 +164,6 @@ async def test_requests_sent_ahead_are_read_as_they_are_answered(tmp_path: Path)
 
 async def test_a_packed_body_is_unpacked_in_steps_and_no_further_than_needed(tmp_path: Path) -> None:
     keeps = only("GET", answering(b'{"sequence_batching":{}}'))
-    shares = tuple(routing.VersionShare(version=version, weight=50) for version in (1, 2))
-    split = routing.Model(name=MODEL, server="vision", pool="main", versions=shares)
     said = b'{"parameters":{"sequence_id":1}}'
     for plain, status, more in (
         (said + b" " * LIMIT, 413, {}),
@@ -175,7 +171,7 @@ async def test_a_packed_body_is_unpacked_in_steps_and_no_further_than_needed(tmp
         (said + b" " * (4 * LIMIT), 200, {"Inference_Header_Content_Length": str(len(said))}),
     ):
         packed = gzip.compress(plain)
-        async with served(tmp_path, keeps, models=[split], body_limit_bytes=LIMIT) as here:
+        async with served(tmp_path, keeps, models=[model(MODEL, {1: 50, 2: 50})], body_limit_bytes=LIMIT) as here:
             turns = 0
 
             async def count() -> None:

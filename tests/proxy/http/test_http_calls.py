@@ -6,12 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_contracts.environments import WhoAmI
 
 from ..rigs.issuer import Issuer
 from ..rigs.tables import access_table
-from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, Reply, RunningProxy, request, routing_table, served
+from .running_proxy import (
+    BODY,
+    ENVELOPE,
+    KEY,
+    MODEL,
+    PATH,
+    Reply,
+    RunningProxy,
+    model,
+    request,
+    served,
+)
 from .upstream import answering
 
 pytestmark = pytest.mark.anyio
@@ -137,11 +147,7 @@ async def test_a_part_of_the_applications_answer_is_never_sent_as_the_whole(here
 
 
 async def test_shares_of_traffic_are_exact_and_sticky_where_the_caller_says_so(tmp_path: Path) -> None:
-    shares = tuple(
-        routing.VersionShare(version=version, weight=weight) for version, weight in ((1, 20), (2, 80), (3, 0))
-    )
-    model = routing.Model(name=MODEL, server="vision", pool="main", versions=shares)
-    async with served(tmp_path, models=[model]) as here, here.caller() as caller:
+    async with served(tmp_path, models=[model(MODEL, {1: 20, 2: 80, 3: 0})]) as here, here.caller() as caller:
         chosen: Counter[str] = Counter()
         for _ in range(1000):
             await caller.send(request())
@@ -162,27 +168,6 @@ async def test_too_many_requests_are_told_when_there_is_room(tmp_path: Path) -> 
         assert replies[-1].headers["retry-after"] == "1"
         assert 0 < replies[-1].json()["retryAfterSeconds"] <= 1
         assert len(here.replica.asked) == 3
-
-
-@pytest.mark.usefixtures("nobody_else_looks")
-async def test_a_pool_that_gives_no_statistics_is_named_and_fails_nobody_else(here: RunningProxy) -> None:
-    stats = json.dumps({"model_stats": [{"name": MODEL, "version": "1"}, {"name": "lost", "version": "1"}]}).encode()
-    ask_stats = request("/v2/models/stats", method="GET")
-    here.replica.act = answering(lambda _: stats)
-    plain = routing_table()
-    [server] = plain.servers
-    dead = server.pools[0].model_copy(update={"name": "dead", "host": "elsewhere.test"})  # nobody listens there
-    lost = routing.Model(name="lost", server="vision", pool="dead")
-    two = server.model_copy(update={"pools": (*server.pools, dead)})
-    table = plain.model_copy(update={"servers": (two,), "models": (*plain.models, lost)})
-    here.write("routing.json", table.model_dump_json(by_alias=True))
-    await here.proxy.config.watched[0].look()
-    reply = await here.ask(ask_stats)
-    assert (reply.status, reply.json()) == (200, {"model_stats": [{"name": MODEL, "version": "1"}]})
-    assert reply.headers["tidegate-unavailable"] == "vision/dead"
-    stats = b"none"
-    assert (await here.ask(ask_stats)).problem in ("upstream-failed", "busy"), "no pool gives any"
-    assert (await here.ask(request("/servers/other/v2", method="GET"))).status == 404
 
 
 # --- whoami
@@ -222,7 +207,7 @@ async def test_an_api_key_tells_its_principal_in_either_header(here: RunningProx
     ids=["nothing", "a-wrong-key", "a-longer-key", "two"],
 )
 async def test_nobody_else_is_told_anything(here: RunningProxy, headers: dict[str, str], problem: str) -> None:
-    for path in ("/whoami", "/v2", "/v2/models/stats", f"/v2/models/{MODEL}"):
+    for path in ("/whoami", "/v2", f"/v2/models/{MODEL}"):
         reply = await here.ask(request(path, b"", "GET", None, **headers))
         assert reply.problem == problem, path
         assert ("www-authenticate" in reply.headers) == (problem == "unauthenticated")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from tidegate_contracts import metrics, proxy_process, routing
+from tidegate_contracts import metrics, proxy_process
 from tidegate_contracts.metrics import OTHERS
 from tidegate_proxy.telemetry.meter import Meter
 
@@ -25,7 +25,7 @@ from .running_proxy import (
     running_proxy,
     served,
     until,
-)  # fmt: skip
+)
 from .upstream import hang, only, reset, upstream
 
 pytestmark = pytest.mark.anyio
@@ -33,10 +33,7 @@ pytestmark = pytest.mark.anyio
 
 async def scrape(here: RunningProxy) -> dict[str, Metric]:
     """Return what Prometheus reads; its own parser checks the form."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["admin"])
-    await Caller(reader, writer).send(b"GET /metrics HTTP/1.1\r\nHost: admin\r\n\r\n")
-    reply = await Caller(reader, writer).reply()
-    writer.close()
+    reply = await here.ask(request(proxy_process.METRICS_PATH, method="GET"), side="admin")
     assert reply.status == 200
     assert reply.headers["content-type"].startswith("text/plain")
     return {metric.name: metric for metric in text_string_to_metric_families(reply.body.decode())}
@@ -76,7 +73,7 @@ async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
     async with served(tmp_path, access=access_table((), 60, 2)) as here:
         for data in (request(), request(), request(), request(key=None), request("/v2/models/nobody/infer")):
             await here.ask(data)
-        await here.ask(request("/v2/models/stats", method="GET", key=None))
+        await here.ask(request("/v2", method="GET", key=None))
         await here.ask(b"nonsense\r\n\r\n")
         found = await scrape(here)
         for kind, number in (("rate-limited", 1), ("unauthenticated", 2), ("unknown", 1), ("malformed", 1)):
@@ -158,8 +155,7 @@ async def test_what_is_told_is_what_the_catalogue_has(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("most", [0, 1])
 async def test_so_many_models_have_a_name_as_was_asked_for(tmp_path: Path, most: int) -> None:
-    models = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, "b", "c")]
-    async with served(tmp_path, table=routing_table(models), metrics_models=most) as here:
+    async with served(tmp_path, models=(MODEL, "b", "c"), metrics_models=most) as here:
         here.replica.act = only("/c/", reset)
         for name in (MODEL, "b", "c", MODEL):
             await here.ask(request(f"/v2/models/{name}/infer"))
@@ -174,12 +170,11 @@ async def test_so_many_models_have_a_name_as_was_asked_for(tmp_path: Path, most:
 async def test_a_model_that_leaves_the_table_leaves_its_place_to_another_and_those_without_one_are_counted(
     tmp_path: Path,
 ) -> None:
-    models = [routing.Model(name=name, server="vision", pool="main") for name in ("a", "b", "c")]
-    async with served(tmp_path, table=routing_table(models), metrics_models=1) as here:
+    async with served(tmp_path, models=("a", "b", "c"), metrics_models=1) as here:
         for name in ("a", "b", "c"):
             await here.ask(request(f"/v2/models/{name}/infer"))
         assert value(await scrape(here), "models_unnamed") == 2
-        here.write("routing.json", routing_table(models[1:]).model_dump_json(by_alias=True))
+        here.write("routing.json", routing_table(("b", "c")).model_dump_json(by_alias=True))
         await here.proxy.config.watched[0].look()
         for name in ("b", "c"):
             await here.ask(request(f"/v2/models/{name}/infer"))

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_contracts import routing
 from tidegate_proxy import routes
 from tidegate_proxy.kinds import KINDS
 
-from .running_proxy import ENVELOPE, MODEL, PATH, Reply, RunningProxy, request, running_proxy, served
+from .running_proxy import ENVELOPE, MODEL, PATH, Reply, RunningProxy, model, request, running_proxy, served
 from .upstream import Asked, Upstream, answer, answering, only, raw, upstream
 
 pytestmark = pytest.mark.anyio
@@ -91,9 +90,7 @@ async def test_requests_that_come_while_the_model_is_looked_at_wait_for_what_it_
 
 
 async def test_a_sequence_stays_at_one_version_even_of_one_replica(tmp_path: Path) -> None:
-    shares = tuple(routing.VersionShare(version=version, weight=50) for version in (1, 2))
-    models = [routing.Model(name="resnet", server="vision", pool="main", versions=shares)]
-    async with served(tmp_path, keeper, models=models) as here:
+    async with served(tmp_path, keeper, models=[model(MODEL, {1: 50, 2: 50})]) as here:
         found = []
         for number in range(1, 13):
             replies = [await here.ask(request(body=body_of(number))) for _ in range(6)]
@@ -137,7 +134,7 @@ def test_nonsense_is_left_to_the_replica(body: bytes) -> None:
 
 
 # --- aliases
-ALIASED = (routing.Model(name=MODEL, server="vision", pool="main", alias="champion"),)
+ALIASED = (model(alias="champion"),)
 
 
 def saying(**versions: object) -> dict[str, object]:

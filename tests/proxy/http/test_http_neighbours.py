@@ -1,17 +1,16 @@
 """Whatever one caller does over HTTP, the calls of the others go on."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_proxy import concurrency
 from tidegate_proxy.access.api_keys import new_key
 from tidegate_proxy.concurrency import FIRST_BYTES
 
 from ..rigs.tables import access_table, write_key
-from .running_proxy import MODEL, RunningProxy, request, served, standing_still, until
+from .running_proxy import MODEL, Reply, RunningProxy, request, served, standing_still, until
 from .upstream import answering, hang, only
 
 pytestmark = pytest.mark.anyio
@@ -46,11 +45,10 @@ async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
     monkeypatch.setattr(concurrency, "CUT_SECONDS", 3600.0)
     path = "/v2/models/slow/infer"
     slow = request(path) if leaves == "at once" else request(path, Request_Timeout="5")
-    models = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, "slow")]
     access = access_table()
     both = access.rules[0].model_copy(update={"principals": ("ci", "eve")})
     access = access.model_copy(update={"rules": (both,)})
-    async with served(tmp_path, only("/slow/", hang), models=models, access=access, concurrency=16) as here:
+    async with served(tmp_path, only("/slow/", hang), models=(MODEL, "slow"), access=access, concurrency=16) as here:
         places = here.proxy.shared.limiter
         for number in range(1, 31):
             async with here.caller() as caller:
@@ -69,11 +67,27 @@ async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
         assert {reply.status for reply in replies} == {200}, "others go on"
 
 
+@pytest.fixture
+def waiting(here: RunningProxy, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """Those who wait for their turn to be read, as much has come of them: a test gives it."""
+    found: list[Callable[[], None]] = []
+    monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: found.append(step))
+    return found
+
+
+async def with_turns(reply: Awaitable[Reply], waiting: list[Callable[[], None]]) -> Reply:
+    """Return a reply that comes while all have their turns."""
+    replying = asyncio.ensure_future(reply)
+    while not replying.done():
+        if waiting:
+            waiting.pop()()
+        await asyncio.sleep(0.001)
+    return await replying
+
+
 async def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(
-    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+    here: RunningProxy, waiting: list[Callable[[], None]]
 ) -> None:
-    waiting: list[Callable[[], None]] = []
-    monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
     await here.ask()  # who calls is known by now
     async with here.caller() as caller:
         sending = asyncio.ensure_future(caller.send(request(body=bytes(900_000))))
@@ -82,12 +96,7 @@ async def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(
         came = await standing_still(lambda: link._last.body.received)  # type: ignore[union-attr]
         assert (len(waiting), came < 900_000) == (1, True), "it is read no further before its turn"
         assert (await here.ask()).status == 200, "others go on"
-        replying = asyncio.ensure_future(caller.reply())
-        while not replying.done():
-            if waiting:
-                waiting.pop()()
-            await asyncio.sleep(0.001)
-        assert (await replying).status == 200
+        assert (await with_turns(caller.reply(), waiting)).status == 200
         await sending
 
 
@@ -113,10 +122,8 @@ async def test_a_body_in_tiny_chunks_is_read_by_turns_with_others_however_few_by
 
 
 async def test_of_a_long_head_little_is_read_before_its_turn_and_then_all(
-    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+    here: RunningProxy, waiting: list[Callable[[], None]]
 ) -> None:
-    waiting: list[Callable[[], None]] = []
-    monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
     async with here.caller() as caller:
         await caller.send(request(Cookie="x" * 48_000))
         await until(lambda: waiting)
@@ -128,10 +135,8 @@ async def test_of_a_long_head_little_is_read_before_its_turn_and_then_all(
 
 
 async def test_of_whom_much_is_answered_at_once_the_replica_is_read_by_turns(
-    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
+    here: RunningProxy, waiting: list[Callable[[], None]]
 ) -> None:
-    waiting: list[Callable[[], None]] = []
-    monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
     here.replica.act = only(f"/{MODEL}/infer", answering(bytes(4_000_000)))
     async with here.caller() as caller:
         for _ in range(2):  # over the same connection to the replica, which is left as one that can be read
@@ -140,9 +145,5 @@ async def test_of_whom_much_is_answered_at_once_the_replica_is_read_by_turns(
             await until(lambda: waiting)
             assert await standing_still(lambda: len(waiting)) == 1, "it is read no further before its turn"
             assert not replying.done()
-            while not replying.done():
-                if waiting:
-                    waiting.pop()()
-                await asyncio.sleep(0.001)
-            assert len((await replying).body) == 4_000_000
+            assert len((await with_turns(replying, waiting)).body) == 4_000_000
             waiting.clear()

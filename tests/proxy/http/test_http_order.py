@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
 from .running_proxy import (
@@ -17,6 +16,7 @@ from .running_proxy import (
     PATH,
     Caller,
     RunningProxy,
+    model,
     request,
     running_proxy,
     served,
@@ -195,9 +195,7 @@ async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
 
 
 async def test_versions_that_callers_make_up_keep_no_others_from_being_remembered(tmp_path: Path) -> None:
-    shares = (routing.VersionShare(version=7, weight=100),)
-    models = [routing.Model(name=MODEL, server="vision", pool="main", versions=shares)]
-    async with served(tmp_path, models=models) as here, here.caller() as caller:
+    async with served(tmp_path, models=[model(MODEL, {7: 100})]) as here, here.caller() as caller:
         for number in range(100, 300):
             await caller.send(request(f"/v2/models/{MODEL}/versions/{number}/infer"))
             assert (await caller.reply()).status == 200

@@ -31,23 +31,17 @@ def hashes(text: str, tag: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", MODELS)
-async def test_a_page_names_no_other_host_and_may_ask_none(here: RunningProxy, path: str) -> None:
+async def test_a_page_names_no_model_and_no_other_host_and_writes_all_as_text(here: RunningProxy, path: str) -> None:
     reply = await page(here, path)
-    assert not ELSEWHERE.search(reply.body.decode())
+    text = reply.body.decode()
+    assert not ELSEWHERE.search(text)
     said = policy(reply)
     assert said["default-src"] == said["base-uri"] == said["form-action"] == said["frame-ancestors"] == ["'none'"]
     allowed = {source for sources in said.values() for source in sources if not source.startswith("'sha256-")}
     assert allowed <= {"'none'", "'self'", "data:"}
-    text = reply.body.decode()
     assert [each for each in said["script-src"] if each != "'self'"] == hashes(text, "script")
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert reply.headers["referrer-policy"] == "no-referrer"
-
-
-@pytest.mark.parametrize("path", MODELS)
-async def test_the_page_of_models_holds_none_and_writes_what_it_is_told_as_text(here: RunningProxy, path: str) -> None:
-    reply = await page(here, path)
-    text = reply.body.decode()
     assert (MODEL in text, "vision" in text) == (False, False)
     assert not re.search("innerHTML|outerHTML|insertAdjacent|document.write|eval|Storage|cookie", text)
     assert policy(reply)["style-src"] == hashes(text, "style")

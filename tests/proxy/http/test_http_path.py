@@ -21,7 +21,7 @@ from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, RunningProxy, reque
 
 pytestmark = pytest.mark.anyio
 AT = "/inference"
-MODELS = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, "inference", "hidden")]
+MODELS = (MODEL, "inference", "hidden")
 NAMES = {"model": MODEL, "server": "vision", "version": "1"}
 DOCUMENT = yaml.safe_load((Path(tidegate_proxy.__file__).parent / "openapi.yaml").read_text("utf-8"))
 DOCUMENTED = [

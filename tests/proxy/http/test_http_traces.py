@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_proxy.telemetry import traces
 
-from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, RunningProxy, request, running_proxy, served
+from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, RunningProxy, model, request, running_proxy, served
 from .upstream import Upstream, reset, upstream
 
 pytestmark = pytest.mark.anyio
@@ -17,9 +16,6 @@ pytestmark = pytest.mark.anyio
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
 SAMPLED, NOT_SAMPLED = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"
-VERSION = routing.Model(
-    name=MODEL, server="vision", pool="main", versions=(routing.VersionShare(version=4, weight=100),)
-)
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +56,7 @@ def parents(replica: Upstream) -> list[str | None]:
 async def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
     tmp_path: Path, path: str, body: bytes
 ) -> None:
-    async with upstream() as collector, served(tmp_path, models=[VERSION], **traced(collector)) as here:
+    async with upstream() as collector, served(tmp_path, models=[model(MODEL, {4: 100})], **traced(collector)) as here:
         reply = await here.ask(request(path, body, Traceparent=SAMPLED, Tracestate="a=1"))
         [span] = await spans(collector, 1)
         assert (span["traceId"], span["parentSpanId"], span["traceState"]) == (TRACE, PARENT, "a=1")

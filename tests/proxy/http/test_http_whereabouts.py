@@ -1,16 +1,13 @@
 """`/models` shows who may inspect which models, and of those that a server loads itself, what it says it has."""
 
-import json
 from pathlib import Path
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_contracts.whereabouts import VisibleModel, Whereabouts
 from tidegate_proxy.upstream import load_watch
 
 from ..rigs.tables import access_table
-from .running_proxy import MODEL, RunningProxy, request, routing_table, served, until
-from .upstream import Upstream
+from .running_proxy import MODEL, RunningProxy, request, served
 
 pytestmark = pytest.mark.anyio
 WHY = "unable to find backend library for backend 'onnxruntime'."
@@ -35,8 +32,7 @@ async def told(here: RunningProxy, path: str = "/models") -> dict[str, VisibleMo
 
 
 async def test_each_model_of_a_server_that_loads_them_itself_is_told_as_its_index_has_it(tmp_path: Path) -> None:
-    models = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, "broken", "coming", "gone")]
-    async with served(tmp_path, table=routing_table(models)) as here:
+    async with served(tmp_path, models=(MODEL, "broken", "coming", "gone")) as here:
         here.replica.index = INDEX
         found = await told(here)
         assert {name: each.state for name, each in found.items()} == {
@@ -73,31 +69,3 @@ async def test_only_those_are_shown_that_the_caller_may_inspect(tmp_path: Path) 
             assert (await here.ask(request(path, method="GET", key=None))).problem == "unauthenticated"
         for path in ("/models/nothing", f"/servers/nobody/models/{MODEL}", "/servers/nobody/models"):
             assert (await here.ask(request(path, method="GET"))).problem == "unknown"
-
-
-@pytest.mark.parametrize("index", [{}, [1], [{"version": "1"}]])
-async def test_a_server_that_answers_nonsense_hides_no_model(here: RunningProxy, index: object) -> None:
-    here.replica.index = index
-    [only] = (await told(here)).values()
-    assert (only.model, only.state) == (MODEL, "unseen")
-    assert "cannot be seen: its index cannot be read" in only.why
-
-
-async def test_where_no_replica_can_be_called_it_says_why(tmp_path: Path) -> None:
-    async with served(tmp_path) as here:
-        replica: Upstream = here.replica
-        await replica.close()
-        await until(lambda: here.pool.why_not_ready() != "")
-        [only] = (await told(here)).values()
-        assert only.state == "unreachable"
-        assert "gets no calls: " in only.why
-
-
-async def test_many_models_are_told_and_other_calls_are_answered_meanwhile(tmp_path: Path) -> None:
-    names = [f"m{number}" for number in range(2000)]
-    models = [routing.Model(name=name, server="vision", pool="main") for name in names]
-    async with served(tmp_path, table=routing_table(models)) as here:
-        here.replica.index = [{"name": name, "version": "1", "state": "READY"} for name in names]
-        found = json.loads((await here.ask(request("/models", method="GET"))).body)["models"]
-        assert len(found) == len(names)
-        assert {each["state"] for each in found} == {"resident"}

@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
-from ..http.running_proxy import RunningProxy, request, routing_table, running_proxy, served, until
+from ..http.running_proxy import MODEL, RunningProxy, request, routing_table, running_proxy, served, until
 from ..http.upstream import answering
 
 pytestmark = pytest.mark.anyio
@@ -84,11 +83,8 @@ LONGEST_HELD = 0.15
 
 
 def table(generation: int) -> str:
-    models = [
-        routing.Model(name=f"model-{number}-{generation}", server="vision", pool="main") for number in range(MODELS)
-    ]
-    models[0] = routing.Model(name="resnet", server="vision", pool="main")
-    return routing_table(models).model_dump_json(by_alias=True)
+    names = (f"model-{number}-{generation}" for number in range(1, MODELS))
+    return routing_table([MODEL, *names]).model_dump_json(by_alias=True)
 
 
 async def longest_held(work: "asyncio.Future[None]") -> tuple[float, float]:

@@ -38,14 +38,14 @@ async def test_keys_of_a_provider_that_is_down_are_trusted_only_where_they_came_
     async def trusted() -> float:
         return value(await scrape(here), "issuer_keys_trusted_seconds", issuer=identity_provider.url)
 
-    identity_provider.down = True
+    identity_provider.mode = "down"
     token = identity_provider.token("alice", [GROUP])
     async with served(tmp_path, access=trusting([identity_provider])) as here:
         assert (await status(here, token), await trusted()) == (503, 0)
-    identity_provider.down = False
+    identity_provider.mode = "well"
     async with served(tmp_path, access=trusting([identity_provider])) as here:
         assert await status(here, token) == 200
-        identity_provider.down = True
+        identity_provider.mode = "down"
         assert await status(here, identity_provider.token("bob", [GROUP])) == 200, "its key is known"
         assert TRUST_SECONDS - 60 < await trusted() <= TRUST_SECONDS
 

@@ -7,15 +7,10 @@ from tidegate_contracts import routing
 
 from lab.local_plane.proxy import write_tables
 
-from ..http.running_proxy import MODEL, RunningProxy, routing_table, running_proxy, served, until
+from ..http.running_proxy import MODEL, RunningProxy, model, routing_table, running_proxy, served, until
 from ..http.upstream import answering, hang, only, upstream
 
 pytestmark = pytest.mark.anyio
-
-
-def models(number: int, **more: object) -> list[routing.Model]:
-    names = [MODEL, *(f"model-{each}" for each in range(number - 1))]
-    return [routing.Model.model_validate({"name": name, "server": "vision", "pool": "main"} | more) for name in names]
 
 
 async def take_over(here: RunningProxy, table: routing.RoutingTable) -> None:
@@ -25,7 +20,7 @@ async def take_over(here: RunningProxy, table: routing.RoutingTable) -> None:
 
 
 async def test_a_model_that_stays_as_it_was_keeps_what_is_known_of_it(tmp_path: Path) -> None:
-    aliased = [model.model_copy(update={"alias": "stable"}) for model in models(2)]
+    aliased = [model(name, alias="stable") for name in (MODEL, "model-0")]
     config = only("GET", answering(b'{"parameters":{"tidegate.alias.stable":{"string_value":"3"}}}'))
     async with served(tmp_path, config, models=aliased) as here:
         assert (await here.ask()).headers["tidegate-model-version"] == "3"
@@ -44,7 +39,7 @@ async def test_whether_a_model_keeps_sequences_is_asked_again_and_nobody_waits_f
         [route] = here.proxy.config.routes.find("vision", MODEL)
         assert route.sequences.known is False
         one.act = two.act = only("GET", answering(b'{"sequence_batching":{}}', seconds=0.5))
-        await take_over(here, routing_table(models(2)))
+        await take_over(here, routing_table((MODEL, "model-0")))
         assert (await here.ask(seconds=2)).status == 200
         assert route.sequences.known is False
         await until(lambda: route.sequences.known)

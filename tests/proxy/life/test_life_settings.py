@@ -121,28 +121,24 @@ def test_a_bad_table_is_one_line_with_its_file(root: Path, name: str, text: str 
     assert said in line
 
 
-def test_a_bad_certificate_is_one_line(root: Path) -> None:
-    (root / "tls").mkdir()
-    switch = {variable("tls"): "true"}
-    assert "cannot be read: No such file" in refused(root, **switch)
-    (root / "tls" / "tls.crt").write_text("nonsense")
-    (root / "tls" / "tls.key").write_text("nonsense")
-    assert "no certificate and its key" in refused(root, **switch)
-
-
-def test_an_authority_that_is_none_is_one_line(root: Path) -> None:
-    switch = {variable("authorities"): "true"}
-    assert "cannot be read: No such file" in refused(root, **switch)
-    (root / "authorities").mkdir()
-    (root / "authorities" / "ours.crt").write_text("nonsense")
-    assert refused(root, **switch) == f"{root / 'authorities'}: ours.crt holds no certificates in PEM"
-
-
-def test_a_key_that_is_none_is_one_line(root: Path) -> None:
-    (root / "api-keys").mkdir()
-    (root / "api-keys" / "ci").write_text("tgk_in-plain-text\n")
-    line = refused(root, **{variable("api_keys"): "true"})
-    assert "api-keys" in line
+@pytest.mark.parametrize(
+    ("setting", "files", "said"),
+    [
+        ("tls", {}, "cannot be read: No such file"),
+        ("tls", {"tls/tls.crt": "nonsense", "tls/tls.key": "nonsense"}, "no certificate and its key"),
+        ("authorities", {}, "cannot be read: No such file"),
+        ("authorities", {"authorities/ours.crt": "nonsense"}, "ours.crt holds no certificates in PEM"),
+        ("api_keys", {"api-keys/ci": "tgk_in-plain-text\n"}, "api-keys"),
+    ],
+)
+def test_a_certificate_an_authority_or_a_key_that_is_none_is_one_line(
+    root: Path, setting: str, files: dict[str, str], said: str
+) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
+    line = refused(root, **{variable(setting): "true"})
+    assert said in line
     assert "tgk_in-plain-text" not in line
 
 

@@ -1,11 +1,13 @@
 """The tables of a proxy in front of servers that speak OpenAI's API."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from tidegate_contracts import routing
 
+from ..http import running_proxy
+
 SERVER = "llm"
-Shares = dict[int, int]
 
 
 def openai_server(name: str = SERVER, host: str = "pool.test", port: int = 8000, **hosts: str) -> routing.Server:
@@ -21,16 +23,7 @@ def openai_server(name: str = SERVER, host: str = "pool.test", port: int = 8000,
     )
 
 
-def model(
-    name: str,
-    shares: Shares | None = None,
-    server: str = SERVER,
-    pool: str = "main",
-    served_names: tuple[str, ...] = (),
-) -> routing.Model:
-    """Return a model with these shares of its versions."""
-    versions = tuple(routing.VersionShare(version=each, weight=weight) for each, weight in (shares or {}).items())
-    return routing.Model(name=name, server=server, pool=pool, versions=versions, served_names=served_names)
+model = partial(running_proxy.model, server=SERVER)
 
 
 def table(models: Sequence[routing.Model], *servers: routing.Server) -> routing.RoutingTable:

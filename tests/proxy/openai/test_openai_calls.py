@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tidegate_contracts import routing
 from tidegate_proxy.openai.kind import OpenAIKind
 
-from ..http.running_proxy import KEY, Reply, RunningProxy, request, running_proxy, served, until
-from ..http.upstream import head, raw, upstream
+from ..http.running_proxy import KEY, Reply, RunningProxy, request, served, until
+from ..http.upstream import head, raw
 from ..rigs.tables import CALLER
 from .tables import SERVER, access, model, openai_server, table
 
@@ -232,8 +231,7 @@ async def test_an_answer_has_one_request_id_whatever_the_server_repeats(tmp_path
 
 
 async def test_an_alias_of_a_version_is_told_to_be_none_that_a_server_keeps(tmp_path: Path) -> None:
-    aliased = routing.Model(name="plain", server=SERVER, pool="main", alias="champion")
-    async with upstream() as replica, running_proxy(tmp_path, replica, table=table([aliased])) as here:
+    async with served(tmp_path, table=table([model("plain", alias="champion")])) as here:
         reply = await here.ask(chat())
         assert error(reply) == (503, "server_error", "busy")
         assert "keep no aliases" in reply.json()["error"]["message"]

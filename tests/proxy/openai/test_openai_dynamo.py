@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.process import HOST
 from lab.local_plane.proxy import Proxy, proxy, write_tables
 
+from ..grpc.harness import until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.tables import write_key
 from .tables import access, model, openai_server, table
@@ -75,13 +75,6 @@ def test_a_request_of_every_size_up_to_the_documented_limit_is_answered(here: Pl
             model="plain", messages=[{"role": "user", "content": said}], max_tokens=2
         )
         assert answer.usage is not None
-
-
-def until(there: Any, seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +142,7 @@ def test_errors_are_those_that_the_client_knows(here: Place) -> None:
     with pytest.raises(openai.InternalServerError) as late:
         called(here.client(default_headers={"request-timeout": "0.3"}), "plain")
     assert (late.value.status_code, late.value.code) == (504, "deadline-exceeded")
-    until(lambda: here.dynamo.in_flight("plain") == 0)  # of tokens for half a minute
+    until(lambda: here.dynamo.in_flight("plain") == 0, 10)  # of tokens for half a minute
 
 
 def test_the_example_of_the_page_prints_what_it_says(here: Place) -> None:

@@ -1,9 +1,8 @@
 """One version takes over from another at real Dynamos, each of which serves one of them: no call fails meanwhile."""
 
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from lab.local_plane.dynamo import dynamo
 from lab.local_plane.process import HOST
 from lab.local_plane.proxy import proxy, write_tables
 
+from ..grpc.harness import until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.tables import write_key
 from .tables import SERVER, access, model, table
@@ -56,13 +56,6 @@ def calling(client: openai.OpenAI) -> Iterator[Counter[str]]:
             each.join()
 
 
-def until(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def test_no_call_fails_while_a_version_takes_over(tmp_path: Path) -> None:
     with (
         not_run("A REAL DYNAMO"),
@@ -81,17 +74,17 @@ def test_no_call_fails_while_a_version_takes_over(tmp_path: Path) -> None:
         with proxy(root, settings={"api_keys": "true"}) as running:
             client = openai.OpenAI(base_url=f"http://{running.http}/v1", api_key=key, max_retries=0, timeout=30)
             with calling(client) as answered:
-                until(lambda: answered["3"] > 10)
+                until(lambda: answered["3"] > 10, 60)
                 write_tables(root, table(READY, server), allowed)
                 tried = client.chat.completions
-                until(lambda: _answers(tried, "chat-v4"))  # which has no traffic yet
+                until(lambda: _answers(tried, "chat-v4"), 60)  # which has no traffic yet
                 assert answered["4"] == 0
                 write_tables(root, table(SHARED, server), allowed)
-                until(lambda: answered["4"] > 10)
+                until(lambda: answered["4"] > 10, 60)
                 assert answered["3"] > answered["4"]
                 write_tables(root, table(OVER, server), allowed)
                 write_tables(root, table(END, server), allowed)
-                until(lambda: _only(answered, "4"))
+                until(lambda: _only(answered, "4"), 60)
     assert answered.keys() == {"3", "4"}, answered
 
 
@@ -106,5 +99,5 @@ def _answers(chats: openai.resources.chat.Completions, name: str) -> bool:
 def _only(answered: Counter[str], version: str) -> bool:
     """Tell whether so many calls are answered by this version that no share of another is left."""
     before = Counter(answered)
-    until(lambda: answered.total() > before.total() + 20)
+    until(lambda: answered.total() > before.total() + 20, 60)
     return (answered - before).keys() == {version}

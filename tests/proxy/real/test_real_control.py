@@ -27,9 +27,11 @@ CALLS: tuple[Call, ...] = (
     lambda c, h: c.get_log_settings(headers=h),
 )
 INDEX: Call = lambda c, h: c.get_model_repository_index(headers=h)  # noqa: E731
-SPELLINGS = [
-    path for path in (*CONTROL, *TRICKS[:20]) if path.isascii() and path[:1] == "/" and path != "/v2/models/stats"
-] + ["/v2/models/add_sub/%2e%2e/%2e%2e/repository/index", "/%76%32/repository/index", "/v2/repository/index?x=1"]
+SPELLINGS = [path for path in (*CONTROL, *TRICKS[:20]) if path.isascii() and path[:1] == "/"] + [
+    "/v2/models/add_sub/%2e%2e/%2e%2e/repository/index",
+    "/%76%32/repository/index",
+    "/v2/repository/index?x=1",
+]
 
 
 def _post(host: str, path: str, body: Any) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from tidegate.triton.publishing.config import closed_config
-from tidegate_contracts import routing
 from tidegate_contracts.proxy_process import METRICS_PATH, SERVER_READY_PATH
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Place, Whereabouts
 from tidegate_proxy.pools import ask
@@ -20,10 +19,9 @@ from lab.local_plane.repository import Model
 from lab.local_plane.triton import Triton, triton
 
 from ..docs.test_docs_health import ASKED, CELLS, COULD_NOT_LOAD, Plane
-from ..http.running_proxy import KEY, RunningProxy, request, routing_table, running_proxy, until
+from ..http.running_proxy import KEY, RunningProxy, model, request, routing_table, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import SOURCES, write
-from ..upstream.test_upstream_health_check import admin
 
 pytestmark = pytest.mark.anyio
 TENSORS = [("INPUT", "TYPE_INT32", "1")], [("OUTPUT", "TYPE_INT32", "1")]
@@ -72,12 +70,8 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.3)
 
 
-def models() -> list[routing.Model]:
-    return [routing.Model(name=name, server="vision", pool="main") for name in NAMES]
-
-
-async def told(here: RunningProxy, model: str) -> Place:
-    reply = await here.ask(request(f"{WHEREABOUTS_PATH}/{model}", method="GET"))
+async def told(here: RunningProxy, name: str) -> Place:
+    reply = await here.ask(request(f"{WHEREABOUTS_PATH}/{name}", method="GET"))
     [one] = Whereabouts.model_validate_json(reply.body).models
     assert one.pool == "main"
     return one.places[0]
@@ -87,7 +81,7 @@ async def test_what_lies_broken_on_the_volume_is_a_state_a_metric_and_a_line_in_
     polling: Triton, repository: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, load_watch.__name__)
-    async with running_proxy(tmp_path, polling.http_port, models=models()) as here:
+    async with running_proxy(tmp_path, polling.http_port, models=NAMES) as here:
         [watch] = here.pool.watches.values()
         await until(lambda: {name for name, _ in watch.failed} == {"no_backend", "no_module"})
         library = "unable to find backend library for backend 'onnxruntime'"
@@ -101,11 +95,11 @@ async def test_what_lies_broken_on_the_volume_is_a_state_a_metric_and_a_line_in_
             for text in (place.why, line["why"]):
                 assert "/" not in text.replace("application/", "")
                 assert "Traceback" not in text
-            _, lines = await admin(here, METRICS_PATH)
+            _, lines = await here.admin(METRICS_PATH)
             named = [each for each in lines if f'model="{name}"' in each]
             assert any(each.startswith("tidegate_proxy_load_failed_timestamp_seconds{") for each in named)
             assert (await here.ask(request(f"/v2/models/{name}/ready", method="GET"))).status == 400
-        status, [first, *more] = await admin(here, f"{SERVER_READY_PATH}/vision")
+        status, [first, *more] = await here.admin(f"{SERVER_READY_PATH}/vision")
         assert (status, first, len(more)) == (200, "ready", 2)
         assert (await here.ask(request("/v2/models/echo/infer", BODY))).json()["outputs"][0]["data"] == [7]
         # A version that breaks on a volume that is served from.
@@ -131,10 +125,7 @@ async def test_what_lies_broken_on_the_volume_is_a_state_a_metric_and_a_line_in_
 async def test_what_could_not_be_loaded_is_answered_as_the_table_of_probes_says(
     polling: Triton, tmp_path: Path
 ) -> None:
-    table = routing_table(models())
-    [vision] = table.servers
-    pools = (vision.pools[0].model_copy(update={"grpc_port": polling.grpc_port}),)
-    table = table.model_copy(update={"servers": (vision.model_copy(update={"pools": pools}),)})
+    table = routing_table(NAMES, grpc_port=polling.grpc_port)
     async with running_proxy(tmp_path, polling.http_port, table=table, kind=Plane) as here:
         assert isinstance(here, Plane)
         here.model = "no_module"
@@ -147,8 +138,7 @@ async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_th
     monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 2.0)
     caplog.set_level(logging.INFO, load_watch.__name__)
     folder = write(tmp_path / "volume" / "models", [ECHO]) / "echo"
-    shares = tuple(routing.VersionShare(version=number, weight=weight) for number, weight in ((1, 90), (2, 10)))
-    table = [routing.Model(name="echo", server="vision", pool="main", versions=shares)]
+    table = [model("echo", {1: 90, 2: 10})]
     good = (folder / "config.pbtxt").read_text()
     with not_run("A REAL TRITON"), triton(tmp_path / "triton", folder.parent, options=POLLING) as server:
         (tmp_path / "broken").write_text("this is none {")
@@ -162,7 +152,7 @@ async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_th
             assert (place.state, place.versions, [each.version for each in place.failures]) == ("resident", (1,), [2])
             [line] = [each for each in caplog.records if each.levelno == logging.WARNING]
             assert vars(line)["said"]["version"] == "2"
-            _, lines = await admin(here, METRICS_PATH)
+            _, lines = await here.admin(METRICS_PATH)
             assert any(each.startswith("tidegate_proxy_load_failures{") and each.endswith(" 1.0") for each in lines)
             assert (await here.ask(request("/v2/models/echo/versions/1/infer", BODY))).status == 200
             (tmp_path / "good").write_text(good)
@@ -175,15 +165,15 @@ async def test_what_was_taken_out_or_is_no_model_of_the_table_is_no_failure_when
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 2.0)
-    models_there = [replace(ECHO, name=name) for name in ("echo", "raises", "no_module", "unnamed")]
-    folder = write(tmp_path / "volume" / "models", models_there)
+    models = [replace(ECHO, name=name) for name in ("echo", "raises", "no_module", "unnamed")]
+    folder = write(tmp_path / "volume" / "models", models)
     (folder / "lost+found").mkdir()
     (folder / "unnamed" / "1" / "model.py").write_text("import no_such_module\n")
     (folder / "no_module" / "config.pbtxt").write_text("this is none {")
     closed = folder / "raises" / "config.pbtxt"
     closed.write_text(closed_config(closed.read_text()))
     with not_run("A REAL TRITON"), triton(tmp_path / "triton", folder, options=POLLING) as server:
-        async with running_proxy(tmp_path, server.http_port, models=models()) as here:
+        async with running_proxy(tmp_path, server.http_port, models=NAMES) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.failed, 30)
             await asyncio.sleep(2 * load_watch.UNTOLD_SECONDS)
@@ -198,10 +188,7 @@ async def test_what_a_model_raises_comes_as_triton_tells_it_over_http_predict_st
     from tritonclient.grpc import service_pb2 as pb
     from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
-    ports = {"http_port": polling.http_port, "grpc_port": polling.grpc_port}
-    pool = routing.Pool.model_validate({"name": "main", "host": "pool.test", "loading": "preload", **ports})
-    server = routing.Server(name="vision", kind="triton", pools=(pool,))
-    table = routing.RoutingTable(environment="test", servers=(server,), models=tuple(models()))
+    table = routing_table(NAMES, grpc_port=polling.grpc_port)
     message = pb.ModelInferRequest(model_name="raises")
     message.inputs.add(name="INPUT", datatype="INT32").shape.append(1)
     message.raw_input_contents.append((7).to_bytes(4, "little"))

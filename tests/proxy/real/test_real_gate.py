@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_contracts.proxy_process import METRICS_PATH
 from tidegate_proxy.upstream import load_watch
 
@@ -18,7 +17,6 @@ from stacks.definition.rollout import Gate
 from ..http.running_proxy import RunningProxy, request, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import write
-from ..upstream.test_upstream_health_check import admin
 from .test_real_errors import BODY, ECHO, POLLING
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +37,7 @@ class Pods(Kubectl):
 
 async def cluster(here: RunningProxy) -> Pods:
     pods = Pods("there")
-    _, lines = await admin(here, METRICS_PATH)
+    _, lines = await here.admin(METRICS_PATH)
     pods.__dict__["metrics"] = "\n".join(lines)
     return pods
 
@@ -49,9 +47,8 @@ async def test_a_ready_triton_that_no_longer_loads_a_model_does_not_pass_the_gat
 ) -> None:
     monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.3)
     repository = write(tmp_path / "models", (ECHO,))
-    models = [routing.Model(name="echo", server="vision", pool="main")]
     with not_run("A REAL TRITON"), triton(tmp_path / "before", repository, options=POLLING) as server:
-        async with running_proxy(tmp_path / "one", server.http_port, models=models) as here:
+        async with running_proxy(tmp_path / "one", server.http_port, models=["echo"]) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.seen)
             assert (await here.ask(request("/v2/models/echo/infer", BODY))).status == 200
@@ -59,7 +56,7 @@ async def test_a_ready_triton_that_no_longer_loads_a_model_does_not_pass_the_gat
     # The new image cannot load what the old one loaded, as with plans of another release of TensorRT.
     (repository / "echo" / "1" / "model.py").write_text("import what_only_the_old_image_has\n")
     with not_run("A REAL TRITON"), triton(tmp_path / "after", repository, options=POLLING) as server:
-        async with running_proxy(tmp_path / "two", server.http_port, models=models) as here:
+        async with running_proxy(tmp_path / "two", server.http_port, models=["echo"]) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.failed)
             assert (await here.ask(request("/v2/health/ready", method="GET"))).status == 200

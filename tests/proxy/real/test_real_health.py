@@ -11,7 +11,6 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_contracts.proxy_process import SERVER_READY_PATH
 from tidegate_proxy.upstream import load_watch
 
@@ -21,7 +20,6 @@ from lab.local_plane.triton import Triton, triton
 from ..http.running_proxy import RunningProxy, routing_table, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import SOURCES, write
-from ..upstream.test_upstream_health_check import admin
 
 pytestmark = [pytest.mark.anyio, pytest.mark.thorough]
 ECHO = Model("echo", SOURCES / "echo.py", [("INPUT", "TYPE_FP32", "-1")], [("OUTPUT", "TYPE_FP32", "-1")])
@@ -42,13 +40,6 @@ def polling(repository: Path, tmp_path: Path) -> Iterator[Triton]:
         yield server
 
 
-def table_of(server: Triton) -> routing.RoutingTable:
-    table = routing_table([routing.Model(name="echo", server="vision", pool="main")])
-    [vision] = table.servers
-    pool = vision.pools[0].model_copy(update={"grpc_port": server.grpc_port})
-    return table.model_copy(update={"servers": (vision.model_copy(update={"pools": (pool,)}),)})
-
-
 def send(server: Triton, body: bytes) -> int:
     calling = http.client.HTTPConnection(server.http, timeout=120)
     calling.request("POST", "/v2/models/echo/infer", body)
@@ -60,7 +51,7 @@ def send(server: Triton, body: bytes) -> int:
 async def states(here: RunningProxy, found: set[tuple[str, int]]) -> None:
     while True:
         [replica] = here.pool.replicas
-        found.add((replica.breaker.state(monotonic()), (await admin(here, f"{SERVER_READY_PATH}/vision"))[0]))
+        found.add((replica.breaker.state(monotonic()), (await here.admin(f"{SERVER_READY_PATH}/vision"))[0]))
         await asyncio.sleep(0.02)
 
 
@@ -74,7 +65,8 @@ async def test_loads_long_bodies_on_all_its_threads_and_looks_at_its_index_open_
     output = {"name": "OUTPUT", "parameters": {"binary_data": True}}
     body = json.dumps({"inputs": [tensor], "outputs": [output]}).encode()
     found = set[tuple[str, int]]()
-    async with running_proxy(tmp_path / "proxy", polling.http_port, table=table_of(polling)) as here:
+    table = routing_table(["echo"], grpc_port=polling.grpc_port)
+    async with running_proxy(tmp_path / "proxy", polling.http_port, table=table) as here:
         [watch] = here.pool.watches.values()
         await until(lambda: "echo" in watch.loaded)
         looking = asyncio.create_task(states(here, found))

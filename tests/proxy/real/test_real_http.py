@@ -82,7 +82,6 @@ REQUESTS: dict[str, Request] = {
     "statistics": get("/v2/models/versions/stats"),
     "statistics of a version": get("/v2/models/versions/versions/1/stats"),
     "statistics of no version": get("/v2/models/versions/versions/3/stats"),
-    "statistics of all": get("/v2/models/stats"),
     "JSON": post(INFER, JSON),
     "JSON in chunks": post(INFER, [JSON[:10], JSON[10:]]),
     "JSON to a version": post("/v2/models/add_sub/versions/1/infer", JSON),

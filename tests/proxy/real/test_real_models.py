@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy
 import pytest
-from tidegate_contracts import routing
 
 from lab.local_plane.triton import Triton, triton
 
-from ..http.running_proxy import KEY, request, running_proxy
+from ..http.running_proxy import KEY, model, request, running_proxy
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import MODELS, write
 
@@ -24,8 +23,7 @@ BODY = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1
 async def test_the_version_of_the_alias_answers_and_not_the_newest(
     real_triton: Triton, tmp_path: Path, alias: str | None, status: int, version: int | None
 ) -> None:
-    models = [routing.Model(name="versions", server="vision", pool="main", alias=alias)]
-    async with running_proxy(tmp_path, real_triton.http_port, models=models) as here:
+    async with running_proxy(tmp_path, real_triton.http_port, models=[model("versions", alias=alias)]) as here:
         reply = await here.ask(request("/v2/models/versions/infer", BODY))
         assert reply.status == status
         if version is not None:
@@ -41,7 +39,7 @@ STEPS = 6
 @pytest.fixture(scope="module")
 def another_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
     """One that has the model with sequences alone."""
-    models = [model for model in MODELS if model.name == MODEL]
+    models = [each for each in MODELS if each.name == MODEL]
     folder = tmp_path_factory.mktemp("another")
     with not_run("ANOTHER REAL TRITON"), triton(folder, write(folder / "models", models)) as server:
         yield server
@@ -64,9 +62,8 @@ async def test_every_sequence_stays_where_it_began(
     import tritonclient.http.aio
 
     aio: Any = tritonclient.http.aio
-    model = routing.Model(name=MODEL, server="vision", pool="main")
     before = [counted(server) for server in (real_triton, another_triton)]
-    async with running_proxy(tmp_path, real_triton.http_port, another_triton.http_port, models=[model]) as here:
+    async with running_proxy(tmp_path, real_triton.http_port, another_triton.http_port, models=[MODEL]) as here:
         where = f"127.0.0.1:{here.proxy.ports['http']}"
         async with aio.InferenceServerClient(where) as each:
 

@@ -11,7 +11,7 @@ from typing import Any
 from tidegate_contracts import routing
 from tidegate_proxy.residency.manager import LeaseManager
 
-from ..http.running_proxy import Reply, RunningProxy, request, running_proxy
+from ..http.running_proxy import Reply, RunningProxy, request, routing_table, running_proxy
 from .standin import Site
 
 MODELS = ("a", "b", "c", "d", "slow", "cold", "absent")
@@ -45,12 +45,9 @@ def at(reply: Reply) -> str:
     return str(json.loads(reply.body)["at"])
 
 
-def table(here: Sequence[Site], grpc_port: int = 1) -> routing.RoutingTable:
-    ports = {"http_port": here[0].triton.port, "grpc_port": grpc_port, "lease_port": here[0].policy.port}
-    pool = routing.Pool.model_validate({"name": "main", "host": "pool.test", "loading": "on-demand", **ports})
-    server = routing.Server(name="vision", kind="triton", pools=(pool,))
-    models = tuple(routing.Model(name=name, server="vision", pool="main") for name in MODELS)
-    return routing.RoutingTable(environment="test", servers=(server,), models=models)
+def table(here: Sequence[Site], **pool: Any) -> routing.RoutingTable:
+    ports = {"http_port": here[0].triton.port, "lease_port": here[0].policy.port}
+    return routing_table(MODELS, loading="on-demand", **ports | pool)
 
 
 @asynccontextmanager

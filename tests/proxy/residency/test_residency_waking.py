@@ -8,7 +8,6 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from tidegate_contracts import routing
 
 from ..http.running_proxy import request, running_proxy, until
 from ..http.test_http_metrics import scrape, value
@@ -22,11 +21,7 @@ POOL = {"server": "vision", "pool": "main"}
 @asynccontextmanager
 async def asleep(root: Path, here: list[Site], wake_seconds: int | None) -> AsyncIterator[Estate]:
     """Run a proxy before a pool that has no replica yet, which may be so for as long as nobody calls."""
-    whole = table(here)
-    pool = whole.servers[0].pools[0].model_copy(update={"wake_seconds": wake_seconds})
-    server = whole.servers[0].model_copy(update={"pools": (pool,)})
-    slept = routing.RoutingTable(environment="test", servers=(server,), models=whole.models)
-    async with running_proxy(root, table=slept, kind=Estate) as made:
+    async with running_proxy(root, table=table(here, wake_seconds=wake_seconds), kind=Estate) as made:
         assert isinstance(made, Estate)
         yield made
 

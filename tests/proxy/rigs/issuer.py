@@ -1,11 +1,11 @@
-"""An identity provider: a server that publishes keys, and signs real tokens with them."""
+"""An identity provider: a server that publishes keys, signs real tokens with them, and can be made to fail."""
 
-import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,34 +17,28 @@ from tidegate_contracts import routing
 from .upstream import Caller, head, upstream
 
 AUDIENCE = "inference-proxy"
-CONFIGURATION_PATH = "/.well-known/openid-configuration"
-KEYS_PATH = "/keys"
 Reply = tuple[int, bytes, Mapping[str, str]] | None
 """Status, body and headers of an answer; None ends the connection instead."""
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
-_MAKERS: dict[str, Callable[[], PrivateKey]] = {
-    "RS256": lambda: rsa.generate_private_key(65537, 2048),
-    "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
-    "EdDSA": ed25519.Ed25519PrivateKey.generate,
-}
+@cache
+def rsa_key(name: str, bits: int = 2048) -> rsa.RSAPrivateKey:
+    """A key of its own for each name: making one takes long."""
+    del name
+    return rsa.generate_private_key(65537, bits)
 
 
-@dataclass(frozen=True)
-class Key:
-    """One key of an issuer."""
+def algorithm_of(key: PrivateKey) -> str:
+    if isinstance(key, rsa.RSAPrivateKey):
+        return "RS256"
+    return "ES256" if isinstance(key, ec.EllipticCurvePrivateKey) else "EdDSA"
 
-    kid: str
-    algorithm: str
-    private: PrivateKey
 
-    @property
-    def published(self) -> dict[str, Any]:
-        public: Any = self.private.public_key()
-        known: Any = {"RS256": RSAAlgorithm, "ES256": ECAlgorithm, "EdDSA": OKPAlgorithm}[self.algorithm]
-        said: dict[str, Any] = json.loads(known.to_jwk(public))
-        return said | {"kid": self.kid, "use": "sig", "alg": self.algorithm}
+def public_jwk(key: PrivateKey, **more: Any) -> dict[str, Any]:
+    kinds: Any = {"RS256": RSAAlgorithm, "ES256": ECAlgorithm, "EdDSA": OKPAlgorithm}
+    said = kinds[algorithm_of(key)].to_jwk(key.public_key(), as_dict=True)
+    return {name: said[name] for name in said.keys() - {"key_ops"}} | more
 
 
 @dataclass
@@ -52,74 +46,82 @@ class Issuer:
     """Tells who callers are. What it answers, and how fast, can be changed while it runs."""
 
     url: str = ""
-    keys: list[Key] = field(default_factory=list)  # Those that are published.
-    down: bool = False  # Whether connections are cut instead of answered.
-    asked: list[str] = field(default_factory=list)  # The paths that were asked for, one after the other.
+    keys: dict[str, PrivateKey] = field(default_factory=lambda: {"first": rsa_key("first")})
+    published: dict[str, PrivateKey] | None = None  # What it publishes, where that is not what it signs with.
+    mode: str = "well"
+    asked: int = 0  # How often its keys were asked for.
+    discovered: int = 0
+    said_issuer: str | None = None
+    said_jwks_uri: str | None = None
 
     @property
     def jwks_url(self) -> str:
-        return self.url + KEYS_PATH
+        return f"{self.url}/certs"
 
     @property
     def told(self) -> routing.OidcIssuer:
         """What a table of access says of it."""
         return routing.OidcIssuer(issuer=self.url, audiences=(AUDIENCE,), jwks_url=self.jwks_url, groups_claim="groups")
 
-    def new_key(self, algorithm: str = "RS256") -> Key:
-        key = Key(f"key-{next(_numbers)}", algorithm, _MAKERS[algorithm]())
-        self.keys.append(key)
-        return key
+    def claims(self, **more: Any) -> dict[str, Any]:
+        """Return what a token says; a claim of None is left out."""
+        now = int(time.time())
+        usual = {"iss": self.url, "aud": AUDIENCE, "sub": "alice", "iat": now, "exp": now + 300}
+        return {name: value for name, value in (usual | more).items() if value is not None}
 
-    def token(
-        self,
-        subject: str = "somebody",
-        groups: Sequence[str] = (),
-        seconds: float = 3600,
-        key: Key | None = None,
-        **claims: Any,
-    ) -> str:
-        """Return a token that is good for so many seconds; a claim of None is left out."""
-        now = time.time()
-        said = {
-            "iss": self.url,
-            "aud": AUDIENCE,
-            "sub": subject,
-            "groups": list(groups),
-            "iat": int(now),
-            "nbf": int(now),
-            "exp": int(now + seconds),
-        } | claims
-        key = key or self.keys[-1]
-        payload = {name: value for name, value in said.items() if value is not None}
-        return jwt.encode(payload, key.private, key.algorithm, {"kid": key.kid})
+    def sign(self, kid: str | None = None, /, headers: dict[str, Any] | None = None, **more: Any) -> str:
+        """Return a token with these claims, signed with one of the keys."""
+        kid = kid or next(iter(self.keys))
+        key = self.keys[kid]
+        return jwt.encode(self.claims(**more), key, algorithm_of(key), headers={"kid": kid} | (headers or {}))
+
+    def bearer(self, kid: str | None = None, /, **more: Any) -> bytes:
+        return b"Bearer " + self.sign(kid, **more).encode()
+
+    def token(self, subject: str, groups: Sequence[str] = (), seconds: float = 3600) -> str:
+        """Return a token that is good for so many seconds."""
+        return self.sign(sub=subject, groups=list(groups), exp=int(time.time() + seconds))
+
+    def jwks(self) -> dict[str, Any]:
+        keys = self.keys if self.published is None else self.published
+        return {"keys": [public_jwk(key, kid=kid, use="sig") for kid, key in keys.items()]}
 
     def answer(self, path: str, _: Mapping[str, str]) -> Reply:
         """Answer a GET of its server."""
-        self.asked.append(path)
-        if self.down:
+        if self.mode == "down":
             return None
-        found: dict[str, Any] = {
-            CONFIGURATION_PATH: {"issuer": self.url, "jwks_uri": self.jwks_url},
-            KEYS_PATH: {"keys": [key.published for key in self.keys]},
-        }
-        return json_reply(found[path]) if path in found else (404, b"", {})
-
-
-_numbers = itertools.count(1)
+        if path.endswith("openid-configuration"):
+            self.discovered += 1
+            return json_reply({"issuer": self.said_issuer or self.url, "jwks_uri": self.said_jwks_uri or self.jwks_url})
+        if path.endswith("certs"):
+            self.asked += 1
+            match self.mode:
+                case "slow" | "late":
+                    time.sleep({"slow": 3, "late": 0.3}[self.mode])
+                case "error":
+                    return 500, b"no", {}
+                case "junk":
+                    return 200, b"<html>", {}
+                case "empty":
+                    return json_reply({"keys": []})
+                case "huge":
+                    return json_reply({"keys": [], "more": "x" * 2_000_000})
+                case "moved":
+                    return 302, b"", {"Location": f"{self.url}/moved"}
+        return json_reply(self.jwks())
 
 
 @contextmanager
-def issuer(*algorithms: str, certificate: Path | None = None) -> Iterator[Issuer]:
-    """Run an identity provider with a key of each of these algorithms, RS256 without any, on loopback."""
+def issuer(certificate: Path | None = None) -> Iterator[Issuer]:
+    """Run an identity provider on loopback."""
     provider = Issuer()
-    for algorithm in algorithms or ("RS256",):
-        provider.new_key(algorithm)
-    with answering(provider.answer, certificate) as provider.url:
+    with answering(provider.answer, certificate) as url:
+        provider.url = f"{url}/realms/dev"
         yield provider
 
 
-def json_reply(found: Any, status: int = 200) -> Reply:
-    return status, json.dumps(found).encode(), {"Content-Type": "application/json"}
+def json_reply(found: Any) -> Reply:
+    return 200, json.dumps(found).encode(), {"Content-Type": "application/json"}
 
 
 @contextmanager

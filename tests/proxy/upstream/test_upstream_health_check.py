@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
-from tidegate_contracts import routing
 from tidegate_contracts.proxy_process import METRICS_PATH, SERVER_READY_PATH
 from tidegate_proxy.upstream import health_check
 from tidegate_proxy.upstream.breaker import FAILURES, Breaker
@@ -22,8 +21,8 @@ from lab.local_plane.process import free_ports
 from ..http.running_proxy import (
     METADATA,
     MODEL,
-    Caller,
     RunningProxy,
+    model,
     request,
     routing_table,
     running_proxy,
@@ -42,18 +41,9 @@ def is_unresponsive(here: RunningProxy, which: int = 0) -> bool:
     return bool(here.pool.replicas[which].breaker.is_unresponsive())
 
 
-async def admin(here: RunningProxy, path: str) -> tuple[int, list[str]]:
-    """Return what the operators' port answers."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["admin"])
-    await Caller(reader, writer).send(request(path, method="GET"))
-    reply = await Caller(reader, writer).reply()
-    writer.close()
-    return reply.status, reply.body.decode().splitlines()
-
-
 async def readiness(here: RunningProxy, server: str = "vision") -> tuple[int, str]:
     """Return what the operators' probe of a server says."""
-    status, [line] = await admin(here, f"{SERVER_READY_PATH}/{server}")
+    status, [line] = await here.admin(f"{SERVER_READY_PATH}/{server}")
     return status, line
 
 
@@ -177,29 +167,23 @@ async def test_a_rolling_update_and_a_load_raise_no_alarm(tmp_path: Path, caplog
 
 @pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_server_is_ready_when_each_pool_that_models_are_in_can_be_called(tmp_path: Path) -> None:
-    table = routing_table()
-    [server] = table.servers
-    nowhere = server.pools[0].model_copy(update={"name": "large", "host": "nowhere.test"})
-    table = table.model_copy(update={"servers": (server.model_copy(update={"pools": (*server.pools, nowhere)}),)})
-    async with upstream() as replica, running_proxy(tmp_path, replica, table=table) as here:
+    nowhere = {"name": "large", "host": "nowhere.test"}
+    async with upstream() as replica, running_proxy(tmp_path, replica, table=routing_table([MODEL], nowhere)) as here:
         assert await readiness(here) == (200, "ready"), "no model is in the other pool"
-        large = routing.Model(name="large", server=server.name, pool="large")
-        here.write("routing.json", table.model_copy(update={"models": (large,)}).model_dump_json(by_alias=True))
+        large = [model("large", pool="large")]
+        here.write("routing.json", routing_table(large, nowhere).model_dump_json(by_alias=True))
         await here.proxy.config.watched[0].look()
         assert await readiness(here) == (503, "no replica of vision/large is there: nowhere.test")
-        [server] = table.servers
-        meant = (server.pools[0], nowhere.model_copy(update={"empty": True}))
-        table = table.model_copy(update={"models": (large,), "servers": (server.model_copy(update={"pools": meant}),)})
-        here.write("routing.json", table.model_dump_json(by_alias=True))
+        here.write("routing.json", routing_table(large, nowhere | {"empty": True}).model_dump_json(by_alias=True))
         await here.proxy.config.watched[0].look()
         assert await ready(here, "large") == [200, 200, 503], "its model is not, and nobody is alarmed"
-        _, lines = await admin(here, METRICS_PATH)
+        _, lines = await here.admin(METRICS_PATH)
         assert not [line for line in lines if line.startswith("tidegate_proxy_pool_ready{") and "large" in line]
 
 
-async def ready(here: RunningProxy, model: str) -> list[int]:
+async def ready(here: RunningProxy, name: str) -> list[int]:
     """Return what operators, callers of any model, and callers of this one are told."""
-    paths = ("/v2/health/ready", f"/v2/models/{model}/ready")
+    paths = ("/v2/health/ready", f"/v2/models/{name}/ready")
     said = [(await here.ask(request(path, method="GET"))).status for path in paths]
     return [(await readiness(here))[0], *said]
 
@@ -224,8 +208,8 @@ async def test_nor_is_a_model_that_it_has_loaded_on_demand(tmp_path: Path) -> No
     async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
         at(await here.call("a"))
         fails_calls(here.pool.replicas[0], 2)
-        for model in ("a", "cold"):
-            assert await ready(here, model) == [503, 400, 503]
+        for name in ("a", "cold"):
+            assert await ready(here, name) == [503, 400, 503]
         assert (await here.look("a")).status == 503
         at(await here.call("a"))
         assert await ready(here, "a") == [200, 200, 200]
@@ -263,11 +247,7 @@ async def before_grpc(folder: Path, greets: bool = True) -> AsyncIterator[Runnin
         await asyncio.sleep(60)
 
     listening = await asyncio.start_server(greet, "127.0.0.1", 0)
-    port = listening.sockets[0].getsockname()[1]
-    table = routing_table()
-    [server] = table.servers
-    pool = server.pools[0].model_copy(update={"grpc_port": port})
-    table = table.model_copy(update={"servers": (server.model_copy(update={"pools": (pool,)}),)})
+    table = routing_table(grpc_port=listening.sockets[0].getsockname()[1])
     async with listening, upstream() as replica, running_proxy(folder, replica, table=table) as here:
         here.replica, replica.is_alive = replica, False
         yield here

@@ -6,13 +6,12 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from tidegate_contracts import log_fields, routing
+from tidegate_contracts import log_fields
 from tidegate_contracts.proxy_process import METRICS_PATH, SERVER_READY_PATH
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Place, Whereabouts
 from tidegate_proxy.upstream import load_watch
 
-from ..http.running_proxy import MODEL, RunningProxy, request, served, until
-from .test_upstream_health_check import admin
+from ..http.running_proxy import MODEL, RunningProxy, model, request, served, until
 
 pytestmark = pytest.mark.anyio
 WHY = "Invalid argument: unable to find backend library for backend 'onnxruntime'."
@@ -34,13 +33,13 @@ def failed(here: RunningProxy) -> dict[tuple[str, str], Any]:
 
 
 async def told(here: RunningProxy) -> Place:
-    [model] = Whereabouts.model_validate_json((await here.ask(ASK)).body).models
-    [place] = model.places
+    [seen] = Whereabouts.model_validate_json((await here.ask(ASK)).body).models
+    [place] = seen.places
     return place
 
 
 async def metrics(here: RunningProxy) -> list[str]:
-    _, lines = await admin(here, METRICS_PATH)
+    _, lines = await here.admin(METRICS_PATH)
     return [line for line in lines if "load_fail" in line and not line.startswith("#")]
 
 
@@ -59,7 +58,7 @@ async def test_a_version_that_cannot_be_loaded_is_told_with_its_reason_and_calls
     number, since = await metrics(here)
     assert number.endswith(" 1.0")
     assert f'model="{MODEL}",pool="main"' in since
-    status, [first, line] = await admin(here, f"{SERVER_READY_PATH}/vision")
+    status, [first, line] = await here.admin(f"{SERVER_READY_PATH}/vision")
     assert (status, first) == (200, "ready"), "calls find a replica"
     assert line.startswith(f"{MODEL} version 2 cannot be loaded at {here.pool.replicas[0].name} (known since ")
     assert line.endswith(WHY)
@@ -82,20 +81,8 @@ async def test_while_it_is_tried_again_it_has_failed_since_it_failed_first(here:
     assert (place.state, [each.retrying for each in place.failures]) == ("loading", [True])
 
 
-async def test_a_failure_ends_once_a_newer_version_is_loaded(here: RunningProxy) -> None:
-    """Triton's index has the failed version for as long as it has the model."""
-    here.replica.index = [READY, BROKEN]
-    await until(lambda: failed(here))
-    here.replica.index = [READY, BROKEN, READY | {"version": "3"}]
-    await until(lambda: not failed(here))
-    assert not (await told(here)).failures
-
-
 async def test_a_failure_of_a_version_that_calls_name_lasts_though_a_newer_one_is_loaded(tmp_path: Path) -> None:
-    models = [
-        routing.Model(name=MODEL, server="vision", pool="main", versions=(routing.VersionShare(version=2, weight=100),))
-    ]
-    async with served(tmp_path, models=models) as here:
+    async with served(tmp_path, models=[model(MODEL, {2: 100})]) as here:
         here.replica.index = [BROKEN, READY | {"version": "3"}]
         await until(lambda: failed(here))
 
@@ -120,24 +107,11 @@ async def test_what_is_never_loaded_has_failed_even_where_no_reason_is_given(
     assert failure.why == load_watch.UNTOLD
 
 
-async def test_what_the_routing_table_does_not_have_cannot_fail(
-    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 0.0)
-    here.replica.index = [BROKEN, BROKEN | {"name": "of-long-ago"}, {"name": "lost+found"}]
-    await until(lambda: failed(here))
-    assert [*failed(here)] == [(MODEL, "2")]
-
-
 async def test_a_version_that_calls_go_to_is_missed_where_its_model_is_loaded_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 0.1)
-    shares = tuple(
-        routing.VersionShare(version=number, weight=weight) for number, weight in ((1, 50), (2, 40), (3, 10))
-    )
-    models = [routing.Model(name=MODEL, server="vision", pool="main", versions=shares)]
-    async with served(tmp_path, models=models) as here:
+    async with served(tmp_path, models=[model(MODEL, {1: 50, 2: 40, 3: 10})]) as here:
         [watch] = here.pool.watches.values()
         await until(lambda: watch.seen)
         assert not watch.failed, "a model of which nothing is there was not deployed"

@@ -11,7 +11,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout.changes.compare import compare
 from rollout.changes.names import hints
 from rollout.changes.page import page
 from rollout.changes.permissions import PermissionChange, _Right, permission_change
@@ -130,7 +129,7 @@ def test_rights_to_one_model_are_compared_with_rights_to_the_same_model_alone(mo
 
 def test_losses_stand_in_the_verdict_on_the_page_and_on_the_screen() -> None:
     before, after = both(LOST["a rate limit cut to a hundredth"])
-    change = stack_change("dev-lab", compare(before, after), before, after)
+    change = stack_change("dev-lab", before, after)
     line = "lets one caller send a model requests a minute: 1000 → 10"
     assert "2 things LOST" in verdict([change])
     assert "What callers and teams lose" in page([change], "A preview")
@@ -139,7 +138,7 @@ def test_losses_stand_in_the_verdict_on_the_page_and_on_the_screen() -> None:
 
 
 def notices(before: list[Object], after: list[Object]) -> dict[tuple[str, str], Any]:
-    change = stack_change("dev-lab", compare(before, after), before, after)
+    change = stack_change("dev-lab", before, after)
     return {(notice.kind, notice.name): notice for notice in change.notices}
 
 

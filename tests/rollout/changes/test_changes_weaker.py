@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from rollout.changes.compare import compare
 from rollout.changes.page import page
 from rollout.changes.permissions import Grant, permission_change
 from rollout.changes.stack_change import stack_change, verdict
@@ -74,7 +73,7 @@ def test_who_may_newly_call_what_is_told_by_caller_and_models() -> None:
 
 def test_what_is_weaker_stands_first_and_never_under_a_tick() -> None:
     before, after = [namespace(PROD)], [namespace({**PROD, "gate": {"settleSeconds": 60, "alerts": {}}})]
-    change = stack_change("prod-east", compare(before, after), before, after)
+    change = stack_change("prod-east", before, after)
     text = page([change], "A preview")
     assert verdict([change]).startswith("1 thing WEAKER")
     assert text.startswith("**⚠️ ")
@@ -86,7 +85,7 @@ def test_what_was_taken_down_but_for_what_is_kept_comes_up_as_new() -> None:
     """Its callers and ways through the network are nobody's that had none before."""
     before = [namespace(PROD)]
     after = [*before, *tables([rule("a")], "one")]
-    change = stack_change("prod-east", compare(before, after), before, after)
+    change = stack_change("prod-east", before, after)
     assert not change.is_weaker
     assert not change.permissions.grants
 

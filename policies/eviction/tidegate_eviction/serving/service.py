@@ -22,7 +22,6 @@ from ..core.residency import Residency
 from ..policies import registry
 from ..staging.copying import StagingError
 from ..staging.stager import Stager
-from ..triton.driver import TritonDriver
 from ..triton.memory import MemoryReading
 from ..triton.repository import ModelFiles
 from .catalog import Catalog
@@ -58,7 +57,8 @@ class EvictionService:
         self.counts = Counts()
         self.footprints = footprints
         self.reading = MemoryReading()
-        self.driver: TritonDriver | None = None
+        self.carry_out: Callable[[list[Command]], None] | None = None
+        """Has the server do what the core orders; it is there before the first order."""
         self._catalog = Catalog(settings)
         self._seen: Mapping[str, ModelFiles] = {}
         self._specs: dict[str, ModelSpec] = {}
@@ -192,10 +192,10 @@ class EvictionService:
         """Return what sits in the slice."""
         return self.residency.listing(monotonic(), platform.node())
 
-    # What the driver reports (`DriverEvents`)
+    # What the driver reports, and asks
 
     def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
-        """A load has ended."""
+        """A load has ended: with an error, or with what memory grew by and the versions that are loaded."""
         why = None if error is None else plain(error)
         copied = self._copied.pop(number, 0.0)
         if self.stager is not None:
@@ -203,7 +203,7 @@ class EvictionService:
         self._do(self.residency.load_ended(number, monotonic(), why, measured_bytes, versions, copied))
 
     def unload_ended(self, number: int, error: str | None) -> None:
-        """An unload has ended."""
+        """An unload has ended: nothing of what it named is loaded, or why something is."""
         self._do(self.residency.unload_ended(number, monotonic(), None if error is None else plain(error)))
 
     def memory_read(self, reading: MemoryReading, why: str = "") -> None:
@@ -218,7 +218,7 @@ class EvictionService:
             self._do(self.residency.memory(reading.used_bytes, monotonic()))
 
     def server_lost(self, why: str) -> None:
-        """The server has ended."""
+        """The server has ended, and with it all that was under way."""
         log.warning("the server is lost (%s): its models are cold, and leases void", why)
         self.counts.totals["triton_losses"].inc()
         self._lost = (self.reading.source, self.reading.server)
@@ -264,16 +264,16 @@ class EvictionService:
             if self.stager is not None and isinstance(command, Load) and not command.watch:
                 self._stagings[command.number] = asyncio.create_task(self._staged(self.stager, command))
             else:
-                self._carry_out(command)
+                self._order(command)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if (due := self.residency.next_deadline()) is not None:
             self._timer = asyncio.get_running_loop().call_later(max(0.001, due - monotonic()), self.tick)
 
-    def _carry_out(self, command: Command) -> None:
-        assert self.driver is not None
-        self.driver.carry_out([command])
+    def _order(self, command: Command) -> None:
+        assert self.carry_out is not None
+        self.carry_out([command])
 
     async def _staged(self, stager: Stager, command: Load) -> None:
         """Have a load carried out once its files are near, or report why they cannot be."""
@@ -289,7 +289,7 @@ class EvictionService:
         if why:
             self.load_ended(number, why, None, ())
         else:
-            self._carry_out(command)
+            self._order(command)
 
     async def close(self) -> None:
         """End what is being staged."""

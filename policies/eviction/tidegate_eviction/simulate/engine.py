@@ -333,13 +333,11 @@ class Simulation:
     def _until(self, end: float) -> None:
         """Go on to a time; after the last request, until no request waits and nothing is loaded."""
         while end < FOR_EVER or any(replica.unfinished for replica in self._replicas):
-            due = min(replica.deadline for replica in self._replicas)
-            happens = self._happening[0][0] if self._happening else FOR_EVER
-            first = min(due, happens)
+            first = self._due()
             if first > end or first >= FOR_EVER:
                 return
             self.now = max(self.now, first)
-            if happens <= due:
+            if self._happening and self._happening[0][0] == first:
                 heapq.heappop(self._happening)[-1]()
                 continue
             for replica in self._replicas:

@@ -2,17 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
 
 from tidegate_contracts.triton import MEMORY_MODEL
 
 from ..core.messages import Command, Load, Recycle, ServerInventory, Unload
 from ..serving.files import write_whole
+from ..serving.service import EvictionService
 from .control import CALL_SECONDS, IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, heard
 from .memory import MemoryReader, MemoryReading
 from .repository import RepositoryError
@@ -27,44 +27,14 @@ SURE_SECONDS = 1.0  # Seconds after which an unload shows that a predecessor had
 log = logging.getLogger(__name__)
 
 
-class DriverEvents(Protocol):
-    """What the driver reports, and asks."""
-
-    def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
-        """A load has ended: with an error, or with what memory grew by and the versions that are loaded."""
-
-    def unload_ended(self, number: int, error: str | None) -> None:
-        """An unload has ended: nothing of what it named is loaded, or why something is."""
-
-    def memory_read(self, reading: MemoryReading, why: str = "") -> None:
-        """Memory was read, or cannot be read any more, and why; a later reading says that it can again."""
-
-    def server_lost(self, why: str) -> None:
-        """Triton has ended, and with it all that was under way."""
-
-    def server_back(self, found: ServerInventory) -> None:
-        """Triton is there, and has this."""
-
-    def resident(self) -> frozenset[str]:
-        """Return the models that the policy takes for loaded."""
-
-    def vanished(self, models: frozenset[str]) -> None:
-        """These models, of `resident`, are not loaded although no unload was ordered."""
-
-    def is_busy(self) -> bool:
-        """Tell whether readings of memory are wanted often."""
-
-
 @dataclass(eq=False)
 class TritonDriver:
     """Holds the connection to a Triton, and everything that is under way there."""
 
     _control: TritonControl
     _memory: MemoryReader
-    _override: Callable[[str, tuple[int, ...]], str | None]
-    """Returns the configuration with which a load loads these versions; blocks, raises RepositoryError, OSError."""
     _recycle: Path
-    _events: DriverEvents
+    _service: EvictionService
     is_up: bool = False  # Whether there is a connection, and it is known what Triton has.
 
     def __post_init__(self) -> None:
@@ -94,9 +64,9 @@ class TritonDriver:
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             self.is_up, why = True, ""
-            self._events.memory_read(reading)  # whether there are readings, before anything is done
-            self._events.server_back(found)
-            self._events.memory_read(reading)  # and what is used now
+            self._service.memory_read(reading)  # whether there are readings, before anything is done
+            self._service.server_back(found)
+            self._service.memory_read(reading)  # and what is used now
             reader = asyncio.create_task(self._read_memory())
             lost = asyncio.create_task(self._control.lost())
             looker = asyncio.create_task(self._compare())
@@ -112,7 +82,7 @@ class TritonDriver:
             if not lost.done():
                 reader.result()  # a defect ends the policy: another one starts with what Triton says
             # At once: the core's next commands are for the next Triton.
-            self._events.server_lost("its connection broke" if lost.done() else "it was started anew")
+            self._service.server_lost("its connection broke" if lost.done() else "it was started anew")
             await asyncio.gather(*ending, return_exceptions=True)
 
     async def close(self) -> None:
@@ -140,7 +110,7 @@ class TritonDriver:
         before: frozenset[str] = frozenset()
         while True:
             await asyncio.sleep(INDEX_SECONDS)
-            thought = self._events.resident()
+            thought = self._service.resident()
             if (index := await self._watch.index()) is None:
                 continue
             lacking = thought - index.having("READY") - index.having("LOADING")
@@ -149,8 +119,8 @@ class TritonDriver:
                     lacking -= (await self._control.served()).keys()
                 except ServerCallError:
                     continue
-            if vanished := lacking & before & self._events.resident():
-                self._events.vanished(vanished)
+            if vanished := lacking & before & self._service.resident():
+                self._service.vanished(vanished)
             before = lacking
 
     # Commands
@@ -170,9 +140,9 @@ class TritonDriver:
             log.exception("the policy has a defect")
             why = f"the policy has a defect, which is in its log: {defect!r}"
             if isinstance(command, Load):
-                self._events.load_ended(command.number, why, None, ())
+                self._service.load_ended(command.number, why, None, ())
             else:
-                self._events.unload_ended(command.number, why)
+                self._service.unload_ended(command.number, why)
 
     async def _load(self, command: Load) -> None:
         before = None if command.watch else await self._reading()
@@ -180,20 +150,20 @@ class TritonDriver:
             error = await self._watch.load(command.model, None)
         else:
             try:
-                override = await asyncio.to_thread(self._override, command.model, command.versions)
+                override = await asyncio.to_thread(self._service.override, command.model, command.versions)
             except (RepositoryError, OSError) as wrong:
-                self._events.load_ended(command.number, str(wrong), None, ())
+                self._service.load_ended(command.number, str(wrong), None, ())
                 return
             error = await self._issue(command.model, override)
         if error is not None:
-            self._events.load_ended(command.number, error, None, ())
+            self._service.load_ended(command.number, error, None, ())
             return
         versions = await self._watch.versions(command.model)
         after = await self._reading() if before is not None else None
         growth = None if before is None or after is None else before.growth_to(after)
-        self._events.load_ended(command.number, None, growth, versions)
+        self._service.load_ended(command.number, None, growth, versions)
         if after is not None:
-            self._events.memory_read(after)
+            self._service.memory_read(after)
         else:
             self._read_now.set()
 
@@ -223,7 +193,7 @@ class TritonDriver:
                     else:
                         told.add(name)
         why = await self._watch.unloads(command.names, said, told)
-        self._events.unload_ended(command.number, why)
+        self._service.unload_ended(command.number, why)
         if why is None:
             self._read_now.set()
 
@@ -245,19 +215,19 @@ class TritonDriver:
         last = monotonic()
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(FAST_SECONDS if self._events.is_busy() else SLOW_SECONDS):
+                async with asyncio.timeout(FAST_SECONDS if self._service.is_busy() else SLOW_SECONDS):
                     await self._read_now.wait()
             self._read_now.clear()
             try:
                 reading = await self._memory.read()
             except ServerCallError as error:
                 if monotonic() - last > BLIND_SECONDS:
-                    self._events.memory_read(MemoryReading(), str(error))
+                    self._service.memory_read(MemoryReading(), str(error))
                 continue
             last = monotonic()
             if reading.server != self._server:
                 return
-            self._events.memory_read(reading)
+            self._service.memory_read(reading)
 
     async def _reading(self) -> MemoryReading | None:
         """Return a reading; None when there is none now."""

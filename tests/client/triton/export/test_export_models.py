@@ -101,18 +101,15 @@ def test_a_vectorizer_that_lowers_letters_needs_no_locale_that_images_lack(tmp_p
 
 
 def test_a_model_saved_with_skops_needs_trust_for_types_that_skops_does_not_know_only(tmp_path: Path) -> None:
-    import mlflow.sklearn
     import skops.io
-    from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import FunctionTransformer
 
-    model = LogisticRegression().fit(ROWS, TARGETS)
-    mlflow.sklearn.save_model(model, str(tmp_path / "model"), serialization_format="skops", pip_requirements=["skops"])
-    assert (tmp_path / "model/model.skops").is_file()
-    assert answers_its_golden_request(made(tmp_path, tmp_path / "model", "--input", sample(tmp_path)))
+    model = trained(tmp_path)
+    assert (model / "model.skops").is_file()
+    assert answers_its_golden_request(made(tmp_path, model, "--input", sample(tmp_path)))
 
-    skops.io.dump(FunctionTransformer(write_onnx), tmp_path / "model/model.skops")
-    found = refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path))
+    skops.io.dump(FunctionTransformer(write_onnx), model / "model.skops")
+    found = refused(tmp_path, model, "--input", sample(tmp_path))
     assert f"types that skops does not trust ({write_onnx.__module__}.write_onnx)" in found
     assert "--trusted" in found
 

@@ -38,3 +38,9 @@ def url(minio: ObjectStore, tmp_path_factory: pytest.TempPathFactory, monkeypatc
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_ALLOW_HTTP")
     return f"s3://{BUCKET}/test{next(numbers)}/models"
+
+
+@pytest.fixture(params=["root", "url"], ids=["folder", "S3"])
+def where(request: pytest.FixtureRequest) -> Path | str:
+    place: Path | str = request.getfixturevalue(request.param)
+    return place

@@ -105,5 +105,9 @@ def publish(where: Path | str, of: Entry, number: int, served: Sequence[int] = (
         return repository.publish(of.model, number, staged, of.manifest, text)
 
 
+def content(repository: Repository) -> dict[str, bytes]:
+    return {file.path: b"".join(repository.chunks("m", file.path)) for file in repository.files("m")}
+
+
 def tree(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}

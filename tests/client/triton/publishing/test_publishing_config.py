@@ -14,7 +14,6 @@ from tidegate.triton.publishing.config import (
     read_published,
     withdrawn_config,
 )
-from tidegate_contracts.manifest import published_path
 from tidegate_contracts.triton import ALIAS_PARAMETER
 from tritonclient.grpc import model_config_pb2
 
@@ -80,12 +79,6 @@ def test_the_same_is_the_same_text_and_reads_back(aliases: dict[str, int], owner
     shuffled = dict(reversed(aliases.items()))
     assert published_config(OWNERS, model="m", owner=owner, served=served[::-1], aliases=shuffled) == text
     assert read_published(text) == Published(owner, tuple(served), aliases)
-
-
-@given(versions, st.from_regex(r"[a-z]+(/[a-z.]+)*", fullmatch=True))
-def test_every_file_of_an_entry_has_one_place_within_its_version(number: int, path: str) -> None:
-    assert published_path(path, number) == f"{number}/.entry/{path}"
-    assert published_path(f"1/{path}", number) == f"{number}/{path}"
 
 
 def test_an_alias_of_a_version_that_is_not_served_is_refused() -> None:

@@ -20,12 +20,6 @@ from .killing import expire
 FOLDER = ".tidegate/models/m/lease"
 
 
-@pytest.fixture(params=["root", "url"], ids=["folder", "S3"])
-def where(request: pytest.FixtureRequest) -> Path | str:
-    place: Path | str = request.getfixturevalue(request.param)
-    return place
-
-
 @pytest.fixture
 def store(where: Path | str) -> Store:
     return ObjectStore(where) if isinstance(where, str) else FolderStore(where)

@@ -15,7 +15,7 @@ from tidegate.triton.publishing.config import read_published
 from tests.client.triton.publishing.opening import open_repository
 
 from .conftest import BUCKET
-from .entries import Entry, config, entry, publish
+from .entries import Entry, config, content, entry, publish
 
 ONE = entry(1)
 OF_LEASES = ("put lease-", "put free-", "put clock-")
@@ -24,10 +24,6 @@ OF_LEASES = ("put lease-", "put free-", "put clock-")
 @pytest.fixture
 def repository(url: str) -> Repository:
     return open_repository(url)
-
-
-def content(repository: Repository) -> dict[str, bytes]:
-    return {file.path: b"".join(repository.chunks("m", file.path)) for file in repository.files("m")}
 
 
 def test_a_new_model_is_closed_until_all_of_it_is_there(url: str, repository: Repository) -> None:

@@ -9,25 +9,15 @@ from tidegate.triton.publishing.config import read_published
 
 from tests.client.triton.publishing.opening import open_repository
 
-from .entries import changing, config, entry, publish
+from .entries import changing, config, content, entry, publish
 
 ONE, TWO = entry(1), entry(2, size=9 << 20)
 BOTH = {1: ONE.manifest, 2: TWO.manifest}
 
 
-@pytest.fixture(params=["root", "url"], ids=["folder", "S3"])
-def where(request: pytest.FixtureRequest) -> Path | str:
-    place: Path | str = request.getfixturevalue(request.param)
-    return place
-
-
 @pytest.fixture
 def repository(where: Path | str) -> Repository:
     return open_repository(where)
-
-
-def content(repository: Repository) -> dict[str, bytes]:
-    return {file.path: b"".join(repository.chunks("m", file.path)) for file in repository.files("m")}
 
 
 def test_a_version_is_one_folder_beside_its_owners_files(where: Path | str, repository: Repository) -> None:

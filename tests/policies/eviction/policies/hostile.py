@@ -6,15 +6,12 @@ The entry points of a package below a folder make it one that is installed.
 import itertools
 import random
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tidegate_eviction.policies import Candidate, Policy, registry
-
-SLOW_SECONDS = 0.02
 
 
 class Unspeakable(Exception):
@@ -32,26 +29,17 @@ def _spoil(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [*candidates]
 
 
-def _slow(candidates: Sequence[Candidate]) -> list[Candidate]:
-    time.sleep(SLOW_SECONDS)
-    return [*candidates]
-
-
 WELL: dict[str, Callable[[Sequence[Candidate]], Any]] = {
     "all": lambda candidates: candidates,
     "last": lambda candidates: candidates[-1:],
     "none": lambda _candidates: (),
     "twice": lambda candidates: [candidates[0], candidates[0]][: len(candidates)],
     "spoils": _spoil,
-    "slow": _slow,
-    "prints": lambda candidates: print("x" * 10_000) or candidates,
 }
 """It chooses badly, and that is all."""
 BADLY: dict[str, Callable[[Sequence[Candidate]], Any]] = {
-    "names": lambda candidates: [each.name for each in candidates],
     "copies": lambda candidates: [Candidate("leased", 1, 0.0, 0.0, 0.0, 0.0) for _ in candidates],
     "nothing": lambda _candidates: None,
-    "number": lambda _candidates: 7,
     "endless": lambda candidates: itertools.cycle(candidates),
     "raises": lambda _candidates: _raise(KeyError("no such model")),
     "unspeakable": lambda _candidates: _raise(Unspeakable()),
@@ -68,9 +56,8 @@ def choose(candidates: Sequence[Candidate], _needed_bytes: int, _now: float) -> 
 
 
 def _whim(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> Iterable[Candidate]:
-    wild = {how: does for how, does in (WELL | BADLY).items() if how not in ("slow", "prints")}
-    how = random.Random(f"{len(candidates)} {needed_bytes} {now}").choice([*wild])
-    return wild[how](candidates)  # type: ignore[no-any-return]
+    wild = [*WELL.values(), *BADLY.values()]
+    return random.Random(f"{len(candidates)} {needed_bytes} {now}").choice(wild)(candidates)  # type: ignore[no-any-return]
 
 
 whimsical = Policy("whimsical", "It does something else each time, and the same when all is the same.", _whim)

@@ -14,9 +14,10 @@ from .stand_in import SECRET, StandIn, serving
 
 
 class Heard:
-    """Remembers all that is reported."""
+    """In place of the service: remembers all that is reported."""
 
-    def __init__(self) -> None:
+    def __init__(self, override: Callable[..., str | None]) -> None:
+        self.override = override
         self.said: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self.readings: list[MemoryReading] = []
         self.blind = False
@@ -44,8 +45,8 @@ async def following(
     stand_in: StandIn, recycle: Path = Path("/nowhere/recycle"), override: Callable[..., str | None] = lambda *_: None
 ) -> AsyncIterator[tuple[TritonDriver, Heard]]:
     control = TritonControl(stand_in.address, SECRET)
-    heard = Heard()
-    driver = TritonDriver(control, MemoryReader(control), override, recycle, heard)
+    heard = Heard(override)
+    driver = TritonDriver(control, MemoryReader(control), recycle, heard)  # type: ignore[arg-type]
     follow = asyncio.create_task(driver.follow())
     try:
         yield driver, heard

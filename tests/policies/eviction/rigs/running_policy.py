@@ -92,8 +92,8 @@ async def running_policy(root: Path, stand_in: StandIn, port: int, **changes: An
     service = EvictionService(settings_for(root, **changes), footprints, "test", chance=lambda: 0.0)
     await service.look()
     control = TritonControl(f"127.0.0.1:{port}", SECRET)
-    driver = TritonDriver(control, MemoryReader(control), service.override, root / "recycle", service)
-    service.driver = driver
+    driver = TritonDriver(control, MemoryReader(control), root / "recycle", service)
+    service.carry_out = driver.carry_out
     tasks = [
         asyncio.create_task(work)
         for work in (driver.follow(), service.follow_repository(), every_second(footprints.keep))

@@ -16,12 +16,12 @@ from ....findings import Finding, in_order
 from ..entry import MAX_CONFIG_BYTES, Entry, is_version, read_entry
 from ..text import CONFIG, read_config
 from . import backends as backend_checks
-from . import contents, ensembles, layout, paths, python, rules, running, tensors
+from . import contents, ensembles, layout, paths, rules, running, tensors
 from .ensembles import Neighbour
 
 _OF_THE_CONFIG = (
     backend_checks.check, contents.check, ensembles.check, running.check_instances, layout.check_policy, paths.check,
-    python.check, rules.check, running.check, tensors.check, tensors.check_state, tensors.check_warm_up,
+    rules.check_program, rules.check, running.check, tensors.check, tensors.check_state, tensors.check_warm_up,
 )  # fmt: skip
 
 

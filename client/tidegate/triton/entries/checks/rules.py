@@ -1,10 +1,11 @@
-"""Rules of single backends: forms of their parameters, FIL's tensors, and the names of TorchScript's.
+"""Rules of single backends: forms of their parameters, FIL's tensors, the names of TorchScript's, Python's programs.
 
 They follow shared_state.h and model.h of fil_backend, pt/model_instance_state.cc and pt/model_state.cc of
 pytorch_backend, onnxruntime.cc of onnxruntime_backend and python_be.cc of python_backend. A parameter that no row names
 is not checked.
 """
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,10 @@ from tritonclient.grpc.model_config_pb2 import DataType
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
+from ..frameworks.python import CLASS, COMPLETES, LIMIT
 from ..words import closest, value_name
 from .backends import FIL_TYPES, resolved
+from .layout import served
 
 _BOOL: Final = re.compile(r"true|false|on|off|[01]", re.IGNORECASE), "true or false"
 _FIL_BOOL: Final = re.compile(r"true|false"), "true or false"
@@ -163,3 +166,42 @@ def index_of(name: str) -> int | None:
     """Return the number at the end of a tensor's name as the PyTorch backend reads it: NAME__0."""
     found = _NUMBERED.fullmatch(name)
     return int(found[1] or 0) if found else None
+
+
+def check_program(entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield what is wrong with the program of a model in the Python backend, which is parsed and never run."""
+    if resolved(entry).name != "python" or config.runtime:
+        return
+    programs = list(_programs(entry, config))
+    for path, source in programs:
+        yield from _program(path, source)
+    if not any(COMPLETES in source for _, source in programs):
+        for side in ("input", "output"):
+            if not getattr(config, side):
+                what = f"no {side} is declared"
+                why = f"a model of the Python backend has none then, but by its own {COMPLETES.decode()}"
+                yield warning(what, "", why, f"declare each {side} with its name, data_type and dims")
+
+
+def _programs(entry: Entry, config: Any) -> Iterator[tuple[str, bytes]]:
+    name = config.default_model_filename or "model.py"
+    sizes = {file.path: file.size for file in entry.files}
+    for path in (f"{version}/{name}" for version in served(entry)):
+        if name.endswith(".py") and sizes.get(path, LIMIT) < LIMIT:
+            yield path, (entry.folder / path).read_bytes()
+
+
+def _program(path: str, source: bytes) -> Iterator[Finding]:
+    if b"\0" in source:
+        yield error("the program is no text", path)
+        return
+    try:
+        ast.parse(source, path)
+    except SyntaxError as problem:
+        yield error(f"the program cannot be parsed: {problem.msg}", f"{path}:{problem.lineno or 1}")
+        return
+    except (RecursionError, MemoryError):
+        return  # too deep for a look; Python says more when it runs it
+    if CLASS not in source:
+        do = f"name the model's class {CLASS.decode()}"
+        yield error(f"there is no class {CLASS.decode()}", path, "it is what Triton looks for", do)

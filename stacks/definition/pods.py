@@ -13,9 +13,11 @@ from .base import (
     LabelKey,
     LabelValue,
     Section,
+    Without,
     without_ours,
 )
 
+_GIVES_DEVICES = Without(r"^cdi\.k8s\.io/", "can let a container see any device of its node: placement chooses GPUs")
 _EQUAL = "operator Equal compares with a value: say value"
 _EXISTS = "operator Exists tolerates every value: take value away"
 _COMPARED = "this operator compares with values: say values"
@@ -26,7 +28,7 @@ _WITH_VALUES = ("In", "NotIn", "Gt", "Lt")
 class Pods(Section):
     """What all pods of an environment carry, those of its servers and of its proxy."""
 
-    annotations: ForeignAnnotations = Field(default_factory=dict)
+    annotations: Annotated[ForeignAnnotations, _GIVES_DEVICES] = Field(default_factory=dict)
     """Annotations of the pods."""
     environment: Annotated[
         dict[EnvironmentName, str], without_ours("AZURE_STORAGE_AUTH_TYPE", "TIDEGATE_.*"), CHOOSES_GPUS

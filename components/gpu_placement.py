@@ -4,7 +4,7 @@ Sources of labels and resource names: NVIDIA's k8s-device-plugin, GPU feature di
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -23,7 +23,7 @@ from stacks.definition.placement import (
 from stacks.definition.pods import Toleration
 
 from .naming import Naming, Texts
-from .pods import container_resources, toleration
+from .pods import container_resources, toleration, variables
 from .values import (
     each,
     equals,
@@ -44,6 +44,9 @@ MIG_STRATEGY = "nvidia.com/mig.strategy"
 GPU = "nvidia.com/gpu"
 
 CLAIM_NAME = "gpu"  # Name of the claim inside a pod.
+
+NO_GPU: Final = {"NVIDIA_VISIBLE_DEVICES": "void"}
+"""For containers without a GPU of their own: images made for CUDA ask for every GPU, and some runtimes give them."""
 
 
 class GpuPlacement(pulumi.ComponentResource):
@@ -110,6 +113,11 @@ class GpuPlacement(pulumi.ComponentResource):
         )
         claims = of_kind(args, DraPlacement, lambda _: [k8s.core.v1.ResourceClaimArgs(name=CLAIM_NAME)])
         return container_resources(wanted, scratch, devices, claims)
+
+    @property
+    def variables(self) -> list[k8s.core.v1.EnvVarArgs] | None:
+        """Environment variables of the container that uses the device."""
+        return of_kind(self._args, CpuPlacement, lambda _: variables(NO_GPU))
 
     @property
     def resource_claims(self) -> list[k8s.core.v1.PodResourceClaimArgs] | None:

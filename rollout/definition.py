@@ -11,9 +11,9 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 from stacks.command import CommandError, ExitStatus, unknown
-from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, read_images_lock
+from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text
 from stacks.load import load
-from stacks.problems import DefinitionError, advisory_text, counted, escaped, listed, shortened
+from stacks.problems import advisory_text, counted, escaped, listed, shortened
 from stacks.stack import Definition
 from stacks.validate import read_definition, validate
 
@@ -57,11 +57,6 @@ def pin_images(path: Path, insecure: bool, plane: str | None, outcome: ExitStatu
     definition = validate(load(path), ImagesLock())  # whatever stands in the lock file now must not stop us
     questions = _references(definition, plane)
     lock_file = path.parent / FILE_NAME
-    before = ImagesLock()
-    try:
-        before = read_images_lock(path.parent)
-    except DefinitionError as error:
-        note(f"the lock file is not used, because it cannot be understood: {error.summary()}")
     answers = _ask_all(questions, insecure)
     failed = [image for image, (digest, _) in answers.items() if not digest]
     for image in failed:
@@ -70,14 +65,6 @@ def pin_images(path: Path, insecure: bool, plane: str | None, outcome: ExitStatu
     if failed:
         raise CommandError(f"{len(failed)} of {counted(answers, 'image')} could not be resolved; nothing was written.")
     pins = [PinnedImage(image=image, digest=digest) for image, (digest, _) in answers.items()]
-    for pin in pins:
-        old = before.digest(pin.image)
-        if old is None:
-            print(f"new      {pin.image} {pin.digest}")
-        elif old != pin.digest:
-            print(f"moved    {pin.image} {old} → {pin.digest}")
-    for image in sorted({pin.image for pin in before.images} - {pin.image for pin in pins}):
-        print(f"dropped  {image}")
     text = lock_text(pins)
     if lock_file.is_file() and lock_file.read_bytes() == text.encode():
         print(f"{escaped(str(lock_file))}: nothing changed, {counted(pins, 'image')} pinned.")

@@ -129,7 +129,7 @@ class SeenStack(_Place):
     devices: tuple[Devices, ...] = ()
     """GPU devices before and after, autoscalers at their most, and those that its data plane has."""
     month: Month | None = None
-    """Null where nothing is compared, and where an older version rendered what there was before."""
+    """Null where nothing is compared."""
 
 
 class Document(_Json):
@@ -200,8 +200,7 @@ def _stacks(seen: CommandReport) -> Iterator[SeenStack]:
             said |= {"environment": stack.environment.name, "production": stack.environment.production}
             said |= {"data_plane": stack.data_plane.name, "context": stack.data_plane.context_name}
         if change := changes.get(name):
-            said |= {**vars(change), **change.permissions._asdict()}
-            said |= {"month": _month(*change.costs) if change.costs else None}
+            said |= {**vars(change), **change.permissions._asdict(), "month": _month(*change.costs)}
         yield SeenStack(**{**said, "name": name})
 
 

@@ -51,14 +51,10 @@ def tidegate(verb: str, *words: object, **options: object) -> str:
 
 
 def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Yield items and show how far it is: a bar on a terminal, else a line at the end of every tenth part."""
-    if sys.stderr.isatty():
-        from rich.progress import track
-
-        yield from track(items, what, total, console=console(stderr=True), transient=True)
+    """Yield items and show how far it is, as a bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield from items
         return
-    step = max(1, total // 10)
-    for done, item in enumerate(items, 1):
-        yield item
-        if done % step == 0 or done == total:
-            note(f"{what}: {done} of {total}")
+    from rich.progress import track
+
+    yield from track(items, what, total, console=console(stderr=True), transient=True)

@@ -99,7 +99,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         with self._progress("sending", manifest.size) as advance:
             version = Registry().register(
                 entry, registered_by=registered_by, server=server, golden=request, key=key, manifest=manifest,
-                progress=advance, unproven=unproven, tell=self._tell, trusted=trusted,
+                progress=advance, unproven=unproven, tell=self._tell,
             )  # fmt: skip
         if unproven:
             self._tell(f"registered as {registered_by}: {unproven}")

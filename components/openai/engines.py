@@ -21,10 +21,11 @@ from stacks.definition.openai import (
 
 from .. import pods
 from ..args import ObjectStoreRepositoryArgs, PoolArgs, PoolContext, ServerArgs, repository_root
+from ..gpu_placement import NO_GPU
 from ..server_pool import mounts
 from ..values import either, equals, flat, if_true, joined, none_if_empty, of_kind, of_kinds, when
 from .frontends import NAMESPACE, discovery
-from .relay import HOME, NO_GPU
+from .relay import HOME
 
 Made = TypeVar("Made")
 Variables = list[k8s.core.v1.EnvVarArgs] | None

@@ -14,9 +14,10 @@ from stacks.definition.pods import Pods
 
 from .. import pods
 from ..args import GRACE_SECONDS, OpenaiServerArgs, PoolArgs
+from ..gpu_placement import NO_GPU
 from ..naming import Naming, Texts, pool_headless_name, service_account
 from ..values import each, either, joined, merged, none_if_empty, of_kind, total, when
-from .relay import HOME, NO_GPU, relay
+from .relay import HOME, relay
 
 Made = TypeVar("Made")
 _DISK = "1Gi"  # For the log, and what it fetches of models' tokenizers.

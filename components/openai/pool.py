@@ -100,7 +100,7 @@ def _engine(
         pool.server.image,
         pool.every_pod,
         {port: number},
-        joined(pods.variables(HOME), engine.variables(it, served), server_pool.said_variables(it)),
+        joined(pods.variables(HOME), placement.variables, engine.variables(it, served), server_pool.said_variables(it)),
         command=engine.command(it),
         args=none_if_empty(engine.arguments(it, served)),
         resources=placement.resources(args.resources, args.scratch),

@@ -11,11 +11,10 @@ from stacks.definition.pods import Pods
 
 from .. import pods
 from ..args import ServerArgs
+from ..gpu_placement import NO_GPU
 
 HOME: Final = {"HOME": "/tmp", "USER": "engine"}
 """The root file system is read-only, so home is elsewhere; and the user's number has a name in no image."""
-NO_GPU: Final = {"NVIDIA_VISIBLE_DEVICES": "void"}
-"""For what runs beside an engine: its image asks for every GPU of the node, and gets them from some runtimes."""
 PROGRAM: Final = Path(__file__).with_name("relay_program.py").read_text("utf-8")
 _RESOURCES, _DISK = Resources(cpu="10m", memory="64Mi"), "64Mi"
 

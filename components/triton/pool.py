@@ -238,6 +238,7 @@ def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement
         env=joined(
             # The root file system is read-only, so home is elsewhere.
             [k8s.core.v1.EnvVarArgs(name="HOME", value="/tmp")],
+            placement.variables,
             # Triton reads Azure with an account key unless it is told to use the pod's identity.
             of_kind(
                 server.identity,

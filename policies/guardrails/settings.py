@@ -6,7 +6,7 @@ from dataclasses import field
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass
 
@@ -17,9 +17,24 @@ Kind = Literal["production", "shared", "local"]
 """production; a trial on one machine (local); all others, which people share."""
 Severity = Literal["advisory", "mandatory"]
 
+FORMER_NAMES: Mapping[str, str] = {
+    "callers-are-not-the-whole-internet": "callers-are-named",
+    "pods-do-not-reach-the-whole-internet-on-every-port": "destinations-are-named",
+}
+"""Guardrails by names that they had before: severities and waivers may use these too."""
+
 _STRICT = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel, validate_by_name=True)
 _Said = Annotated[str, Field(pattern=r"\S")]
 _Amount = Annotated[int, Field(ge=0)]
+_Rule = Annotated[_Said, AfterValidator(lambda name: FORMER_NAMES.get(name, name))]
+
+
+def _by_names_of_now(severities: Mapping[str, Severity]) -> dict[str, Severity]:
+    """Where an old and a new name of one guardrail have different severities, mandatory counts."""
+    return {
+        FORMER_NAMES.get(name, name): severity
+        for name, severity in sorted(severities.items(), key=lambda each: each[1])
+    }
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -27,7 +42,7 @@ class Waiver:
     """Somebody answers for a finding, for a reason and until a day."""
 
     name: _Said
-    rule: _Said
+    rule: _Rule
     owner: _Said
     reason: _Said
     until: date  # Its last day.
@@ -43,7 +58,7 @@ class Settings:
     """The settings of one environment. By default those of production, the strictest."""
 
     kind: Kind = "production"
-    severities: Mapping[str, Severity] = field(default_factory=dict)
+    severities: Annotated[Mapping[str, Severity], AfterValidator(_by_names_of_now)] = field(default_factory=dict)
     """Severities that differ from the rules' own."""
     waivers: tuple[Waiver, ...] = ()
     gpu_slices: _Amount | None = None  # How many devices the environment may take; any number without.

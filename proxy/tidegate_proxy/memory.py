@@ -142,7 +142,9 @@ class Reservation:
     def set(self, size: int) -> None:
         """Hold so many bytes from now on; raises Problem, and then it holds what it held."""
         if not self.budget.take(self.holder, size - self.size):
-            raise self._full(size)
+            if size > (most := self.budget.most):
+                raise Problem(ProblemType.TOO_LONG, f"What must be held at once may have {most} bytes here.")
+            raise full()
         self.size = size
 
     def move(self, budget: Budget, holder: MemoryOwner) -> None:
@@ -161,11 +163,6 @@ class Reservation:
         """Hold nothing: what is still booked is not counted any more."""
         self.set(0)
         self.budget, self.holder = _NOWHERE, _NOBODY
-
-    def _full(self, size: int) -> Problem:
-        if size > self.budget.most:
-            return Problem(ProblemType.TOO_LONG, f"What must be held at once may have {self.budget.most} bytes here.")
-        return full()
 
 
 class _Nobody:

@@ -47,7 +47,7 @@ def sections(changes: Sequence[StackChange]) -> dict[str, Lines]:
         "GPUs a month": of_each(
             lambda one: (
                 [Line(f"{one.costs[0]} → {one.costs[1]} ({difference(*one.costs)})")]
-                if one.costs and one.costs[0] != one.costs[1]
+                if one.costs[0] != one.costs[1]
                 else []
             )
         ),
@@ -115,6 +115,4 @@ def _findings(changes: Sequence[StackChange]) -> Lines:
     if not any(change.objects for change in changes) and not lines:
         return {}
     quiet = counted_findings(each for each, new, _ in found if not new and each.severity != "mandatory")
-    fixed = len({each for change in changes for each in change.fixed})
-    counts = [f"as before: {quiet}" if quiet else "", f"{fixed} of before no longer there" if fixed else ""]
-    return {**lines, **{Line(words): [] for words in counts if words}}
+    return {**lines, **({Line(f"as before: {quiet}"): []} if quiet else {})}

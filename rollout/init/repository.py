@@ -79,11 +79,8 @@ def _filled(name: str, **parts: str) -> str:
 
 def _tell(folder: Path, requirement: str) -> None:
     print(f"{escaped(str(folder))}: a platform that pins Tidegate {version()} ({escaped(requirement)})")
-    print(f"  {DEFINITION:<32} the definition; what you must replace is marked with ←")
-    print(f"  {'requirements.txt':<32} the pin")
-    print(f"  {'Pulumi.yaml, __main__.py':<32} for plain `pulumi up`; helm and kubectl need none of it")
-    print(f"  {'.github/workflows/tidegate.yaml':<32} previews each pull request on GitHub")
-    print(f"  {'.gitlab-ci.yml':<32} the same on GitLab; delete the one that you do not need")
+    print(f"  {DEFINITION} is the definition; what you must replace in it is marked with ←")
+    print("  Previews: .github/workflows on GitHub, .gitlab-ci.yml on GitLab; delete the one that you do not need")
     print(f"Go on there:\n  cd {in_shell(folder)}\n  python3 -m venv .venv")
     print("  . .venv/bin/activate && pip install -r requirements.txt\n  tidegate check && tidegate render")
     print("  git add --all && git commit --message='Our platform'")

@@ -4,7 +4,7 @@ import functools
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, cast
 
@@ -117,8 +117,6 @@ class Without:
     pattern: str
     why: str
     """Follows the text that is refused."""
-    besides: tuple[str, ...] = ()
-    """Values of a mapping that such a key may have all the same."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Check after everything else."""
@@ -128,8 +126,7 @@ class Without:
         """Say the same in a schema."""
         made = handler(schema)
         if made["type"] == "object":
-            allowed = {"not": {"enum": [*self.besides, None]}} if self.besides else {}  # null takes it away
-            refused = {"description": self.why, "not": allowed}
+            refused = {"description": self.why, "not": {}}
             return {**made, "patternProperties": {**made.get("patternProperties", {}), self.pattern: refused}}
         text = {"description": self.why, "type": "string", "pattern": self.pattern}
         return {**made, "not": {"anyOf": [made["not"], text]} if "not" in made else text}
@@ -137,7 +134,7 @@ class Without:
     def checked(self, value: Any) -> Any:
         """Return a text or mapping as it is; raises ValueError."""
         for text in [value] if isinstance(value, str) else value:
-            if re.search(self.pattern, text) and not (self.besides and value[text] in self.besides):
+            if re.search(self.pattern, text):
                 raise ValueError(f"{text!r} {self.why}")
         return value
 
@@ -149,9 +146,8 @@ def without_ours(*names: str) -> Without:
 
 CHOOSES_GPUS: Final = Without(
     "^NVIDIA_VISIBLE_DEVICES$",
-    "can let a container see every GPU of its node: only a server's environment may set it, to void or none",
+    "can let a container see every GPU of its node: placement chooses GPUs, and containers without one see none",
 )
-CHOOSES_NO_GPU: Final = replace(CHOOSES_GPUS, besides=("void", "none"))
 
 
 def form(pattern: str, hint: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:

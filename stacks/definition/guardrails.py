@@ -10,32 +10,24 @@ from policies.guardrails import BY_NAME
 
 from .base import Named, Section, Text, form
 
-_REMOVED = "take its name away; tidegate check or Tidegate itself does its work, without severities or waivers"
-_FORMER = {
-    **dict.fromkeys(
-        (
-            "autoscalers-own-the-number-of-replicas",
-            "gpu-pods-have-limit-selector-and-toleration-that-agree",
-            "gpu-slices-stay-under-their-ceiling",
-            "grace-periods-hold-pause-and-stop",
-            "issuers-name-their-audiences",
-            "production-shares-nothing-that-others-may-write",
-            "routes-bring-no-configuration-of-their-own",
-            "the-cost-a-month-stays-within-its-budget",
-        ),
-        _REMOVED,
-    ),
-    "callers-are-not-the-whole-internet": "it is called callers-are-named now",
-    "pods-do-not-reach-the-whole-internet-on-every-port": "it is called destinations-are-named now",
-}
-"""Guardrails of 0.1.0 that no longer exist, or not by this name, with what to do."""
+_REMOVED = (
+    "autoscalers-own-the-number-of-replicas",
+    "gpu-pods-have-limit-selector-and-toleration-that-agree",
+    "gpu-slices-stay-under-their-ceiling",
+    "grace-periods-hold-pause-and-stop",
+    "issuers-name-their-audiences",
+    "production-shares-nothing-that-others-may-write",
+    "routes-bring-no-configuration-of-their-own",
+    "the-cost-a-month-stays-within-its-budget",
+)
 
 
 def _known(name: str) -> str:
     """Refuse what is no guardrail: a severity or waiver of it would have no effect."""
     if name not in BY_NAME:
-        if name in _FORMER:
-            raise ValueError(f'the guardrail "{name}" no longer exists: {_FORMER[name]} (CHANGELOG.md)')
+        if name in _REMOVED:
+            now = "tidegate check or Tidegate itself does its work, without severities or waivers"
+            raise ValueError(f'the guardrail "{name}" no longer exists: take its name away; {now} (CHANGELOG.md)')
         near = get_close_matches(name, BY_NAME, n=1)
         guess = f': did you mean "{near[0]}"?' if near else "; docs/guardrails.md lists them all"
         raise ValueError(f'there is no guardrail "{name}"{guess}')

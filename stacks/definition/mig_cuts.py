@@ -25,11 +25,8 @@ def fewest_gpus(product: GpuProduct, slices: Mapping[str, int]) -> int:
 
 
 def stand_on(product: GpuProduct, slices: Mapping[str, int], gpus: int) -> bool:
-    """Say whether so many GPUs hold these slices, all of which the product has."""
-    by_kind = Counter[tuple[int, int]]()
-    for profile, count in slices.items():
-        by_kind[product.profiles[profile]] += count
-    seven, four, three, two, twin, one = (by_kind[kind] for kind in _KINDS)
+    """Say whether so many GPUs hold these slices; ValueError for a profile that the product has not."""
+    seven, four, three, two, twin, one = map(len, _by_kind(product, slices).values())
     halves = gpus - seven  # Low ones, and of most products as many high ones.
     high = halves if product.slices[1] == 8 else 0
     low = halves - four - max(0, three - high)
@@ -37,6 +34,31 @@ def stand_on(product: GpuProduct, slices: Mapping[str, int], gpus: int) -> bool:
     pairs = 2 * low + high - two - max(0, twin - high)
     media = sum(count for profile, count in slices.items() if MEDIA in profile)
     return min(halves, low, pairs, gpus - media) >= 0 and 2 * pairs + max(0, high - twin) >= one
+
+
+def cuts(product: GpuProduct, slices: Mapping[str, int]) -> list[Cut]:
+    """Return how each of the fewest GPUs that hold these slices is cut, to hold them and nothing else.
+
+    Of slices with media engines there may be one at the most.
+    """
+    gpus = [Counter[str]() for _ in range(fewest_gpus(product, slices))]
+    left = _by_kind(product, slices)
+
+    def put(kind: tuple[int, int], places: list[Counter[str]]) -> list[Counter[str]]:
+        """Put the slices of a kind on the first of these places; return those that are left."""
+        some, left[kind] = left[kind][: len(places)], left[kind][len(places) :]
+        for gpu, profile in zip(places, some, strict=False):
+            gpu[profile] += 1
+        return places[len(some) :]
+
+    low = put((7, 8), gpus)
+    high = put((3, 4), low) if product.slices[1] == 8 else []
+    low = put((4, 4), low)
+    low = put((3, 4), low)
+    pairs = put((2, 2), [gpu for gpu in low for _ in range(2)] + high)
+    high, pairs = put((1, 2), high), put((1, 2), pairs)
+    put((1, 1), [gpu for gpu in pairs for _ in range(2)] + high)
+    return [_in_order(product, gpu) for gpu in gpus]
 
 
 def filled(product: GpuProduct, cut: Mapping[str, int], profiles: Iterable[str]) -> Cut:
@@ -85,6 +107,15 @@ def part_of_gpu(product: GpuProduct, profile: str, cut: Mapping[str, int] | None
 def words(cut: Mapping[str, int]) -> str:
     """Return a cut for people: `1 × 3g.40gb + 4 × 1g.10gb`."""
     return " + ".join(f"{count} × {profile}" for profile, count in cut.items())
+
+
+def _by_kind(product: GpuProduct, slices: Mapping[str, int]) -> dict[tuple[int, int], list[str]]:
+    found: dict[tuple[int, int], list[str]] = {kind: [] for kind in _KINDS}
+    for profile, count in slices.items():
+        if profile not in product.profiles:
+            raise ValueError(f"{product.name} has no MIG profile {profile}; it has {', '.join(product.profiles)}")
+        found[product.profiles[profile]] += [profile] * count
+    return found
 
 
 def _in_order(product: GpuProduct, cut: Mapping[str, int]) -> Cut:

@@ -9,7 +9,6 @@ from tidegate_contracts import proxy_process
 
 from .base import (
     CHOOSES_GPUS,
-    CHOOSES_NO_GPU,
     ByteQuantity,
     DnsLabel,
     EnvironmentName,
@@ -74,7 +73,7 @@ class EngineSettings(ContainerVariables):
     """Devices over which the model is spread: those of one replica."""
     context_length: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
     """Tokens of prompt and answer together; what the model can without it."""
-    environment: Annotated[dict[EnvironmentName, str], _OURS, CHOOSES_NO_GPU] = Field(default_factory=dict)
+    environment: Annotated[dict[EnvironmentName, str], _OURS, CHOOSES_GPUS] = Field(default_factory=dict)
     """Environment variables of the engine's container. Never a secret."""
     secret_environment: tuple[EngineSecret, ...] = ()
     """Those that are secret."""

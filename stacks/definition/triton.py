@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
-from .base import CHOOSES_GPUS, CHOOSES_NO_GPU, DnsLabel, EnvironmentName, Without, form, without_ours
+from .base import CHOOSES_GPUS, DnsLabel, EnvironmentName, Without, form, without_ours
 from .servers import AzureIdentity, ContainerVariables, SecretVariable, Server, ServerTls
 
 OLDEST_TRITON: Final = "25.06"
@@ -75,7 +75,7 @@ class TritonSettings(ContainerVariables):
     """Encrypts gRPC between the proxy and Triton. (Triton's HTTP endpoint has no TLS.)"""
     extra_arguments: tuple[ExtraArgument, ...] = ()
     """Further arguments of tritonserver, such as --log-verbose=1; not those that Tidegate sets."""
-    environment: Annotated[dict[EnvironmentName, str], without_ours(), CHOOSES_NO_GPU] = Field(default_factory=dict)
+    environment: Annotated[dict[EnvironmentName, str], without_ours(), CHOOSES_GPUS] = Field(default_factory=dict)
     """Environment variables of the Triton container. Never a secret."""
     secret_environment: tuple[TritonSecret, ...] = ()
     """Those that are secret, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a store that knows no cloud

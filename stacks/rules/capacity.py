@@ -1,16 +1,17 @@
 """Capacity: slices that exist, models that fit."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from pydantic.alias_generators import to_camel
 from tidegate_contracts.proxy_settings import ONE_CALLERS_SHARE
 
-from .. import devices
+from .. import devices, mig_layouts
 from ..definition import DataPlane
 from ..definition.base import Section, byte_count
 from ..definition.gpu_products import gpu_bytes, gpu_product, slice_bytes
+from ..definition.mig_cuts import words
 from ..definition.money import Cost, money
 from ..definition.openai import OpenaiServer
 from ..definition.placement import (
@@ -189,6 +190,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
         there = devices.inventory(plane.gpus)
         products = {group.product for group in plane.gpus}
         asked: Counter[tuple[Device, str | None]] = Counter()
+        each: Counter[tuple[Device, str | None]] = Counter()
         askers: dict[tuple[Device, str | None], list[str]] = {}
         pools = [(stack, *at) for stack in stacks.get(plane.name, ()) for at in stack.pools()]
         for stack, path, server, pool in pools:
@@ -197,6 +199,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
             if device is None or profile not in profiles or (product and products and product not in products):
                 continue  # of a product or profile that is not there it is said where it is asked for
             count = devices.most_replicas(pool) * devices.devices_per_replica(pool.placement)
+            each[device, product] += count
             line = stack.source.position((*path, "placement")).line
             for key in dict.fromkeys([(device, None), (device, product)]):
                 asked[key] += count
@@ -216,7 +219,18 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
             do = "Set fewer replicas (an autoscaler's max counts), or add the GPUs that you have under gpus."
             if other := _handed_out_otherwise(there, next(iter(short))):
                 do = other
+            elif (found := mig_layouts.layout(plane.gpus, each)) and _on_one_device(pools):
+                group, layouts = found
+                nodes = f"{len(layouts)} of the {group.nodes} nodes with {group.product}"
+                do += f"\nOr have {nodes} cut like this in all, and state it there:"
+                nodes_by_cut = Counter(words(cut) or "whole" for cut in layouts)
+                do += "".join(f"\n{count} of them: {cut}" for cut, count in nodes_by_cut.items())
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
+
+
+def _on_one_device(pools: Iterable[tuple[Stack, PathInTree, Server, Pool]]) -> bool:
+    """Say whether no replica takes several devices, which would have to be on one node."""
+    return all(devices.devices_per_replica(pool.placement) <= 1 for *_, pool in pools)
 
 
 def _handed_out_otherwise(there: Counter[tuple[Device, str]], short: Device) -> str:

@@ -28,7 +28,7 @@ from stacks.stack import Definition
 from stacks.validate import read_definition
 
 from .conftest import MakeCluster
-from .world import EVERYTHING, pod_spec, read, settled
+from .world import EVERYTHING, settled
 
 A100, H100, L4 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-L4"
 POOL = "{{name: p{number}, loading: {{mode: on-demand, capacity: 1Gi}}, placement: {placement}, replicas: {replicas}}}"
@@ -75,7 +75,7 @@ def defined(
 
 
 def test_every_label_and_resource_of_a_simulated_node_has_a_program_that_publishes_it() -> None:
-    everything = read(EVERYTHING)
+    everything = read_definition(EVERYTHING)
     nodes = [
         mig_mixed("n", A100, 1, {"1g.10gb": 1}),
         mig_single("n", A100, 1, "1g.10gb", 7),
@@ -120,7 +120,7 @@ def test_a_pod_demands_nothing_that_its_placement_may_not_rely_on(
     ((_, _, pool),) = stack.pools()
     assert relies_on(pool.placement) == programs
     (workload,) = (item for item in render(stack, definition).objects if item["kind"] == "StatefulSet")
-    spec = pod_spec(workload)
+    spec = workload["spec"]["template"]["spec"]
     limits = {name for one in spec["containers"] for name in one["resources"].get("limits", {})}
     profile = (getattr(pool.placement, "profile", None) or "").replace("+", ".")
     assert {name.partition("mig-")[2] for name in limits if "mig-" in name} <= {profile}

@@ -10,9 +10,10 @@ import pytest
 from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import PRODUCT, nodes_of
 from lab.local_cluster.stand_ins import prepare
+from stacks.validate import read_definition
 from tests.processes import until
 
-from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, planes, read, settled
+from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, settled
 
 Object = dict[str, Any]
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
@@ -21,8 +22,8 @@ A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A data plane with GPUs handed out in every way, and one environment that uses them all."""
-    definition = read(EVERYTHING)
-    nodes = [item for plane in planes(definition.stacks) for item in nodes_of(plane, definition.stacks)]
+    definition = read_definition(EVERYTHING)
+    nodes = [item for plane in definition.header.data_planes for item in nodes_of(plane, definition.stacks)]
     with LocalCluster.start(tmp_path_factory.mktemp("everything"), name="everything", nodes=nodes) as running:
         objects = objects_of(definition)
         prepare(running, objects)
@@ -146,7 +147,7 @@ def _said(cluster: LocalCluster, name: str) -> str:
 )
 def test_the_api_server_accepts_every_object(cluster: LocalCluster, file: Path) -> None:
     """A dry run on the server, strict about misspelt fields, with every custom kind as its operator defines it."""
-    definition = read(file)
+    definition = read_definition(file)
     for stack in definition.stacks:
         objects = objects_of(definition, stack.name)
         prepare(cluster, objects)
@@ -166,7 +167,7 @@ def _in_default(item: Object) -> Object:
 @pytest.mark.thorough
 def test_with_everything_switched_on_an_apply_of_the_same_changes_nothing(everything: LocalCluster) -> None:
     """Every kind and field, also after the API server has filled in all defaults; what was scaled is put back first."""
-    objects = objects_of(read(EVERYTHING))
+    objects = objects_of(read_definition(EVERYTHING))
     everything.apply(objects)
     settled(everything, "inference-prod")
     before = _versions(everything, objects)

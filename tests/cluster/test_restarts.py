@@ -12,7 +12,7 @@ from rollout.changes.restarts import restarts
 from stacks.validate import read_definition
 from tests.processes import until
 
-from .world import objects_of, reference_in, settled
+from .world import REFERENCE, objects_of, settled
 
 Object = dict[str, Any]
 STACK = "dev-lab"
@@ -28,8 +28,8 @@ class Environment:
         self.cluster = cluster
         self.namespace = f"{prefix}-dev"
         self.definition = folder / "inference.yaml"
-        self.objects = objects_of(reference_in(prefix, folder), STACK)
-        self.text = self.definition.read_text("utf-8")
+        self.text = REFERENCE.read_text("utf-8").replace("namespace: inference-", f"namespace: {prefix}-")
+        self.objects = self.edited({})
 
     def edited(self, edits: dict[str, str]) -> list[Object]:
         """Return the objects of the definition with texts replaced."""

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from lab.local_cluster.nodes import cpu_node, mig_mixed
 from rollout.changes.compare import ObjectChange, compare
 from rollout.live import Live, live_objects
 from rollout.render import Rendered, render
-from stacks.stack import Definition, Stack
+from stacks.stack import Definition
 from stacks.validate import read_definition
 from tests.processes import until
 from tests.rollout.conftest import Ended
@@ -35,36 +35,10 @@ EVERYTHING = DEFINITIONS / "everything.yaml"
 Object = dict[str, Any]
 
 
-def read(path: Path, into: Path | None = None, **texts: str) -> Definition:
-    """Read a definition; with `texts`, a copy of it in which each key's text is replaced by its value."""
-    if into is None:
-        return read_definition(path)
-    text = path.read_text("utf-8")
-    for old, new in texts.items():
-        assert old in text, old
-        text = text.replace(old, new)
-    (into / path.name).write_text(text, "utf-8")
-    return read_definition(into / path.name)
-
-
-def reference_in(prefix: str, into: Path) -> Definition:
-    """Return the reference with namespaces that begin with a prefix."""
-    return read(REFERENCE, into, **{"namespace: inference-": f"namespace: {prefix}-"})
-
-
 def objects_of(definition: Definition, *names: str) -> list[Object]:
     """Return the objects of these stacks, in the order in which they can be applied; of all by default."""
     stacks = [stack for stack in definition.stacks if not names or stack.name in names]
     return [item for stack in stacks for item in render(stack, definition).objects]
-
-
-WORKLOADS = ("Deployment", "StatefulSet")
-
-
-def pod_spec(workload: Mapping[str, Any]) -> Object:
-    """Return the pods' part of a workload."""
-    spec: Object = workload["spec"]["template"]["spec"]
-    return spec
 
 
 def roomy_nodes() -> list[Object]:
@@ -105,11 +79,6 @@ def _done(item: Object) -> bool:
     seen = status.get("observedGeneration") == item["metadata"]["generation"]
     counts = [status.get(key, 0) for key in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")]
     return seen and counts == [wanted] * 4
-
-
-def planes(stacks: Sequence[Stack]) -> list[Any]:
-    """Return the data planes of stacks, each once."""
-    return [*{stack.data_plane.name: stack.data_plane for stack in stacks}.values()]
 
 
 # ---- dev and prod, by the command line and with each engine ----

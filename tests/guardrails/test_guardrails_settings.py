@@ -9,7 +9,7 @@ import yaml
 
 from policies.guardrails import ANNOTATION, Finding, Settings, Waiver, annotation, check
 from policies.guardrails.checking import report, summary
-from policies.guardrails.settings import settings_of
+from policies.guardrails.settings import FORMER_NAMES, settings_of
 from stacks.images_lock import ImagesLock
 from stacks.load import load, parse
 from stacks.resolve import guardrail_settings
@@ -170,6 +170,14 @@ def test_the_settings_of_each_environment_are_those_of_the_definition() -> None:
     kept = Waiver("w", PODS, "platform-team", "The old store needs it.", date(2026, 11, 21), "Deployment/x")
     assert settings["prod-east"] == Settings("production", {PODS: "advisory"}, (kept,), 40)
     assert settings["dev-lab"] == Settings("shared", {PODS: "advisory", PROBES: "mandatory"}, (), 9)
+
+
+@pytest.mark.parametrize(("former", "now"), FORMER_NAMES.items())
+def test_a_guardrail_keeps_its_former_names_in_severities_and_waivers(former: str, now: str) -> None:
+    section = {"severities": {former: "mandatory", now: "advisory"}, "waivers": [{**WAIVER, "rule": former}]}
+    settings = guardrail_settings(definition(section).stacks[0])
+    assert settings.severities == {now: "mandatory"}
+    assert [waiver.rule for waiver in settings.waivers] == [now]
 
 
 # ---- what is said ----

@@ -53,6 +53,12 @@ def nobody_else_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def no_health_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls alone open and close breakers."""
+    monkeypatch.setattr("tidegate_proxy.upstream.health_check.CHECK_SECONDS", 60)
+
+
+@pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[RunningProxy]:
     """A proxy as it is by default, in front of one replica."""
     async with served(tmp_path) as made:

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -77,13 +76,6 @@ def change(file: Path, old: str, new: str) -> None:
     text = file.read_text("utf-8")
     assert old in text
     file.write_text(text.replace(old, new), "utf-8")
-
-
-def soon(what: Callable[[], bool], seconds: float = 60) -> bool:
-    end = time.monotonic() + seconds
-    while not what() and time.monotonic() < end:
-        time.sleep(0.05)
-    return what()
 
 
 def gone(pids: Path) -> bool:

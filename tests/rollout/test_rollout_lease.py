@@ -17,8 +17,9 @@ from rollout.engines import lease, watched
 from rollout.engines.lease import RolloutLease
 from rollout.health import Target
 from stacks.command import CommandError
+from tests.processes import until
 
-from .conftest import ENVIRONMENT, ROOT, Capsys, Patch, soon
+from .conftest import ENVIRONMENT, ROOT, Capsys, Patch
 
 
 class Server:
@@ -102,8 +103,8 @@ def test_a_right_that_is_missing_is_shown_once_when_a_lease_is_renewed_and_given
     monkeypatch.setattr(lease, "_ASKED_AGAIN_AFTER", 0.01)
     server: Any = Forbidding()
     with lease.acquire_lease(server, "ns") as hold:
-        assert soon(lambda: bool(hold.failures))
-        assert soon(lambda: "cannot replace" in hold.failures[0])
+        until("it has failed", lambda: hold.failures, 60)
+        assert "cannot replace" in hold.failures[0]
     shown = capsys.readouterr().err
     assert shown.count("cannot replace") == 1
     assert shown.count("cannot delete") == 1
@@ -155,9 +156,9 @@ def test_a_command_is_interrupted_when_the_run_that_started_it_is_killed(tmp_pat
     file = tmp_path / "said"
     command = [sys.executable, "-c", code, sys.executable, "-c", child, str(file)]
     with subprocess.Popen(command, env=ENVIRONMENT, cwd=ROOT) as run:
-        assert soon(lambda: file.exists() and file.read_text() == "values")
+        until("it has read", lambda: file.exists() and file.read_text() == "values", 60)
         run.kill()
-    assert soon(lambda: file.read_text() == "interrupted")
+    until("it was interrupted", lambda: file.read_text() == "interrupted", 60)
 
 
 def test_no_code_runs_between_fork_and_exec(monkeypatch: Patch) -> None:

@@ -15,8 +15,9 @@ from rollout import tools
 from rollout.tools.programs import Program
 from stacks.images_lock import read_images_lock
 from stacks.validate import read_definition
+from tests.processes import until
 
-from .conftest import Call, Edit, Patch, gone, soon
+from .conftest import Call, Edit, Patch, gone
 
 Push = Callable[[str, str], str]
 Script = Callable[[str], None]
@@ -85,8 +86,7 @@ def test_every_image_gets_the_digest_that_its_registry_says(
 ) -> None:
     ended = pin(code=0)
     assert pins(definition) == digests
-    assert f"new      {next(iter(digests))} sha256:" in ended.out
-    assert "images asked for: 3 of 3" in ended.err
+    assert f"images.lock: written, {len(digests)} images pinned." in ended.out
     assert not [each for each in read_definition(definition).advisories if "digest" in each.what]
     assert [path.name for path in sorted(definition.parent.iterdir())] == ["images.lock", "two.yaml"]
     before = (definition.parent / "images.lock").stat()
@@ -94,23 +94,19 @@ def test_every_image_gets_the_digest_that_its_registry_says(
     assert (definition.parent / "images.lock").stat().st_ino == before.st_ino
     moved = push("proxy:1", "another proxy")
     image = next(image for image in digests if "/proxy:" in image)
-    assert f"moved    {image} {digests[image]} → {moved}" in pin().out
+    pin(code=0)
     assert pins(definition)[image] == moved
     push("proxy:1", "proxy")
 
 
 @pytest.mark.parametrize(
-    ("lock", "says"),
-    [
-        (f"images:\n  - image: registry.test/old:1\n    digest: sha256:{'1' * 64}\n", "dropped  registry.test/old:1"),
-        ("images: [what", "cannot be understood"),
-    ],
+    "lock", [f"images:\n  - {{image: registry.test/old:1, digest: sha256:{'1' * 64}}}\n", "images: [what"]
 )
 def test_whatever_stands_in_the_lock_file_does_not_stop_it(
-    pin: Call, definition: Path, digests: dict[str, str], lock: str, says: str
+    pin: Call, definition: Path, digests: dict[str, str], lock: str
 ) -> None:
     (definition.parent / "images.lock").write_text(lock, "utf-8")
-    assert says in pin(code=0).text
+    pin(code=0)
     assert pins(definition) == digests
 
 
@@ -171,7 +167,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
     pids.touch()
     fake_crane(f"sleep 60 & echo $! >>{pids}; wait")
     assert pin().err.count(": no answer within 0.3 s\n") == 3
-    assert soon(lambda: gone(pids), 20)
+    until("what it started has ended", lambda: gone(pids), 20)
 
 
 def test_without_crane_it_says_how_to_get_it(pin: Call, monkeypatch: Patch) -> None:

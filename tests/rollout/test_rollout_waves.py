@@ -18,8 +18,9 @@ from stacks.images_lock import ImagesLock
 from stacks.load import parse
 from stacks.validate import validate
 from tests.counts import examples
+from tests.processes import until
 
-from .conftest import DEFINITION, Capsys, soon
+from .conftest import DEFINITION, Capsys
 
 
 def plan(waves: Mapping[str, int], canary: str | None = None) -> list[Step]:
@@ -126,7 +127,7 @@ def test_planes_of_a_wave_go_together_and_waves_one_after_the_other(tmp_path: Pa
 
 
 def test_no_more_planes_than_allowed_are_at_work(tmp_path: Path) -> None:
-    doubles = Doubles(begin=lambda _: soon(lambda: doubles.most_at_work >= 3))
+    doubles = Doubles(begin=lambda _: until("three are at work", lambda: doubles.most_at_work >= 3, 60))
     assert ran(begun(tmp_path, (Step("wave 1", [*"abcdefgh"]),)), doubles, most=3) == "succeeded"
     assert doubles.most_at_work == 3
 

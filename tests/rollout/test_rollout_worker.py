@@ -19,8 +19,9 @@ from rollout.waves.journal import History
 from rollout.waves.runner import Interrupted
 from rollout.waves.worker import Task, bring_up
 from stacks.command import CommandError
+from tests.processes import until
 
-from .conftest import ROOT, Patch, gone, soon
+from .conftest import ROOT, Patch, gone
 
 ENGINE = """
 import os, signal, subprocess, sys, time
@@ -138,7 +139,7 @@ def test_an_engine_that_takes_too_long_is_interrupted_with_all_that_it_started(
     stand_in("hangs")
     with pytest.raises(CommandError, match="it was interrupted: it was not done within 60 s"):
         bring()
-    assert soon(lambda: gone(pids))
+    until("the engine has ended", lambda: gone(pids), 60)
 
 
 def test_somebody_who_stops_it_interrupts_the_engine(bring: Bring, stand_in: Behave, pids: Path) -> None:
@@ -148,7 +149,7 @@ def test_somebody_who_stops_it_interrupts_the_engine(bring: Bring, stand_in: Beh
     stopped: list[float] = []
 
     def stop_it() -> None:
-        soon(pids.exists)
+        until("the engine is at work", pids.exists, 60)
         stopped.append(time.monotonic())
         stop.set()
 
@@ -161,7 +162,7 @@ def test_somebody_who_stops_it_interrupts_the_engine(bring: Bring, stand_in: Beh
     finally:
         signal.signal(signal.SIGINT, before)
     assert time.monotonic() - stopped[0] < 10, "a worker answers within moments, long before it would be killed"
-    assert soon(lambda: gone(pids))
+    until("the engine has ended", lambda: gone(pids), 60)
 
 
 @pytest.mark.usefixtures("time_is_up")
@@ -173,7 +174,7 @@ def test_an_engine_that_does_not_listen_is_ended(
     stand_in("is deaf")
     with pytest.raises(CommandError, match="it was interrupted"):
         bring()
-    assert soon(lambda: gone(pids))
+    until("the engine has ended", lambda: gone(pids), 60)
 
 
 ROLLOUT = """
@@ -196,7 +197,7 @@ def test_the_engines_of_a_rollout_that_is_killed_end_and_hold_its_lock_until_the
         [sys.executable, "-c", ROLLOUT, *arguments], env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     )
     try:
-        assert soon(pids.exists)
+        until("the engine is at work", pids.exists, 60)
     finally:
         process.kill()
         process.wait()

@@ -1,4 +1,4 @@
-"""Tensors as KServe v2 has them over HTTP: JSON, or JSON followed by their bytes.
+"""Tensors as KServe v2 has them over HTTP: JSON followed by their bytes.
 
 Protocol: Triton's binary tensor data extension (docs/protocol/extension_binary_data.md of triton-inference-server).
 Data types are those of `tritonclient.utils`, which also knows how texts are packed.
@@ -113,10 +113,9 @@ def unpack(reply: Reply, where: str) -> Answer:
         document = json.loads(reply.body[:end])
         outputs: dict[str, Array] = {}
         for output in document["outputs"]:
-            size = output.get("parameters", {}).get("binary_data_size")
-            made = _from_json(output) if size is None else _from_bytes(output, reply.body, end, size)
-            outputs[output["name"]] = made
-            end += size or 0
+            size = output["parameters"]["binary_data_size"]
+            outputs[output["name"]] = _from_bytes(output, reply.body, end, size)
+            end += size
         version = str(document.get("model_version") or reply.headers.get(VERSION, ""))
         return Answer(outputs, str(document.get("model_name", "")), version)
     except (*_MALFORMED, UsageError) as error:
@@ -152,15 +151,6 @@ def _from_bytes(output: Mapping[str, Any], body: bytes | bytearray, start: int, 
     dtype = dtype_of(output["datatype"])
     found = numpy.frombuffer(body, dtype, size // dtype.itemsize, start).reshape(shape)
     return found if start % dtype.itemsize == 0 else found.copy()
-
-
-def _from_json(output: Mapping[str, Any]) -> Array:
-    data = output["data"]
-    if output["datatype"] == "BYTES":
-        if not all(isinstance(each, str) for each in data):
-            raise TypeError(f"output {output['name']} has a text that is none")
-        data = [each.encode() for each in data]
-    return numpy.asarray(data, dtype_of(output["datatype"])).reshape(_shape(output))
 
 
 def _shape(output: Mapping[str, Any]) -> list[int]:

@@ -4,9 +4,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Exit, Option
+from typer import Exit, Option
 
 from ..errors import ExitCode, UsageError, hints_once
+from .completion import environment_option, model_argument
 from .output import Json, Text, Texts, exit_codes, note, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -15,19 +16,23 @@ if TYPE_CHECKING:
 
 _SHOWN = 8  # values of an output that a table has
 _LONGEST = 200  # characters of a text that it has
-Only = Annotated[Text, Argument(help="Only this model.")]
-Environment = Annotated[Text, Option("--environment", "-e", help="The environment, such as dev; all without it.")]
+Only = Annotated[Text, model_argument(help="Only this model.")]
+Environment = Annotated[
+    Text, environment_option("--environment", "-e", help="The environment, such as dev; all without it.")
+]
 Plane = Annotated[Text, Option(help="The data plane; all of them without it.")]
 Proxy = Annotated[Text, Option(help="Address of an inference proxy, instead of the environments that are known.")]
 
 
 def predict(
-    model: Annotated[str, Argument(help="A model, or a model and a version: fraud, fraud@3.")],
+    model: Annotated[str, model_argument(help="A model, or a model and a version: fraud, fraud@3.")],
     data: Annotated[
         Text, Option("--data", "-d", help="Inputs: a .json, .npy, .npz or .csv file; - is JSON from stdin.")
     ] = None,
     inputs: Annotated[Texts, Option("--input", "-i", help="An input: NAME=VALUE with JSON; may be repeated.")] = None,
-    environment: Annotated[Text, Option("--environment", "-e", help="Else DOMINO_INFERENCE_PROXY says where.")] = None,
+    environment: Annotated[
+        Text, environment_option("--environment", "-e", help="Else DOMINO_INFERENCE_PROXY says where.")
+    ] = None,
     plane: Plane = None,
     proxy: Proxy = None,
     server: Annotated[Text, Option(help="Inference server, where several have a model of that name.")] = None,

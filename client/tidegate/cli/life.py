@@ -12,6 +12,7 @@ from typer import Argument, Exit, Option
 from ..api import Tidegate
 from ..errors import ExitCode, UsageError
 from ..life import WAIT_SECONDS
+from .completion import environment_argument, environment_option, model_argument
 from .output import File, Json, Text, Trusted, counted, exit_codes, note, print_json, print_table, progress, size
 
 if TYPE_CHECKING:
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from ..registry import Record
 
 PASSWORD = "TIDEGATE_SIGNING_KEY_PASSWORD"
-Model = Annotated[str, Argument(help="A model, or a model and its version or alias: fraud, fraud@3, fraud@champion.")]
-Name = Annotated[str, Argument(help="The model.")]
-OneModel = Annotated[str | None, Argument(help="Only this model.")]
-Environment = Annotated[str, Argument(help="The environment, such as prod.")]
+Model = Annotated[
+    str, model_argument(help="A model, or a model and its version or alias: fraud, fraud@3, fraud@champion.")
+]
+Name = Annotated[str, model_argument(help="The model.")]
+OneModel = Annotated[str | None, model_argument(help="Only this model.")]
+Environment = Annotated[str, environment_argument(help="The environment, such as prod.")]
 Wait = Annotated[float, Option(min=0, help="Seconds to wait until the version is loaded.")]
 PublicKey = Annotated[
     File, Option(envvar="TIDEGATE_PUBLIC_KEY", help="Take only versions signed with this key's other half.")
@@ -69,7 +72,7 @@ def register(
 
 def deploy(
     model: Model,
-    to: Annotated[Text, Option(help="The environment; needed where several take any version.")] = None,
+    to: Annotated[Text, environment_option(help="The environment; needed where several take any version.")] = None,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
@@ -84,7 +87,7 @@ def deploy(
 
 def promote(
     model: Model,
-    to: Annotated[str, Option(help="The environment, such as prod.")],
+    to: Annotated[str, environment_option(help="The environment, such as prod.")],
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
@@ -99,7 +102,7 @@ def promote(
 
 def rollback(
     model: Name,
-    environment: Annotated[str, Option("--in", help="The environment, such as prod.")],
+    environment: Annotated[str, environment_option("--in", help="The environment, such as prod.")],
     version: Annotated[int | None, Option(help="The version to go back to; else the one that was before.")] = None,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
@@ -115,7 +118,7 @@ def rollback(
 
 def undeploy(
     model: Name,
-    environment: Annotated[str, Option("--from", help="The environment, such as prod.")],
+    environment: Annotated[str, environment_option("--from", help="The environment, such as prod.")],
     yes: Annotated[bool, Option("--yes", help="Do it: calls of the model fail there from then on.")] = False,
     wait: Annotated[float, Option(min=0, help="Seconds to wait until nothing serves it.")] = WAIT_SECONDS,
     json: Json = False,
@@ -138,7 +141,7 @@ def undeploy(
 
 def verify(
     environment: Environment,
-    models: Annotated[list[str] | None, Argument(help="Only these models.")] = None,
+    models: Annotated[list[str] | None, model_argument(help="Only these models.")] = None,
     json: Json = False,
 ) -> None:
     """Compare what an environment's repositories hold with the registry, byte for byte.
@@ -161,7 +164,7 @@ def verify(
 
 def history(
     model: Name,
-    environment: Annotated[Text, Option("--in", help="Only this environment.")] = None,
+    environment: Annotated[Text, environment_option("--in", help="Only this environment.")] = None,
     json: Json = False,
 ) -> None:
     """Show what became of a model: who registered, deployed, promoted, took back which version, when and where.

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from typer import Argument
-
 from .calls import Environment, Plane, Proxy, end
+from .completion import model_argument
 from .output import Json, exit_codes, moment, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ _AGAIN: Final = "its load failed, and its next call tries it again"
 
 
 def why(
-    model: Annotated[str, Argument(help="The model.")],
+    model: Annotated[str, model_argument(help="The model.")],
     environment: Environment = None,
     plane: Plane = None,
     proxy: Proxy = None,

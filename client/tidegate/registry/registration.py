@@ -121,14 +121,7 @@ class Registration:
         self.server.make_model(self._model, {words.MODEL: "true"})
         tags = self._parent_tags | self._by_whom | self._extras(artifacts, self.golden, self.key)
         with self.server.doing(f"the version of {self._model} cannot be made"), quiet():
-            made = client.create_model_version(self._model, source, run.info.run_id, tags=tags)
-            first = self._version()
-            if first is None or int(first.version) >= int(made.version):
-                return made
-            # Somebody else registered the same content at the same moment, and came first.
-            client.delete_model_version(self._model, made.version)
-        self._add(first)
-        return first
+            return client.create_model_version(self._model, source, run.info.run_id, tags=tags)
 
     def _add(self, version: "ModelVersion") -> None:
         """Give a version that is there what it had not: a golden request, a signature, a registrant that is proven."""

@@ -17,7 +17,7 @@ from . import version as words
 from .artifacts import Artifacts
 from .golden import Golden
 from .manifest import checked_name, manifest_of
-from .registration import Registration, checked
+from .registration import Registration
 from .server import Server
 from .signing import SigningKey, verify
 from .transfer import check_listing, download, read_verified
@@ -53,18 +53,15 @@ class Registry:
         progress: Progress = lambda _bytes: None,
         unproven: str = "",
         tell: Callable[[str], None] = lambda _text: None,
-        trusted: bool = False,
     ) -> RegisteredVersion:
         """Register the entry in a folder; the same content is the same version, however often it is registered.
 
         `server` is the inference server that the client model names, `manifest` what `manifest_of` just made of the
-        entry; `progress` is told the bytes sent, `tell` what else there is to know, `unproven` says why `registered_by`
-        may be somebody else, and `trusted` that code which an entry may do without may go with it. Raises UsageError
-        for an entry or a golden request that cannot be registered, TidegateError for one that no server would serve,
-        IntegrityError when it changes meanwhile.
+        entry; `progress` is told the bytes sent, `tell` what else there is to know, and `unproven` says why
+        `registered_by` may be somebody else. Whether servers would serve the entry is for the caller to look at
+        (`registration.checked`). Raises IntegrityError when it changes meanwhile.
         """
         manifest = manifest_of(entry) if manifest is None else manifest
-        checked(entry, manifest.model, golden, trusted=trusted)
         registration = Registration(
             self._server, entry, manifest, registered_by, unproven, server or "", golden, key, progress, tell
         )

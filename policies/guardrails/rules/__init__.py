@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ..objects import Environment
 from ..rule import Guardrail, rules_about
+from ..settings import FORMER_NAMES
 from . import (  # noqa: F401
     access,
     credentials,
@@ -17,4 +18,6 @@ from . import (  # noqa: F401
 )
 
 RULES = rules_about(Environment, Guardrail)
-BY_NAME: Mapping[str, Guardrail] = {rule.name: rule for rule in RULES}
+_NOW: Mapping[str, Guardrail] = {rule.name: rule for rule in RULES}
+BY_NAME: Mapping[str, Guardrail] = {**_NOW, **{name: _NOW[now] for name, now in FORMER_NAMES.items()}}
+"""Each has its name of now, and those that it had."""

@@ -121,7 +121,10 @@ class Authorizer:
                     self.refusals.add(credential, problem.detail, self._clock())
                 raise
             if found is not None and trust is self._trust:  # otherwise the tables changed meanwhile
-                self._remember(credential, found)
+                found.generation = self.generation
+                owner = found.principal.source, found.principal.name
+                found.in_flight = self._in_flight.setdefault(owner, found.in_flight)
+                self.identities.remember(credential, found)
                 return found
 
     def permits(self, identity: Identity, route: Route, action: Action) -> bool:
@@ -223,12 +226,6 @@ class Authorizer:
             )
         where = "" if server is None else f" of the server {server}"
         raise Problem(ProblemType.UNKNOWN, f"There is no model {model}{where}, or none that you may know of.")
-
-    def _remember(self, credential: Credential, identity: Identity) -> None:
-        identity.generation = self.generation
-        principal = identity.principal
-        identity.in_flight = self._in_flight.setdefault((principal.source, principal.name), identity.in_flight)
-        self.identities.remember(credential, identity)
 
     def _keys_of(self, told: OidcIssuer) -> IssuerKeys:
         return IssuerKeys(told.issuer, told.jwks_url, self._web, self._keys_changed, self._clock, self._wall)

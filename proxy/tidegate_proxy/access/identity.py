@@ -9,7 +9,7 @@ from ..concurrency import InFlightCount
 from ..problems import Problem, ProblemType
 from ..routes import Route
 from ..targets import Asked
-from .limits import TokenBucket, too_many, too_many_tokens
+from .limits import TOKENS, TokenBucket
 
 LONGEST_NAME = 255  # Characters of a principal's name (of `sub`: OpenID Connect Core, 2).
 Credential = bytes
@@ -52,9 +52,12 @@ class Grant:
     def count(self, now: float) -> None:
         """Count a request; raises Problem (rate-limited)."""
         if self.tokens is not None and (wait := self.tokens.take(now, 0)):
-            raise too_many_tokens(self.tokens, wait)
+            rate = f"{self.tokens.rate * 60:.4g} tokens a minute"
+            why = f"You may use {rate} of this model through this proxy, and have used all of them."
+            raise Problem(ProblemType.RATE_LIMITED, why, wait, reason=TOKENS)
         if self.bucket is not None and (wait := self.bucket.take(now)):
-            raise too_many(self.bucket, wait)
+            rate = f"{self.bucket.rate * 60:.4g} requests a minute, {self.bucket.burst:g} at once"
+            raise Problem(ProblemType.RATE_LIMITED, f"You may send this model {rate} through this proxy.", wait)
 
 
 def is_name(said: object) -> TypeGuard[str]:

@@ -3,8 +3,6 @@
 import weakref
 from collections import OrderedDict
 
-from ..problems import Problem, ProblemType
-
 MOST_BUCKETS = 131_072  # Buckets that are kept; beyond, the one longest untouched is forgotten, full or not.
 TOKENS = "tokens"  # Reason of the problem of those whose tokens are used.
 MOST_OWED_SECONDS = 3600.0  # For so long an answer may shut its caller out: what an engine tells may be nonsense.
@@ -106,16 +104,3 @@ class RateLimiter:
     def _rescale(self, bucket: TokenBucket, now: float) -> None:
         if bucket.rate != self._rate or bucket.burst != self._burst:
             bucket.rescale(self._rate, self._burst, now)
-
-
-def too_many(bucket: TokenBucket, wait: float) -> Problem:
-    """Return what is told when a bucket has no room for `wait` seconds."""
-    rate = f"{bucket.rate * 60:.4g} requests a minute, {bucket.burst:g} at once"
-    return Problem(ProblemType.RATE_LIMITED, f"You may send this model {rate} through this proxy.", wait)
-
-
-def too_many_tokens(bucket: TokenBucket, wait: float) -> Problem:
-    """Return what is told when all tokens of a bucket are used for `wait` seconds."""
-    rate = f"{bucket.rate * 60:.4g} tokens a minute"
-    why = f"You may use {rate} of this model through this proxy, and have used all of them."
-    return Problem(ProblemType.RATE_LIMITED, why, wait, reason=TOKENS)

@@ -122,8 +122,8 @@ class MessageReader:
             if len(raw) < 5:
                 return False
             length = int.from_bytes(raw[1:5])
-            if length > (MOST_HEAD if self._whole else self._limit):
-                raise self._too_long()
+            if length > (most := MOST_HEAD if self._whole else self._limit):
+                raise Problem(ProblemType.TOO_LONG, f"A message may have {most} bytes here.")
             if raw[0]:
                 raise Problem(ProblemType.MALFORMED, "The message is compressed, but `grpc-encoding` does not say so.")
             self._length = self.missing = length
@@ -133,10 +133,6 @@ class MessageReader:
         self.missing -= len(part)
         self._plain = self._plain + part if self._plain else part
         return True
-
-    def _too_long(self) -> Problem:
-        most = MOST_HEAD if self._whole else self._limit
-        return Problem(ProblemType.TOO_LONG, f"A message may have {most} bytes here.")
 
     def _read_head(self) -> bool:
         """Look at the fields before the tensors; return whether all of them have come."""

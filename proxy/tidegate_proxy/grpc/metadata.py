@@ -191,17 +191,11 @@ class ResponseHeaders:
             if name == b"grpc-status":
                 self.grpc_status = int(value) if _STATUS.fullmatch(value) else 2
             if name == b"grpc-message":
-                value = _shortened(value)
+                if len(value) > MOST_MESSAGE_BYTES:  # cut after a whole character
+                    value = _CUT_END.sub(b"", value[:MOST_MESSAGE_BYTES]) + _encoded(" …")
                 self.message = unquote_to_bytes(value).decode("utf-8", "replace")
             passed.append(encode_header(name, value))
         self.block = b"".join(passed)  # The headers for the caller, as they are sent, without HTTP's status.
-
-
-def _shortened(message: bytes) -> bytes:
-    """Return a percent-encoded message, cut after a whole character if it is too long."""
-    if len(message) <= MOST_MESSAGE_BYTES:
-        return message
-    return _CUT_END.sub(b"", message[:MOST_MESSAGE_BYTES]) + _encoded(" …")
 
 
 DOMAIN = b"tidegate.dev"

@@ -72,7 +72,8 @@ class Usage:
         self._unread = b""  # What came last: a usage may have begun there.
         self._used = 0, 0  # The most that was told so far.
         self._events = 0
-        self._is_of_events = False  # Whether what came is plain events, neither another answer nor compressed.
+        self._is_of_events: bool | None = None
+        """Whether what came is plain events, neither another answer nor compressed; None before anything has come."""
         self._has_error = self._has_ended = False
         self._line = b"\n"  # The last line so far.
 
@@ -85,7 +86,8 @@ class Usage:
         self._events += data.count(b"data:")
         recent = self._line + data
         if not self._is_of_events:
-            self._is_of_events = _begins_event(recent) is not None
+            begins_with_comment = self._is_of_events is None and data[:1] == b":"
+            self._is_of_events = begins_with_comment or _begins_event(recent) is not None
         if b'"error"' in recent or b"event:" in recent or b"[DONE]" in recent or b'"response.' in recent:
             self._has_ended = self._has_ended or _ends(recent) is not None
             self._has_error = self._has_error or _names_error(recent) is not None or _has_error(recent)

@@ -37,8 +37,10 @@ class Triton:
         if said["datatype"] != self.takes:
             caller.answer(b'{"error":"another data-type is expected"}', 400)
         else:
-            output = {"name": "Y", "datatype": self.takes, "shape": [1], "data": [1]}
-            caller.answer(json.dumps({"model_name": "m", "model_version": "1", "outputs": [output]}).encode())
+            [described], values = json.loads(caller.request.body[:length])["inputs"], caller.request.body[length:]
+            outputs = [described | {"name": "Y"}]
+            head = json.dumps({"model_name": "m", "model_version": "1", "outputs": outputs}).encode()
+            caller.answer(head + values, inference_header_content_length=str(len(head)))
 
     def _tell(self, caller: Caller) -> None:
         if isinstance(self.config, ProblemType):

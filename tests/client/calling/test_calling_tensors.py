@@ -109,9 +109,6 @@ def test_plain_json_says_the_same() -> None:
             {"name": "B", "datatype": "BYTES", "shape": [1], "data": ["ä"]},
         ],
     }
-    answer = unpack(Reply(200, {}, json.dumps({"model_name": "m", "outputs": said["inputs"]}).encode()), "here")
-    assert answer.outputs["A"].tolist() == [[1.5, 2.0]]
-    assert answer.outputs["B"].tolist() == ["ä".encode()]
 
 
 @pytest.mark.parametrize("array", [numpy.array([numpy.nan]), _texts(b"\xff")], ids=["nan", "bytes"])
@@ -120,19 +117,25 @@ def test_what_json_cannot_say_is_refused(array: Array) -> None:
         pack_json({"IN": array})
 
 
+def output(size: Any, shape: Any, kind: str = "FP32") -> bytes:
+    """What describes an output of so many bytes."""
+    about = {"name": "a", "datatype": kind, "shape": shape, "parameters": {"binary_data_size": size}}
+    return json.dumps({"outputs": [about]}).encode()
+
+
 BROKEN: dict[str, Any] = {
     "no-json": b"<html>",
     "no-outputs": b"{}",
     "a-list": b"[]",
-    "few-bytes": b'{"outputs":[{"name":"a","datatype":"FP32","shape":[2],"parameters":{"binary_data_size":8}}]}',
-    "negative": b'{"outputs":[{"name":"a","datatype":"FP32","shape":[2],"parameters":{"binary_data_size":-8}}]}',
-    "wrong-shape": b'{"outputs":[{"name":"a","datatype":"FP32","shape":[3],"data":[1,2]}]}',
-    "no-type": b'{"outputs":[{"name":"a","datatype":"FP1","shape":[1],"data":[1]}]}',
-    "huge": b'{"outputs":[{"name":"a","datatype":"FP32","shape":[99999999999999],"data":[1]}]}',
-    "no-shape": b'{"outputs":[{"name":"a","datatype":"FP32","shape":null,"data":[1]}]}',
-    "bool-shape": b'{"outputs":[{"name":"a","datatype":"FP32","shape":[true],"data":[1]}]}',
-    "any-shape": b'{"outputs":[{"name":"a","datatype":"FP32","shape":[-1],"data":[1]}]}',
-    "no-words": b'{"outputs":[{"name":"a","datatype":"BYTES","shape":[1],"data":[{}]}]}',
+    "no-bytes": b'{"outputs":[{"name":"a","datatype":"FP32","shape":[1],"data":[1]}]}',
+    "few-bytes": output(8, [2]),
+    "negative": output(-8, [2]),
+    "wrong-shape": output(0, [3]),
+    "no-type": output(0, [0], "FP1"),
+    "huge": output(0, [99999999999999]),
+    "no-shape": output(0, None),
+    "bool-shape": output(0, [False]),
+    "any-shape": output(0, [-1]),
 }
 
 
@@ -155,9 +158,6 @@ def test_texts_cut_in_the_middle_are_an_error() -> None:
         unpack(Reply(200, reply.headers, whole), "here")
 
 
-TOO_LARGE = {"name": "X", "datatype": "UINT8", "shape": [1], "data": [300]}
-
-
 def test_damaged_archives_of_arrays_are_refused(tmp_path: Path) -> None:
     numpy.savez(tmp_path / "whole.npz", a=numpy.zeros(3000))
     content = bytearray((tmp_path / "whole.npz").read_bytes())
@@ -166,11 +166,6 @@ def test_damaged_archives_of_arrays_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(said)
         with pytest.raises(UsageError, match="this is no NPZ"):
             read_inputs(str(tmp_path / name))
-
-
-def test_numbers_that_their_type_cannot_hold_are_refused() -> None:
-    with pytest.raises(UnreachableError, match="no answer to an inference request"):
-        unpack(Reply(200, {}, json.dumps({"outputs": [TOO_LARGE]}).encode()), "here")
 
 
 def test_people_see_infinities_as_such() -> None:

@@ -2,13 +2,13 @@
 
 import getpass
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import pytest
+from tidegate.cli.app import app
 from tidegate.errors import ExitCode
 from tidegate.registry.registration import checked, registrant
+from typer.testing import CliRunner, Result
 
 from .conftest import World
 from .entries import entry
@@ -27,23 +27,24 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }
 """
 
 
-def register(world: World, *arguments: str | Path, **variables: str) -> "subprocess.CompletedProcess[str]":
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DOMINO_", "TIDEGATE_"))}
-    environment |= {"MLFLOW_TRACKING_URI": world.server.uri, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"} | variables
-    command = [sys.executable, "-W", "ignore", "-m", "tidegate", "register", *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+def test_a_version_is_registered_once_with_its_golden_request(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def register(*words: str | Path, user: str) -> Result:
+        done = CliRunner().invoke(app, ["register", *map(str, words)], env={"DOMINO_STARTING_USERNAME": user})
+        assert done.exit_code == ExitCode.OK, done.output
+        return done
 
-
-def test_a_version_is_registered_once_with_its_golden_request(world: World, tmp_path: Path) -> None:
+    for name in ("DOMINO_INFERENCE_PROXY", "TIDEGATE_ENVIRONMENTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", world.server.uri)
     root = entry(tmp_path, "commanded", {"config.pbtxt": CONFIG, "1/model.py": MODEL})
     golden = tmp_path / "golden.json"
     golden.write_text('{"request": {"inputs": [{"name": "IN"}]}, "outputs": {"OUT": [1.0]}}')
-    first = register(world, root, "--golden", golden, "--server", "preload", DOMINO_STARTING_USERNAME="anna")
-    assert first.returncode == ExitCode.OK, first.stderr
+    first = register(root, "--golden", golden, "--server", "preload", user="anna")
     assert "commanded-client/1" in first.stdout
     assert "registered as anna" in first.stderr
-    again = register(world, root, "--json", DOMINO_STARTING_USERNAME="bob")
-    said = json.loads(again.stdout)
+    said = json.loads(register(root, "--json", user="bob").stdout)
     assert (said["model"], said["number"], said["registeredBy"]) == ("commanded", 1, "anna")
     registry = world.registry()
     found = registry.golden(registry.version("commanded", 1))

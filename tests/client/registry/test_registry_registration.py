@@ -1,44 +1,17 @@
-"""A registration that is interrupted, raced, or of an entry that changes leaves nothing half, and memory stays flat."""
+"""A registration that is interrupted, or of an entry that changes, leaves nothing half, and memory stays flat."""
 
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from tidegate.errors import IntegrityError, NotFoundError, RefusedError
-from tidegate.registry import Golden, RegisteredVersion
 from tidegate.registry.artifacts import Artifacts
 from tidegate.registry.manifest import manifest_of
 
 from .conftest import WAYS, World
 from .entries import contents, entry, noise, program, registered
 from .relay import Answer, Relay
-
-
-@pytest.mark.thorough
-def test_two_who_register_the_same_at_once_make_one_version(world: World, tmp_path: Path) -> None:
-    root = entry(tmp_path, "race", {"1/data": noise(2, 100_000)})
-    ready = threading.Barrier(3)
-    made: list[RegisteredVersion] = []
-    golden = Golden(request={"inputs": []})
-
-    def register(who: str) -> None:
-        registry = world.registry()
-        ready.wait()
-        made.append(registry.register(root, registered_by=who, golden=golden if who == "user2" else None))
-
-    threads = [threading.Thread(target=register, args=(f"user{number}",)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (only,) = {version.number for version in made}
-    registry = world.registry()
-    assert [version.number for version in registry.versions("race")] == [only]
-    assert registry.golden(registry.version("race", only)) == golden  # whoever came first
-    registry.fetch(made[0], tmp_path / "fetched")
-    assert contents(tmp_path / "fetched") == contents(root)
 
 
 def test_an_interrupted_registration_is_finished_by_the_next(

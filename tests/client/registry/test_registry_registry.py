@@ -12,6 +12,7 @@ import pytest
 from tidegate.errors import BusyError, NotFoundError, TidegateError, UnreachableError, UsageError
 from tidegate.registry import Golden, Record, RegisteredVersion, Registry
 from tidegate.registry.manifest import manifest_of
+from tidegate.registry.registration import checked
 from tidegate_contracts.manifest import ENTRY_VERSION
 
 from .conftest import EACH_WAY, ROOT, World
@@ -189,15 +190,14 @@ def test_another_golden_request_for_the_same_content_is_told_and_written_down(wo
     assert record.note == f"golden request {one.digest()} → {other.digest()}"
 
 
-def test_what_triton_would_not_serve_or_cannot_be_asked_is_not_registered(world: World, tmp_path: Path) -> None:
+def test_what_triton_would_not_serve_or_cannot_be_asked_is_not_registered(tmp_path: Path) -> None:
     with pytest.raises(TidegateError, match=r"No server would serve this entry[\s\S]*2024-11-01"):
-        registered(world.registry(), entry(tmp_path, "unservable", {"2024-11-01/model.py": program()}))
+        checked(entry(tmp_path, "unservable", {"2024-11-01/model.py": program()}), "unservable")
     config = b"""backend: "python"
 input [{ name: "A" data_type: TYPE_FP32 dims: [ 1 ] }, { name: "B" data_type: TYPE_FP32 dims: [ 1 ] optional: true }]
 output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }
 """
     root = entry(tmp_path, "tensors", {"config.pbtxt": config})
-    registry = world.registry()
     a, b, c = ({"name": name, "shape": [1], "datatype": "FP32", "data": [1]} for name in "ABC")
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"request": {"inputs": [a, c]}}, r"names an input 'C' at request.inputs\[1\]"),
@@ -207,13 +207,9 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }
     ]
     for said, words in wrong:
         with pytest.raises(UsageError, match=words) as told:
-            registry.register(root, registered_by="anna", golden=Golden.model_validate(said))
+            checked(root, "tensors", Golden.model_validate(said))
         assert told.value.where == str(root)
-    for model in ("tensors", "unservable"):
-        with pytest.raises(NotFoundError):
-            registry.versions(model)
-    right = Golden(request={"inputs": [a], "outputs": [{"name": "OUT"}]}, outputs={"OUT": [1]})
-    assert registry.golden(registry.register(root, registered_by="anna", golden=right)) == right
+    checked(root, "tensors", Golden(request={"inputs": [a], "outputs": [{"name": "OUT"}]}, outputs={"OUT": [1]}))
 
 
 def test_what_was_taken_out_is_written_where_earlier_clients_look_for_no_records(world: World, tmp_path: Path) -> None:

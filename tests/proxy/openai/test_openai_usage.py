@@ -199,6 +199,8 @@ FAILED = event({"error": {"message": "the engine died", "type": "InternalServerE
         ([b'event: response.failed\ndata: {"response":{"error":{"code":"server_error"}}}\n\n'], 502),
         ([event({"choices": [], "text": '\ndata: {"error": {}}'}), event("[DONE]")], 200),
         ([b""], 502),
+        ([b": waiting\n\n"], 502),
+        ([b": waiting\n\n", CHUNK, event("[DONE]")], 200),
         ([event({"choices": []})], 502),
         ([event({"choices": [], "text": "\ndata: [DONE]"})], 502),
         ([event({"id": "a", "choices": [{}], "error": {"code": 500}}), event("[DONE]")], 502),

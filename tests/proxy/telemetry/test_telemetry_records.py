@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,7 @@ def said(record: logging.LogRecord) -> dict[str, Any]:
 def test_every_call_of_a_model_is_told_of_once_and_soon(calls: list[tuple[float, int, tuple[str, str] | None]]) -> None:
     told: Counter[tuple[str, str]] = Counter()
     waiting: list[tuple[float, tuple[str, str]]] = []
-    lines = Lines()
-    with lines:
+    with Lines(1000) as lines:
         log, now = CallLog(), 0.0
         for pause, status, model in calls:
             now += pause
@@ -56,7 +56,7 @@ def test_every_call_of_a_model_is_told_of_once_and_soon(calls: list[tuple[float,
     ids=["no credential", "an issuer that hangs", "cancelled", "rate-limited"],
 )
 def test_the_lines_of_failures_are_not_used_up_by_calls_of_another_kind(noise: int, stranger: bool) -> None:
-    with Lines() as lines:
+    with Lines(1000) as lines:
         log = CallLog()
         for _ in range(10 * FAILURES_A_SECOND):
             if log.wants(noise, 5.0, None if stranger else ("main", "bee"), stranger=stranger):
@@ -70,18 +70,11 @@ def test_the_lines_of_failures_are_not_used_up_by_calls_of_another_kind(noise: i
         assert said(records[0])["notLogged"] == 9 * FAILURES_A_SECOND
 
 
-class Lines(logging.Handler):
+class Lines(BufferingHandler):
     """What is logged of calls while the block lasts."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._records.append(record)
-
     def taken(self) -> list[logging.LogRecord]:
-        found, self._records = self._records, []
+        found, self.buffer = self.buffer, []
         return found
 
     def __enter__(self) -> "Lines":

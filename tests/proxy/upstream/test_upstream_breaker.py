@@ -15,11 +15,7 @@ from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE
 from ..http.running_proxy import RunningProxy, request, served, until
 from ..http.upstream import answering, hang
 
-
-@pytest.fixture(autouse=True)
-def no_health_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls alone open and close breakers here."""
-    monkeypatch.setattr("tidegate_proxy.upstream.health_check.CHECK_SECONDS", 60)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_health_checks")]
 
 
 def opened(now: float = 0.0) -> Breaker:
@@ -158,9 +154,6 @@ class Requests(RuleBasedStateMachine):
 
 Requests.TestCase.settings = settings(deadline=None)
 TestRequests = Requests.TestCase
-
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.definition.gpu_products import PRODUCTS, GpuProduct
-from stacks.definition.mig_cuts import fewest_gpus, filled, most_on_one_gpu, stand_on, unused, words
+from stacks.definition.mig_cuts import cuts, fewest_gpus, filled, most_on_one_gpu, stand_on, unused, words
 from tests.mig_parted import MOST
 
 A100 = next(each for each in PRODUCTS if each.name == "A100-80GB")
@@ -25,6 +25,7 @@ PLACES: Mapping[int, Mapping[int, Sequence[int]]] = {
 }
 FOUR_PLACES: Mapping[int, Mapping[int, Sequence[int]]] = {1: {1: range(4)}, 2: {2: (0, 2)}, 4: {4: (0,)}}
 SHAPES = [each for each in PRODUCTS if each.name in ("A30", "A100-80GB", "GB300", "RTX-PRO-6000")]
+COUNTS = st.dictionaries(st.sampled_from(PROFILES), st.integers(0, 9))
 
 
 @functools.cache
@@ -86,13 +87,21 @@ def test_no_fewer_gpus_hold_given_slices_than_a_search_over_all_cuts_finds(slice
     assert fewest_gpus(A100, slices) == fewest_by_search(tuple(slices[profile] for profile in PROFILES))
 
 
-@given(slices=st.dictionaries(st.sampled_from(PROFILES), st.integers(1, 2)))
+@given(slices=COUNTS)
+def test_the_cuts_of_the_fewest_gpus_hold_the_slices_and_nothing_else(slices: dict[str, int]) -> None:
+    found = cuts(A100, slices)
+    assert len(found) == fewest_gpus(A100, slices)
+    assert sum(map(Counter, found), Counter()) == +Counter(slices)
+    assert all(is_placed(A100, cut) for cut in found)
+
+
+@given(slices=COUNTS)
 def test_a_filled_gpu_keeps_its_slices_and_has_no_place_for_another_of_these_profiles(slices: dict[str, int]) -> None:
-    cut = most_on_one_gpu(A100, slices)
-    full = filled(A100, cut, slices)
-    assert Counter(full) >= Counter(cut)
-    assert is_placed(A100, full)
-    assert not any(is_placed(A100, Counter(full) + Counter({profile: 1})) for profile in slices)
+    for cut in cuts(A100, slices):
+        full = filled(A100, cut, slices)
+        assert Counter(full) >= Counter(cut)
+        assert is_placed(A100, full)
+        assert not any(is_placed(A100, Counter(full) + Counter({profile: 1})) for profile in slices)
 
 
 @given(slices=st.dictionaries(st.sampled_from(PROFILES), st.integers(1, 2)))
@@ -108,3 +117,8 @@ def test_what_no_slice_can_be_cut_from_is_said_in_compute_and_memory_slices() ->
     assert unused(A100, {"3g.40gb": 2}) == (1, 0)
     assert unused(A100, {"4g.40gb": 1, "3g.40gb": 1}) == (0, 0)
     assert words({"3g.40gb": 1, "1g.10gb": 4}) == "1 × 3g.40gb + 4 × 1g.10gb"
+
+
+def test_a_profile_that_the_gpu_has_not_is_named_with_those_that_it_has() -> None:
+    with pytest.raises(ValueError, match=r"A100-80GB has no MIG profile 1g\.5gb; it has 1g\.10gb, .*7g\.80gb"):
+        stand_on(A100, {"1g.5gb": 1}, 1)

@@ -29,8 +29,6 @@ def complete(reading: Reading, name: str, options: Options) -> Any:
     Tensors that were chosen are laid over those that the file tells of, by their names. Raises ValueError for a number
     that a ModelConfig cannot hold.
     """
-    if options.max_batch_size < 0:
-        raise UsageError(f"a batch of {options.max_batch_size} makes no sense", do="say 0 for no batches, or a number")
     config = ModelConfig(name=name)
     config.MergeFrom(reading.config)
     config.max_batch_size = options.max_batch_size or config.max_batch_size

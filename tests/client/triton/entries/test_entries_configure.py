@@ -65,7 +65,6 @@ def test_what_files_tell_and_options_say_is_one_configuration(
         (BATCHED, {"inputs": ["xx::3"]}, "did you mean x"),
         (UNTOLD, {"inputs": ["x:FP32:3"]}, "nobody knows\n  do: say them: --input NAME:TYPE:DIMS"),
         (UNTOLD, {"inputs": ["x::3"], "outputs": ["y:FP32:3"]}, "--input x:TYPE:DIMS"),
-        (UNTOLD, {"max_batch_size": -1}, "a batch of -1"),
         (UNTOLD, {"inputs": ["image"]}, "NAME:TYPE:DIMS"),
         (UNTOLD, {"inputs": [":FP32:3"]}, "NAME:TYPE:DIMS"),
         (UNTOLD, {"inputs": ["a:FP31:3"]}, "mean FP32?"),

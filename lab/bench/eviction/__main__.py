@@ -6,6 +6,7 @@ Prints a table for people; the last line is JSON.
 
 import argparse
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ from tidegate_eviction.simulate.trace import SimulationError, read_trace
 from tidegate_eviction.simulate.zoo import Workload, generate
 
 from lab.bench import report
-from lab.bench.report import Goal, say
+from lab.bench.report import Figures, Goal, say
 
 from .offline import days, simulated
 
@@ -44,7 +45,7 @@ def main() -> None:
     if trace is None:
         say("No trace is given: a synthetic zoo takes its place.")
         trace = generate(ZOO)
-    parts = {"simulated": partial(simulated, trace), "days": days}
+    parts: dict[str, Callable[[], Figures]] = {"simulated": partial(simulated, trace), "days": days}
     found = report.measure(GOALS, {name: parts[name] for name in options.only or parts})
     report.print_all("The eviction policy", about(trace), GOALS, found)
 

@@ -30,15 +30,3 @@ def test_a_mandatory_finding_stops_the_preview_and_names_object_and_remedy(proje
     assert "[mandatory]  images-are-pinned-by-digest" in answer
     assert "images-are-pinned-by-digest.advisory" not in answer
     assert "Run `tidegate pin`" in answer
-
-
-def test_a_waiver_counts(project: Project) -> None:
-    project.edit(
-        "        images-are-pinned-by-digest: advisory",
-        "        images-are-pinned-by-digest: mandatory\n"
-        "      waivers:\n        - name: until-pinned\n          rule: images-are-pinned-by-digest\n"
-        '          owner: me\n          reason: No registry here.\n          until: "2999-01-01"',
-    )
-    answer = preview(project, 0).text
-    assert "[mandatory]" not in answer
-    assert "images-are-pinned-by-digest" not in answer.partition("Policies")[2].partition("Diagnostics")[0]

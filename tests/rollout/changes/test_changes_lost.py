@@ -13,21 +13,17 @@ from hypothesis import strategies as st
 
 from rollout.changes.names import hints
 from rollout.changes.page import page
-from rollout.changes.permissions import PermissionChange, _Right, permission_change
+from rollout.changes.permissions import _Right, permission_change
 from rollout.changes.stack_change import stack_change, verdict
 from rollout.preview import terminal_sections
 from tests.cases import read_cases
 from tests.counts import examples
 from tests.stacks.definition.examples import edited_at
 
-from .test_changes_weaker import Object, objects_of, rule, tables
+from .test_changes_weaker import Object, gained, objects_of, rule, tables
 
 LOST = read_cases(Path(__file__).with_name("lost.yaml"))
 WIDER = read_cases(Path(__file__).with_name("wider.yaml"))
-
-
-def gained(change: PermissionChange) -> list[str]:
-    return [*change.weaker, *(f"newly lets {each.who} {each.action}: {each.models}" for each in change.grants)]
 
 
 def both(case: Any) -> tuple[list[Object], list[Object]]:

@@ -181,14 +181,6 @@ def test_a_page_of_any_change_fits_a_comment_and_says_where_all_of_it_is(
     assert text.startswith(f"**✏️ {stacks} stack")
 
 
-def test_deletions_are_named_though_fields_are_cut_and_counted_in_the_first_line() -> None:
-    gone = [made("Service", f"gone-{n:04}") for n in range(5_000)]
-    text = page([changed([*gone, made("Thing", spec={"f": "x"})], [made("Thing", spec={"f": "y"})])], "x")
-    assert size(text) <= LIMIT
-    assert "5000 DELETED" in text.splitlines()[0]
-    assert all(f"- **DELETED** <code>prod-east</code> <code>Service gone-{n:04}</code>" in text for n in range(90))
-
-
 def test_a_preview_that_failed_says_all_of_why() -> None:
     lines = [f"{number}: {'long ' * 60}end" for number in range(50)]
     text = failed_page("it", "\n".join(lines))

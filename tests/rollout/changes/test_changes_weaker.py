@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rollout.changes.page import page
-from rollout.changes.permissions import Grant, permission_change
+from rollout.changes.permissions import Grant, PermissionChange, permission_change
 from rollout.changes.stack_change import stack_change, verdict
 from rollout.render import render
 from tests.cases import read_cases
@@ -23,12 +23,12 @@ WIDER = read_cases(Path(__file__).with_name("wider.yaml"))
 Object = dict[str, Any]
 
 
-def weaker(before: list[Object], after: list[Object]) -> list[str]:
-    return [*permission_change(before, after).weaker]
+def gained(change: PermissionChange) -> list[str]:
+    return [*change.weaker, *(f"newly lets {each.who} {each.action}: {each.models}" for each in change.grants)]
 
 
-def grants(before: list[Object], after: list[Object]) -> list[Grant]:
-    return [*permission_change(before, after).grants]
+def said(before: list[Object], after: list[Object]) -> list[str]:
+    return gained(permission_change(before, after))
 
 
 PROD: Object = {
@@ -63,12 +63,13 @@ def rule(*groups: str, models: tuple[str, ...] = ("*",)) -> Object:
 
 def test_who_may_newly_call_what_is_told_by_caller_and_models() -> None:
     before, after = tables([rule("a", models=("one",))], "one", "two"), tables([rule("a", "b")], "one", "two")
-    assert grants(before, after) == [
+    assert permission_change(before, after).grants == (
         Grant("group a", "infer", "two of s, * of *", True),
         Grant("group b", "infer", "one of s, two of s, * of *", True),
-    ]
-    assert grants(after, before) == []
-    assert grants(tables([rule("a")], "one"), after)[0] == Grant("group a", "infer", "two of s", False), "a new model"
+    )
+    assert permission_change(after, before).grants == ()
+    new = permission_change(tables([rule("a")], "one"), after).grants[0]
+    assert new == Grant("group a", "infer", "two of s", False), "a new model"
 
 
 def test_what_is_weaker_stands_first_and_never_under_a_tick() -> None:
@@ -106,20 +107,15 @@ def test_nothing_is_weaker_nor_granted_by_a_change_of_names() -> None:
         "servers": {"fast": before["servers"]["small"]},
         "rollout": {**PROD["rollout"], "canary": "west"},
     }
-    assert weaker([namespace(before)], [namespace(after)]) == []
+    assert said([namespace(before)], [namespace(after)]) == []
     wider = {**after, "datasets": {"weights": {"writers": ["deployers", "everybody"]}}}
-    assert weaker([namespace(before)], [namespace(wider)]) == ["newly lets everybody write the dataset weights"]
+    assert said([namespace(before)], [namespace(wider)]) == ["newly lets everybody write the dataset weights"]
 
 
 @cache
 def objects_of(definition: str) -> list[Object]:
     read = read_tree(yaml.safe_load(definition))
     return [*render(read.stacks[0], read).objects]
-
-
-def said(before: list[Object], after: list[Object]) -> list[str]:
-    granted = [f"newly lets {each.who} {each.action}: {each.models}" for each in grants(before, after)]
-    return [*weaker(before, after), *granted]
 
 
 @pytest.mark.parametrize("name", WIDER)

@@ -107,11 +107,8 @@ def _figures(subject: PoolUnderReview, target: float) -> Iterator[tuple[str, boo
     computing = work.compute_seconds / max(1.0, found.calls) * 1e3
     yield "compute", is_compute_short(found), f"{each:,.0f} ms queued and {computing:,.0f} ms computed a call"
     if isinstance(loading, OnDemand):
-        yield "loads", _loads_are_slow(found), _loads(found)
-
-
-def _loads_are_slow(found: Pressures) -> bool:
-    return found.busy_for_loads > 0 or bool(found.reading and found.reading.slow)
+        is_slow = found.busy_for_loads > 0 or bool(found.reading and found.reading.slow)
+        yield "loads", is_slow, _loads(found)
 
 
 def _loads(found: Pressures) -> str:

@@ -12,7 +12,7 @@ from stacks.problems import count_of, counted, escaped
 from .call_logs import read_logs
 from .prometheus import Prometheus
 from .recording import HOUR, record
-from .trace import Recording, trace_of
+from .trace import trace_of
 
 _DAY = 24.0
 
@@ -22,7 +22,12 @@ def write_recorded(out: Path, prometheus: str, hours: float | None, match: str, 
     CommandError."""
     if bool(prometheus) == bool(logs):
         raise CommandError("Say where from: --prometheus <url> (--hours 168), or --logs <files>.", WRONG_INPUT)
-    recording = _recorded_by_logs(hours, match, logs) if logs else _recorded_by(prometheus, hours, match)
+    if logs and (match or hours is not None):
+        raise CommandError(
+            "--hours and --match are for --prometheus: logs are read whole, all that are named.", WRONG_INPUT
+        )
+    length = _DAY if hours is None else hours
+    recording = read_logs(logs) if logs else record(Prometheus(prometheus, match), length, time.time())
     trace, notes = trace_of(recording)
     out.parent.mkdir(parents=True, exist_ok=True)
     new = out.with_name(f".{out.name}")  # replaced at once: whoever reads it meanwhile has the old one
@@ -40,15 +45,3 @@ def write_recorded(out: Path, prometheus: str, hours: float | None, match: str, 
         print(f"  {recording.source}")
     for note in notes:
         print(f"  not in it as it was: {note}")
-
-
-def _recorded_by_logs(hours: float | None, match: str, logs: str) -> Recording:
-    if match or hours is not None:
-        raise CommandError(
-            "--hours and --match are for --prometheus: logs are read whole, all that are named.", WRONG_INPUT
-        )
-    return read_logs(logs)
-
-
-def _recorded_by(prometheus: str, hours: float | None, match: str) -> Recording:
-    return record(Prometheus(prometheus, match), _DAY if hours is None else hours, time.time())

@@ -39,7 +39,7 @@ def contents() -> dict[str, str]:
         "LICENSE": (ROOT / "LICENSE").read_text("utf-8"),
         "README.md": _readme(),
         "values.schema.json": schema_text(),
-        "values.yaml": values_yaml(),
+        "values.yaml": values_text(default_values(), _HEADING),
         **{f"templates/{name}": text for name, text in (objects | _notes(objects)).items()},
     }
     return dict(sorted(found.items()))
@@ -90,11 +90,6 @@ def write(wanted: Mapping[str, str], chart: Path = CHART) -> list[str]:
         if not any(folder.iterdir()):
             folder.rmdir()
     return changed
-
-
-def values_yaml() -> str:
-    """Return the text of `values.yaml`."""
-    return values_text(default_values(), _HEADING)
 
 
 def default_values() -> Values:

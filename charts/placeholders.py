@@ -89,8 +89,6 @@ class _Open(Placeholder):
         elif question == "sum_of":
             both = f"add ({self._in_bytes(it)}) ({self._bytes_of(other)}) {2**20 - 1}"
             made = Value(f'printf "%dMi" (div ({both}) {2**20})', str)
-        elif question == "whole":
-            made = Value(value.expression, Any)
         else:
             made = Value(f"div (add {it} {other - 1}) {other}", int)
         return placeholder(self._recording, made)
@@ -115,7 +113,7 @@ for _operator in _OPERATORS.split():
 
 
 class Leaf(_Open, str):
-    """A text, number or truth value, or a part that goes into an object as it is; itself a text with its token."""
+    """A text, number or truth value; itself a text with its token."""
 
     def __new__(cls, recording: Recording, value: Value) -> "Leaf":
         """Make the token of a value."""

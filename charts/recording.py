@@ -78,10 +78,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class File:
-    """The text of a JSON file, or the checksum of what it would hold."""
+    """The text of a JSON file, or its checksum."""
 
     tree: Any
-    checksum: Literal["", "tree", "text"] = ""  # Of its values, or of its text.
+    is_checksum: bool = False
 
 
 @dataclass(frozen=True)
@@ -196,12 +196,8 @@ class Recording:
         return self.token(File(_plain(tree)))
 
     def checksum(self, tree: Any) -> str:
-        """Record the checksum of a tree."""
-        return self.token(File(_plain(tree), checksum="tree"))
-
-    def text_checksum(self, tree: Any) -> str:
-        """Record the checksum of a file's text."""
-        return self.token(File(_plain(tree), checksum="text"))
+        """Record the checksum of a file."""
+        return self.token(File(_plain(tree), is_checksum=True))
 
     def _keys(self, part: Any) -> Iterator[str]:
         """Yield the keys that a mapping may have."""

@@ -206,8 +206,6 @@ class YamlWriter(Writer):
         mark = self.recording.mark(value)
         if isinstance(mark, File):
             yield from self._file(start, key, mark, indent)
-        elif isinstance(mark, Value) and mark.kind is Any:
-            yield f"{start} {{{{ toJson {mark.expression} }}}}"
         elif isinstance(mark, Value) and is_mapping(mark.kind):
             yield start
             yield from self._entries(mark.expression, indent + 2)
@@ -253,9 +251,7 @@ class YamlWriter(Writer):
     def _file(self, start: str, key: str, mark: File, indent: int) -> Lines:
         name = f"tidegate.{key.rpartition('/')[2]}"
         included = self.recording.named(name, JsonWriter(self.recording).whole(mark.tree))
-        if mark.checksum == "tree":
-            yield f"{start} {{{{ {included} | fromYaml | toJson | sha256sum | quote }}}}"
-        elif mark.checksum == "text":
+        if mark.is_checksum:
             yield f'{start} {{{{ {included} | fromYaml | toPrettyJson | printf "%s\\n" | sha256sum | quote }}}}'
         else:
             yield f"{start} |"

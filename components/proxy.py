@@ -27,10 +27,8 @@ from .values import (
     merged,
     none_if_empty,
     of_kind,
-    text_checksum,
     total,
     when,
-    whole,
 )
 
 CONFIG_CHECKSUM = "tidegate.dev/settings-checksum"
@@ -72,7 +70,7 @@ class Proxy(pulumi.ComponentResource):
                     (proxy_process.ROUTING_FILE, routing_table(naming, servers)),
                     (proxy_process.ACCESS_FILE, access_table(args)),
                 )
-                for ending, text in (("", json_text(table)), (proxy_process.CHECKSUM, text_checksum(table)))
+                for ending, text in (("", json_text(table)), (proxy_process.CHECKSUM, checksum(table)))
             },
             opts=child,
         )
@@ -133,7 +131,6 @@ def _pod(args: ProxyArgs, naming: Naming, servers: Sequence[ServerArgs], every_p
         PROXY,
         node_selector=none_if_empty(args.node_selector),
         tolerations=each(args.tolerations, pods.toleration),
-        affinity=when(args.affinity, whole),
         topology_spread_constraints=pods.spread_over_nodes(naming.proxy_selector),
         priority_class_name=args.priority_class,
         # The pause before SIGTERM, then what requests in flight may take, then a margin.

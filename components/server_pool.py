@@ -17,7 +17,7 @@ from .gpu_placement import GpuPlacement
 from .identity import pod_labels
 from .naming import Texts, service_account
 from .queue_scaling import queue_autoscaler
-from .values import each, either, if_true, joined, merged, of_kind, total, when, whole
+from .values import each, either, if_true, joined, merged, of_kind, total, when
 
 
 def pod_spec(
@@ -38,7 +38,6 @@ def pod_spec(
         file_group,
         node_selector=placement.node_selector(args.node_selector),
         tolerations=placement.tolerations(args.tolerations),
-        affinity=when(args.affinity, whole),
         topology_spread_constraints=pods.spread_over_nodes(pool.selector),
         priority_class_name=args.priority_class,
         resource_claims=placement.resource_claims,

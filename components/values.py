@@ -21,7 +21,6 @@ from contextvars import ContextVar
 from itertools import chain
 from typing import Any, TypeVar, cast, overload
 
-from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from stacks.definition.base import byte_count
@@ -196,13 +195,6 @@ def sum_of(quantity: str, other: str) -> str:
     return f"{quotient(byte_count(quantity) + byte_count(other), 2**20)}Mi"
 
 
-def whole(part: BaseModel) -> Any:
-    """Return a part of the definition as it is written, for a field of Kubernetes that has the same keys."""
-    if isinstance(part, Placeholder):
-        return part.asked("whole")
-    return part.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
 def joined(*parts: Iterable[Made] | None) -> list[Made]:
     """Return one list of several, of which some may be missing."""
     if (recorder := RECORDER.get()) is not None:
@@ -218,35 +210,27 @@ def merged(*parts: Any) -> dict[str, Any] | None:
 
 
 def json_text(tree: Any) -> str:
-    """Return a tree as JSON text for a file: keys sorted, indented by two; what is None is left out."""
+    """Return a tree as JSON text for a file: keys sorted, indented by two; what is None is left out.
+
+    It is written as Go writes it, so that a chart's templates make the very same text.
+    """
     if (recorder := RECORDER.get()) is not None:
         return cast("str", recorder.json_text(tree))
-    return _json(tree, indent=2) + "\n"
-
-
-def text_checksum(tree: Any) -> str:
-    """Return the SHA-256 of a file's text, as `json_text` writes it."""
-    if (recorder := RECORDER.get()) is not None:
-        return cast("str", recorder.text_checksum(tree))
-    return hashlib.sha256(json_text(tree).encode()).hexdigest()
+    text = json.dumps(_exact(tree), sort_keys=True, ensure_ascii=False, indent=2)
+    return text.translate(_GO_ESCAPES) + "\n"
 
 
 def checksum(tree: Any) -> str:
-    """Return the SHA-256 of a tree, which changes when anything in it does."""
+    """Return the SHA-256 of a tree's text, as `json_text` writes it."""
     if (recorder := RECORDER.get()) is not None:
         return cast("str", recorder.checksum(tree))
-    return hashlib.sha256(_json(tree, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(json_text(tree).encode()).hexdigest()
 
 
 # What Go's JSON escapes beyond what JSON asks for, and what it writes as code points.
 _GO_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 _MOST = 2**53
 """Beyond it a number in JSON is another one to those that read it as a floating-point number, Helm among them."""
-
-
-def _json(tree: Any, **layout: Any) -> str:
-    """Return JSON as Go writes it, so that a chart's templates make the very same text."""
-    return json.dumps(_exact(tree), sort_keys=True, ensure_ascii=False, **layout).translate(_GO_ESCAPES)
 
 
 def _exact(value: Any) -> Any:

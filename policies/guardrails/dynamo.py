@@ -22,7 +22,7 @@ def others_bound(environment: Environment, binding: Object) -> list[str]:
     found = []
     for subject in mappings(binding.get("subjects")):
         name, here = text(subject.get("name")), subject.get("namespace") in (None, namespace_of(binding))
-        pods = [pod for pod in environment.pods if _account(pod) == name]
+        pods = [pod for pod in environment.pods if text(pod.spec.get("serviceAccountName")) == name]
         ours = pods and all(_is_dynamo(pod) and dynamo.TOKEN in mappings(pod.spec.get("volumes")) for pod in pods)
         if subject.get("kind") != "ServiceAccount" or not here or not ours:
             found.append(name)
@@ -70,10 +70,6 @@ def _module(container: Mapping[str, Any]) -> str:
     is_moved = container.get("workingDir") or container.get("envFrom")
     is_moved = is_moved or any(name.startswith(_ELSEWHERE) for name in variables)
     return text(command[2]) if is_module and not is_moved else ""
-
-
-def _account(pod: Pod) -> str:
-    return text(pod.spec.get("serviceAccountName"))
 
 
 def mounted(container: Mapping[str, Any]) -> set[str]:

@@ -1,6 +1,6 @@
 """GPU placement: one typed value from which node selector, resource key and tolerations all come."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -105,13 +105,9 @@ class MigLayout(Section):
     """Slices of each profile on one GPU; none of a GPU in MIG mode that is not cut."""
 
 
-def _layouts_tag(value: Any) -> str:
-    return "several" if isinstance(value, list | tuple) else "every"
-
-
 Layouts = Annotated[
     Annotated[MigLayout, Tag("every")] | Annotated[tuple[MigLayout, ...], Field(min_length=1), Tag("several")],
-    Discriminator(_layouts_tag),
+    Discriminator(lambda value: "several" if isinstance(value, list | tuple) else "every"),
 ]
 
 

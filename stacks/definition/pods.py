@@ -1,8 +1,8 @@
-"""What pods are told beside what they run: what all of them carry, and on which nodes some may be."""
+"""What pods are told beside what they run: what all of them carry, and which taints some tolerate."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from .base import (
     CHOOSES_GPUS,
@@ -20,9 +20,6 @@ from .base import (
 _GIVES_DEVICES = Without(r"^cdi\.k8s\.io/", "can let a container see any device of its node: placement chooses GPUs")
 _EQUAL = "operator Equal compares with a value: say value"
 _EXISTS = "operator Exists tolerates every value: take value away"
-_COMPARED = "this operator compares with values: say values"
-_PRESENCE = "this operator asks whether there is such a label: take values away"
-_WITH_VALUES = ("In", "NotIn", "Gt", "Lt")
 
 
 class Pods(Section):
@@ -54,64 +51,3 @@ class Toleration(Conditional):
     """Its value; without one every value is tolerated."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Its effect; all of them without one."""
-
-
-class NodeRequirement(Conditional):
-    """What one label of a node has to be."""
-
-    conditions: ClassVar = (
-        Condition("comparisons_have_values", _COMPARED, needs=("values",), when={"operator": _WITH_VALUES}),
-        Condition("presence_has_none", _PRESENCE, forbids=("values",), when={"operator": ("Exists", "DoesNotExist")}),
-    )
-    key: LabelKey
-    """Key of the label."""
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    """How it is compared; Gt and Lt, as numbers."""
-    values: tuple[LabelValue, ...] | None = None
-    """What it is compared with."""
-
-    @model_validator(mode="after")
-    def _numbers_are_compared_with_one_number(self) -> Self:
-        """Gt and Lt have one whole number."""
-        if self.operator in ("Gt", "Lt") and not (len(self.values or ()) == 1 and (self.values or "x")[0].isdecimal()):
-            raise ValueError(f'operator {self.operator} compares with one whole number, such as values: ["40000"]')
-        return self
-
-
-class NodeTerm(Section):
-    """Labels of nodes."""
-
-    match_expressions: Annotated[tuple[NodeRequirement, ...], Field(min_length=1)]
-    """What they fulfil, all of it."""
-
-
-class NodeTerms(Section):
-    """Nodes that come into question."""
-
-    node_selector_terms: Annotated[tuple[NodeTerm, ...], Field(min_length=1)]
-    """Terms of which a node fulfils one."""
-
-
-class PreferredNodes(Section):
-    """Nodes that are preferred."""
-
-    weight: Annotated[int, Field(ge=1, le=100)]
-    """How much, against other preferences."""
-    preference: NodeTerm
-    """Which nodes."""
-
-
-class NodeAffinity(Section):
-    """On which nodes pods may be, and would better be."""
-
-    required_during_scheduling_ignored_during_execution: NodeTerms | None = None
-    """Nodes that come into question."""
-    preferred_during_scheduling_ignored_during_execution: tuple[PreferredNodes, ...] | None = None
-    """Nodes that are preferred among them."""
-
-
-class Affinity(Section):
-    """Where pods may be and would better be, in Kubernetes' own words; nodeSelector says the simple case."""
-
-    node_affinity: NodeAffinity
-    """By the nodes' labels."""

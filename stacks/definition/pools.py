@@ -23,7 +23,7 @@ from .base import (
     replicas_or_autoscaling,
 )
 from .placement import CpuPlacement, Placement
-from .pods import Affinity, Toleration
+from .pods import Toleration
 from .policies import PolicyName
 
 _WHICH_CLASS = "staging of kind volume needs a storageClass, of which each replica gets a volume of its own"
@@ -139,9 +139,7 @@ class Pool(Renamable):
     """Size of /tmp, where models from object storage are copied unless they are staged; the node gives it from its
     disk, and the log of the server counts against it."""
     node_selector: Labels = Field(default_factory=dict)
-    """Further labels that nodes must carry."""
-    affinity: Affinity | None = None
-    """Where its pods may be and would better be, beyond that; they are spread over zones and nodes anyway."""
+    """Further labels that nodes must carry. Replicas spread over zones and nodes anyway."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints to tolerate beside NVIDIA's own."""
     priority_class: ObjectName | None = None

@@ -29,7 +29,7 @@ from .base import (
     form,
     replicas_or_autoscaling,
 )
-from .pods import Affinity, Toleration
+from .pods import Toleration
 
 
 def _with_host(url: str) -> str:
@@ -330,9 +330,7 @@ class Proxy(Section):
     metrics: Metrics | None = None
     """How many models and callers its metrics tell apart: 1000 and none, without it."""
     node_selector: Labels = Field(default_factory=dict)
-    """Labels that its nodes must carry."""
-    affinity: Affinity | None = None
-    """Where its pods may be and would better be, beyond that; they are spread over zones and nodes anyway."""
+    """Labels that its nodes must carry. Its pods spread over nodes anyway."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints to tolerate."""
     priority_class: ObjectName | None = None

@@ -131,12 +131,10 @@ class SchemaWriter:
         branches = [branch for branch in source.get("oneOf") or source["anyOf"] if branch != _NULL]
         if len(branches) == 1:
             return self.value(branches[0], form)
-        if "discriminator" not in source:
-            if not any("$ref" in branch for branch in branches):
-                return {"anyOf": [self.value(branch, form) for branch in branches]}
-            if form is Form.LAYER:
-                # Without a tag, a layer that changes the branch must say null for the keys of the first.
-                return self.joined(branches)
+        is_tagged = "discriminator" in source or not any("$ref" in branch for branch in branches)
+        if form is Form.LAYER and not is_tagged:
+            # Without a tag, a layer that changes the branch must say null for the keys of the first.
+            return self.joined(branches)
         return {"anyOf": [self.value(branch, form) for branch in branches]}
 
     def joined(self, branches: list[Schema]) -> Schema:

@@ -8,7 +8,6 @@ from ..definition import DataPlane
 from ..definition.base import byte_count, quantity_value
 from ..definition.openai import OpenaiServer
 from ..definition.placement import CpuPlacement, GpuNodes, Placement
-from ..definition.pods import Affinity
 from ..definition.pools import OnDemand, Pool
 from ..definition.servers import Server
 from ..definition.triton import OLDEST_TRITON, TritonServer
@@ -260,28 +259,16 @@ _MODEL = re.compile(
 def nodes_can_have_the_labels(stack: Stack) -> Iterator[Problem]:
     """A pod that selects a label that no node has stays Pending."""
     proxy, servers = stack.platform.proxy, enumerate(stack.platform.servers)
-    pods: list[tuple[PathInTree, Mapping[str, str], Affinity | None, Placement | None]] = [
-        (("proxy",), proxy.node_selector, proxy.affinity, None),
-        *((path, pool.node_selector, pool.affinity, pool.placement) for path, _, pool in stack.pools()),
-        *((("servers", n, "openai", "frontends"), server.shared_node_selector, None, None) for n, server in servers),
+    pods: list[tuple[PathInTree, Mapping[str, str], Placement | None]] = [
+        (("proxy",), proxy.node_selector, None),
+        *((path, pool.node_selector, pool.placement) for path, _, pool in stack.pools()),
+        *((("servers", n, "openai", "frontends"), server.shared_node_selector, None) for n, server in servers),
     ]
-    for path, selector, affinity, placement in pods:
+    for path, selector, placement in pods:
         product = getattr(placement, "product", None) or ""
-        wanted: list[tuple[PathInTree, str, tuple[str, ...]]] = [
-            ((*path, "nodeSelector", key), key, (value,)) for key, value in selector.items()
-        ]
-        required = affinity and affinity.node_affinity.required_during_scheduling_ignored_during_execution
-        # Of several terms a node fulfils one, and of several values it has one.
-        terms = required.node_selector_terms if required else ()
-        for place, each in enumerate(terms[0].match_expressions if len(terms) == 1 else ()):
-            if each.operator == "In" and each.values:
-                required_at = "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
-                where = (*path, *required_at, "nodeSelectorTerms", 0, "matchExpressions", place)
-                wanted.append((where, each.key, each.values))
-        for at, key, values in wanted:
-            wrong = [_impossible(key, value, stack.data_plane.context_name, product) for value in values]
-            if all(wrong):
-                yield stack.source.problem(at, *wrong[0])
+        for key, value in selector.items():
+            if wrong := _impossible(key, value, stack.data_plane.context_name, product):
+                yield stack.source.problem((*path, "nodeSelector", key), *wrong)
 
 
 def _impossible(key: str, value: str, context: str, product: str) -> tuple[str, ...]:

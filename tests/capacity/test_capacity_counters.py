@@ -65,17 +65,6 @@ def test_each_call_is_found_once_in_its_place_however_the_time_is_cut(
         assert all(each.until - each.since == EVERY for each in of_pod)
 
 
-def test_a_counter_that_begins_anew_in_its_place_is_counted_on() -> None:
-    present = Series({"__name__": PRESENT}, [(EVERY * number, 0.0) for number in range(6)])
-    counted = Series(
-        {"__name__": COUNTED}, [(EVERY * number, value) for number, value in enumerate([7.0, 9.0, 3.0, 3.0, 3.0, 4.0])]
-    )
-    added = found([(present, counted)], [0.0, END])
-    assert [(each.since, each.until, each.number) for each in added] == [
-        (0, EVERY, 2), (EVERY, 2 * EVERY, 3), (4 * EVERY, 5 * EVERY, 1),
-    ]  # fmt: skip
-
-
 def test_a_counter_that_was_gone_for_a_scrape_begins_anew_even_where_it_is_not_lower() -> None:
     present = Series({}, [(EVERY * number, 0.0) for number in range(4)])
     counted = Series({}, [(0.0, 1.0), (EVERY, 1.0), (3 * EVERY, 2.0)])

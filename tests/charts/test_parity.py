@@ -12,7 +12,6 @@ from components import EnvironmentArgs
 from components.args import ClaimArgs, TritonServerArgs
 from stacks.definition.base import Section
 from stacks.definition.environment import Domino
-from stacks.definition.pods import Affinity, NodeAffinity, NodeRequirement, NodeTerm, NodeTerms
 from stacks.definition.proxy import IngressExposure
 from stacks.definition.servers import AwsIdentity
 from stacks.resolve import resolve
@@ -96,11 +95,6 @@ def with_texts(args: EnvironmentArgs, texts: list[str], printable: list[str]) ->
     ]
     assert isinstance(args.proxy.exposure, IngressExposure)
     exposure = changed(args.proxy.exposure, annotations=keyed)
-    label = NodeRequirement.model_construct(key=printable[0], operator="In", values=tuple(printable))
-    nodes = NodeTerms.model_construct(node_selector_terms=(NodeTerm.model_construct(match_expressions=(label,)),))
-    affinity = Affinity.model_construct(
-        node_affinity=NodeAffinity.model_construct(required_during_scheduling_ignored_during_execution=nodes)
-    )
     return changed(
         args,
         namespace=changed(args.namespace, annotations={**noted, **keyed}, labels=keyed),
@@ -108,7 +102,7 @@ def with_texts(args: EnvironmentArgs, texts: list[str], printable: list[str]) ->
         pods=changed(
             args.pods, annotations=keyed, environment={f"ALL_{name}": text for name, text in variables.items()}
         ),
-        proxy=changed(args.proxy, access=rules, exposure=exposure, priority_class=texts[0], affinity=affinity),
+        proxy=changed(args.proxy, access=rules, exposure=exposure, priority_class=texts[0]),
         datasets=[changed(dataset, mount_options=texts) for dataset in args.datasets],
     )
 

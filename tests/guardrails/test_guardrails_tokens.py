@@ -22,10 +22,6 @@ def test_what_goes_beyond_it_is_found(case: dict[str, Any]) -> None:
     assert sorted({f"{one.rule} {one.object}" for one in findings(edited(case))}) == case["found"]
 
 
-def test_shared_frontends_break_no_guardrail() -> None:
-    assert findings(shared_frontends()) == []
-
-
 def test_the_role_is_of_one_namespace() -> None:
     role = named(shared_frontends(), "Role", "openai-agents")
     assert is_discovery(role)

@@ -42,8 +42,3 @@ def test_a_name_that_stands_twice_in_a_list_is_said_at_the_second(path: str) -> 
     found = [problem for problem in problems(text) if "twice" in problem.what.partition("stands twice")[0]]
     said = "\n".join(map(str, problems(text)))
     assert [problem.where.line for problem in found if isinstance(problem.where, Position)] == lines[1:] != [], said
-
-
-@pytest.mark.parametrize("name", ["latest", "v2"])
-def test_an_environment_has_a_name_that_mlflow_takes_for_an_alias(name: str) -> None:
-    assert_refused(edited_at({"environments/90": {"name": name}}), f"- »name: {name}", "MLflow")

@@ -122,12 +122,6 @@ TOLERATIONS = [
     [{"key": "dedicated", "value": "inference", "effect": "NoSchedule"}],
     [{"key": "dedicated", "operator": "Equal", "value": "inference"}, {"key": "spot", "operator": "Exists"}],
 ]
-_EXPRESSIONS = [{"key": "zone", "operator": "In", "values": ["a", "b"]}, {"key": "slow", "operator": "DoesNotExist"}]
-AFFINITY = {
-    "nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": _EXPRESSIONS}]}
-    },
-}
 
 
 def pools(name: str) -> st.SearchStrategy[Tree]:
@@ -138,7 +132,6 @@ def pools(name: str) -> st.SearchStrategy[Tree]:
         "scratch": gigabytes,
         "nodeSelector": labels,
         "tolerations": st.sampled_from(TOLERATIONS),
-        "affinity": st.just(AFFINITY),
         "priorityClass": names(),
         "startupSeconds": st.integers(30, 3600),
         "maxUnavailable": st.integers(1, 2),
@@ -304,7 +297,6 @@ def proxies() -> st.SearchStrategy[Tree]:
         "timeouts": st.integers(1, 600).map(lambda seconds: {"drainSeconds": seconds}),
         "bodyLimit": gigabytes,
         "logLevel": st.sampled_from(["debug", "info", "warning", "error"]),
-        "affinity": st.just(AFFINITY),
         "nodeSelector": labels,
     }
     realm = {"issuer": "https://idp.example.com/realms/x", "audiences": ["inference-proxy"]}

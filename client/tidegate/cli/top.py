@@ -27,7 +27,7 @@ _COLUMNS: Final = {
     "MODEL": 0, "SERVER": 80, "STATE": 0, "SINCE": 0, "SIZE": 120, "HELD BY": 100, "LAST USE": 120, "WHY": 0,
 }  # fmt: skip
 """Columns, and how wide a terminal must be for each."""
-_ROWS: Final = 15  # of models, where there is no terminal
+_ROWS: Final = 15  # of models of each environment, where there is no terminal
 _LONGEST_PAUSE: Final = 10.0  # seconds between two looks, for proxies that answer slowly
 _ANSWER_SECONDS: Final = 3.0  # that a proxy may take, where others are looked at, too
 _ONCE_SECONDS: Final = 6.0  # and where it is looked but once: a proxy itself gives its replicas five
@@ -41,9 +41,6 @@ def top(
     proxy: Proxy = None,
     every: Annotated[float, Option(min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, Option("--once", help="Look once; so it does where there is no terminal.")] = False,
-    rows: Annotated[
-        int | None, Option(min=1, help="Models to show of each environment, those in trouble first; as many as fit.")
-    ] = None,
     json: Json = False,
 ) -> None:
     """Show what sits in every slice, who holds it, what loads and what fails; until Ctrl-C. Loads nothing."""
@@ -59,7 +56,7 @@ def top(
             found = overview(asked, _ONCE_SECONDS)
             if json:
                 print_json(found)
-            for part in () if json else _shown(found, to.width, rows or _ROWS):
+            for part in () if json else _shown(found, to.width, _ROWS):
                 to.print(part)
             end(found, json)
             return
@@ -69,7 +66,7 @@ def top(
                     began = time.monotonic()
                     found = overview(asked, _ANSWER_SECONDS)
                     clock = Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
-                    fit = rows or _that_fit(found, to.width, to.height)
+                    fit = _that_fit(found, to.width, to.height)
                     live.update(Group(clock, *_shown(found, to.width, fit, live=True)), refresh=True)
                     # Most of a proxy's time is for calls; one that gives no answer spends none.
                     took = 0.0 if any(each.error for each in found) else time.monotonic() - began
@@ -95,7 +92,7 @@ def _shown(
         if each.models:
             yield _table(each.models, rows, width, wraps=not live)
         if (more := len(each.models) - rows) > 0:
-            yield _line(f"and {more} more: `tidegate status`, or --rows", "dim", live=live)
+            yield _line(f"and {more} more: `tidegate status`", "dim", live=live)
         yield _line("", live=live)
     if any(each.slices for each in planes):
         yield _line(_LEGEND, "dim", live=live)

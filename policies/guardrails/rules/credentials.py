@@ -73,7 +73,8 @@ def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Brea
                     continue
                 if _reads_keys(environment, pod, volume):
                     continue
-                if _is_the_clusters(at(source, "serviceAccountToken", "audience")):
+                audience = text(at(source, "serviceAccountToken", "audience"))
+                if not audience or "kubernetes.default" in audience:  # A token without one is for the cluster's API.
                     yield Breach(pod.maker, f"volume {volume.get('name')} holds a token of the cluster's API")
 
 
@@ -83,11 +84,6 @@ def _reads_keys(environment: Environment, pod: Pod, volume: Mapping[str, Any]) -
     mounting = [one for one in pod.containers if text(volume.get("name")) in mounted(one)]
     is_alone = volume == eviction_process.CLUSTER and not environment.bindings_of(pod)
     return is_alone and all(items(one.get("command")) == command for one in mounting)
-
-
-def _is_the_clusters(audience: Any) -> bool:
-    """Say whether a token with this audience is one for the cluster's API: one without is."""
-    return not text(audience) or "kubernetes.default" in text(audience)
 
 
 def _in_object(item: Mapping[str, Any]) -> Iterator[str]:

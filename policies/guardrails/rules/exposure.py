@@ -100,9 +100,8 @@ def _network(environment: Environment) -> Iterator[Breach]:
             yield Breach(pod.maker, "no NetworkPolicy closes its pods to callers that are not named")
         for policy in ours:
             for rule in mappings(at(policy, "spec", "ingress")):
-                if _opens_inference(rule) and not (
-                    _lets_in_proxies_only(environment, rule) or admits_own_namespace(environment, pod, rule)
-                ):
+                proxies_only = environment.are_all(mappings(rule.get("from")), lambda pod: pod.is_proxy)
+                if _opens_inference(rule) and not (proxies_only or admits_own_namespace(environment, pod, rule)):
                     what = f"it lets others than the proxy come to {pod.maker.get('kind')}/{name_of(pod.maker)}"
                     yield Breach(policy, what)
 
@@ -111,7 +110,3 @@ def _opens_inference(rule: Mapping[str, Any]) -> bool:
     """Say whether a rule opens a port that is not known to be for metrics alone; none named are all of them."""
     ports = mappings(rule.get("ports"))
     return not ports or any(one.get("port") not in _METRICS or one.get("endPort") for one in ports)
-
-
-def _lets_in_proxies_only(environment: Environment, rule: Mapping[str, Any]) -> bool:
-    return environment.are_all(mappings(rule.get("from")), lambda pod: pod.is_proxy)

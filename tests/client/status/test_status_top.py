@@ -77,11 +77,12 @@ def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each
         model("held", leases=held, idleSeconds=300.0, waiters=2, busy=7, footprintBytes=3 << 20),
         model("ant"),
         model("failed", "cold", failures=[{"why": "no CUDA", "since": "2026-05-01T10:00:00Z"}]),
+        *(model(f"cold-{number}", "cold") for number in range(11)),
     ]
     with planes(tmp_path, east={"models": models}):
-        done = top("--rows", "4")
+        done = top()
     lines = done.stdout.splitlines()
-    assert lines[0].endswith("   1 quarantined, 2 resident, 2 cold; of these 1 failed to load, 1 refused as busy")
+    assert lines[0].endswith("   1 quarantined, 2 resident, 13 cold; of these 1 failed to load, 1 refused as busy")
     rows = [line.split() for line in lines[2:6]]
     assert [row[0] for row in rows] == ["held", "failed", "broken", "ant"]
     assert rows[0] == ["held", "gpu/small", "resident", *HELD.split(" ")]

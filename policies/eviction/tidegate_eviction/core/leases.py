@@ -24,28 +24,17 @@ _REASONS: dict[State, wire.BusyReason] = {
 
 def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str) -> wire.Granted:
     """Grant a lease, or prolong the holder's; it counts as one request in flight."""
-    # A caller that has waited was counted as a use when it asked.
-    asked = pool.now - waited
-    if waited:
-        ahead.note(pool, model, asked)
-    lease = begin(pool, model, holder, 0 if waited else 1)
+    used(model, pool.now, 0 if waited else 1)  # A caller that has waited was counted as a use when it asked.
+    ahead.note(pool, model, pool.now - waited)
+    lease = hold(pool, model, holder, pool.settings.lease_seconds)
+    lease.in_flight = max(1, lease.in_flight)
+    pool.serial += 1
+    lease.serial, lease.uses = pool.serial, lease.uses + 1
     pool.refresh(model)
     return wire.Granted(
         incarnation=incarnation, lease_seconds=pool.settings.lease_seconds + waited, versions=model.versions,
         waited_seconds=waited, serial=lease.serial,
     )  # fmt: skip
-
-
-def begin(pool: Pool, model: Model, holder: str, requests: int) -> Lease:
-    """Grant a lease that so many requests are counted with."""
-    used(model, pool.now, requests)
-    if requests:
-        ahead.note(pool, model, pool.now)
-    lease = hold(pool, model, holder, pool.settings.lease_seconds)
-    lease.in_flight = max(1, lease.in_flight)
-    pool.serial += 1
-    lease.serial, lease.uses = pool.serial, lease.uses + 1
-    return lease
 
 
 def renew(pool: Pool, holder: str, uses: Mapping[str, wire.Use], *, void: bool) -> tuple[str, ...]:
@@ -63,7 +52,7 @@ def renew(pool: Pool, holder: str, uses: Mapping[str, wire.Use], *, void: bool) 
     return tuple(lost)
 
 
-def prolong(pool: Pool, model: Model, holder: str, use: wire.Use, *, void: bool = False) -> bool:
+def prolong(pool: Pool, model: Model, holder: str, use: wire.Use, *, void: bool) -> bool:
     """Renew a lease on a model that is loaded; tell whether requests may still begin under it."""
     lease = model.leases.get(holder)
     idle = 0.0 if use.in_flight else use.idle_seconds
@@ -91,19 +80,15 @@ def release(pool: Pool, holder: str, names: Iterable[str], serials: Mapping[str,
 
 
 def end(pool: Pool, lease: Lease, at: float) -> None:
-    """End a lease, and plan what that lets begin."""
+    """End a lease, and plan what that lets begin. With requests in flight at the last renewal it counts as used until
+    now."""
     model = pool.models[lease.model]
-    forget(model, lease, at)
-    if model.state is State.RESIDENT:
-        pool.refresh(model)
-    pool.dirty = True
-
-
-def forget(model: Model, lease: Lease, at: float) -> None:
-    """End a lease. With requests in flight at the last renewal it counts as used until now."""
     del model.leases[lease.holder]
     if lease.in_flight:
         used(model, at, 0)
+    if model.state is State.RESIDENT:
+        pool.refresh(model)
+    pool.dirty = True
 
 
 def due(pool: Pool, lease: Lease) -> None:

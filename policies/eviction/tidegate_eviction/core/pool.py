@@ -183,8 +183,7 @@ class Pool:
         self.unload_times: deque[float] = deque(maxlen=_TIMES)
         self._loads_took: float | None = None  # What loads took before the start, as specs say.
         self.longest_lease = 0.0  # The longest that was granted since the start: it may still live.
-        self._endings: list[tuple[float, int, Lease]] = []
-        self._waits: list[tuple[float, int, Waiter]] = []
+        self._alarms: list[tuple[float, int, Lease | Waiter]] = []
 
     @property
     def accepts(self) -> bool:
@@ -201,27 +200,18 @@ class Pool:
 
     def alarm(self, at: float, whom: Lease | Waiter) -> None:
         """Have a lease or a waiter looked at when it may have ended."""
-        if isinstance(whom, Waiter):
-            heapq.heappush(self._waits, (at, next(self.numbers), whom))
-        else:
-            heapq.heappush(self._endings, (at, next(self.numbers), whom))
+        heapq.heappush(self._alarms, (at, next(self.numbers), whom))
 
     def due(self) -> Sequence[Lease | Waiter]:
         """Return the leases and waiters whose time has come, which are looked at no more."""
         found: list[Lease | Waiter] = []
-        while self._endings and self._endings[0][0] <= self.now:
-            found.append(heapq.heappop(self._endings)[2])
-        while self._waits and self._waits[0][0] <= self.now:
-            found.append(heapq.heappop(self._waits)[2])
+        while self._alarms and self._alarms[0][0] <= self.now:
+            found.append(heapq.heappop(self._alarms)[2])
         return found
 
     def next_deadline(self) -> float:
         """Return when something is due next."""
-        return min(
-            self.plan_at, self.expected_at,
-            self._waits[0][0] if self._waits else math.inf,
-            self._endings[0][0] if self._endings else math.inf,
-        )  # fmt: skip
+        return min(self.plan_at, self.expected_at, self._alarms[0][0] if self._alarms else math.inf)
 
     @property
     def expected_at(self) -> float:

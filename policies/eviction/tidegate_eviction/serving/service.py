@@ -213,7 +213,9 @@ class EvictionService:
         elif reading.source != self.reading.source:
             log.info("memory is read from: %s", reading.source)
         self.reading = reading
-        self._measure(reading.used_bytes is not None)
+        if self._measures is not (measures := reading.used_bytes is not None):
+            self._measures = measures
+            self.configure()
         if reading.used_bytes is not None:
             self._do(self.residency.memory(reading.used_bytes, monotonic()))
 
@@ -322,11 +324,6 @@ class EvictionService:
                 await self.look()
         except Exception:  # what was seen last counts
             log.exception("the policy has a defect")
-
-    def _measure(self, measures: bool) -> None:
-        if measures is not self._measures:
-            self._measures = measures
-            self.configure()
 
     def _pool_settings(self, settings: EvictionSettings) -> PoolSettings:
         given = settings.model_dump(include={"capacity_bytes", "idle_seconds", "lease_seconds", "wait_seconds"})

@@ -172,6 +172,18 @@ def limits_are_at_least_requests(objects: Objects) -> None:
                     assert quantity_value(resources["limits"][key]) >= quantity_value(request), name_of(workload)
 
 
+def containers_of_servers_see_a_gpu_only_if_they_ask_for_one(objects: Objects) -> None:
+    for workload in of_kind(objects, *WORKLOADS):
+        for one in containers(workload):
+            if one["name"] in ("triton", "engine", "frontend", "metrics"):
+                limits, claims = one["resources"]["limits"], one["resources"].get("claims", [])
+                has_gpu = bool(claims) or any(key.startswith("nvidia.com/") for key in limits)
+                values = [
+                    variable.get("value") for variable in one["env"] if variable["name"] == "NVIDIA_VISIBLE_DEVICES"
+                ]
+                assert values == ([] if has_gpu else ["void"]), (name_of(workload), one["name"])
+
+
 def on_demand_tritons_have_their_policy_and_its_secret_beside_them(objects: Objects) -> None:
     for workload in of_kind(objects, "StatefulSet"):
         spec = template(workload)["spec"]

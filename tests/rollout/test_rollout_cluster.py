@@ -13,13 +13,13 @@ from rollout.engines import Bundle
 from rollout.render import Rendered, render
 from rollout.tools.programs import Program
 from stacks.command import CommandError
-from stacks.stack import Definition, Stack, StackId
+from stacks.stack import Definition, Stack
 
 from .conftest import Call, Edit, Patch
 
 
 class Engine:
-    """Stands for an engine: notes what it is asked, and ends as it is told to."""
+    """Stands for an engine: notes what it is asked, and ends as it is told to; it takes nothing down."""
 
     name = "stand-in"
     title = "Stand-in 1.0"
@@ -35,9 +35,6 @@ class Engine:
         self.rendered += [stack.name for stack in stacks]
         return [render(stack, definition) for stack in stacks]
 
-    def check(self, stack: Stack, rendered: Rendered) -> None:
-        raise AssertionError(f"{stack.name} was only looked at: {rendered.stack}")
-
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
         name = bundle.stack.name
         assert bundle.read_from is None
@@ -47,9 +44,6 @@ class Engine:
         if self.ends:
             raise self.ends
         return name not in self.stands
-
-    def down(self, home: StackId, definition: Path) -> None:
-        raise AssertionError(f"{home.name} of {definition} was taken down")
 
     def found(self, adopt: bool) -> "Engine":
         self.adopts.append(adopt)

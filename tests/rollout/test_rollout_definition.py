@@ -7,7 +7,7 @@ from tidegate_contracts.environments import Environments
 
 from stacks.problems import _MOST_ALIKE, Position, Problem, advisory_text
 
-from .conftest import Call, Edit
+from .conftest import Call
 
 
 def test_a_good_definition_is_summed_up_in_a_line_and_alike_advisories_in_a_paragraph(
@@ -21,17 +21,6 @@ def test_a_good_definition_is_summed_up_in_a_line_and_alike_advisories_in_a_para
 def test_long_paragraphs_are_cut_and_counted() -> None:
     found = [Problem(Position("f", n, 1), "", f"no {n}", "why", "do", "advisory") for n in range(_MOST_ALIKE + 2)]
     assert "… and 2 more like these" in advisory_text(found)
-
-
-def test_everything_that_is_wrong_is_said_at_once_and_the_exit_code_is_two(
-    run: Call, definition: Path, edit: Edit
-) -> None:
-    edit("replicas: 1\n", "replicsa: 1\n")
-    edit("server: small}", "server: smal}")
-    ended = run("check", definition)
-    assert (ended.code, "Traceback" in ended.err) == (2, False)
-    assert "replicas" in ended.err
-    assert "nothing was written" in ended.err
 
 
 def test_clients_are_told_quickly_because_no_engine_is_loaded(run: Call, definition: Path) -> None:

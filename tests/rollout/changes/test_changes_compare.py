@@ -117,11 +117,6 @@ def test_data_of_an_immutable_config_map_makes_a_replacement() -> None:
     assert compare([old], [new])[0].immutable == ("data.a",)
 
 
-def test_equal_objects_have_no_changes_whatever_the_order_of_their_keys() -> None:
-    item = made("Deployment", spec={"a": 1, "b": [1, {"c": 2}]})
-    assert field_changes(item, dict(reversed(item.items()))) == []
-
-
 def test_what_is_dangerous_comes_first() -> None:
     changes = compare([made("Service")], [made("ConfigMap")])
     assert [line.split()[0] for line in report({"stack": changes}).plain.splitlines()[1:]] == ["DELETED", "created"]

@@ -9,5 +9,5 @@ cluster · 130 stopped with Ctrl-C. Those of the commands for models: `tidegate 
 | `platform` | `check`, `render`, `up`, `down`, `preview`, `rollout`, … : a definition and its clusters |
 | `chart` | `values`, `chart`: the same stacks for Helm |
 | `capacity` | `trace`, `plan`, `advise`: traffic, and the slices that it needs |
-| `options` | options that several commands have |
+| `options` | options that several commands have, and what a shell completes for them |
 """

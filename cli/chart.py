@@ -7,7 +7,7 @@ import typer
 
 from stacks.command import WRONG_INPUT, CommandError, exit_codes
 
-from .options import DEFINITION, Definition
+from .options import DEFINITION, Definition, stacks
 
 
 def chart(
@@ -29,7 +29,7 @@ def chart(
 
 def values(
     definition: Definition = DEFINITION,
-    stack: Annotated[str, typer.Option(metavar="NAME", help="The stack.")] = "",
+    stack: Annotated[str, typer.Option(metavar="NAME", help="The stack.", autocompletion=stacks)] = "",
 ) -> None:
     """Print the chart's values of one stack."""
     with exit_codes():

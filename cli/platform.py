@@ -13,10 +13,14 @@ from rollout.seen import CommandReport
 from stacks.command import WRONG_INPUT, CommandError, EngineName, ExitStatus, exit_codes
 from stacks.problems import DefinitionError
 
+from . import options
 from .options import DEFINITION, AsJson, Definition, Stack
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the rendered YAML.")]
-Cluster = Annotated[str, typer.Option(metavar="CONTEXT", help="Kubeconfig context.")]
+Cluster = Annotated[
+    str,
+    typer.Option(metavar="CONTEXT", help="Kubeconfig context.", autocompletion=options.contexts),
+]
 KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Go on whatever the clusters lack.")]
 
 DEFAULT_OUT = Path("build/rendered")
@@ -163,7 +167,10 @@ def preview(
     definition: Definition = DEFINITION,
     stack: Stack = None,
     base: Annotated[str | None, typer.Option("--base", metavar="REV", help="Compare with this git revision.")] = None,
-    cluster: Annotated[str | None, typer.Option(metavar="CONTEXT", help="Compare with what runs there.")] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="CONTEXT", help="Compare with what runs there.", autocompletion=options.contexts),
+    ] = None,
     summary: Annotated[Path, typer.Option("--summary", metavar="FILE", help="Page for reviewers.")] = Path(
         "build/preview.md"
     ),
@@ -207,7 +214,9 @@ def pin(
 
 
 def rollout(
-    environment: Annotated[str, typer.Option(metavar="NAME", help="The environment to bring up.")],
+    environment: Annotated[
+        str, typer.Option(metavar="NAME", help="The environment to bring up.", autocompletion=options.environments)
+    ],
     definition: Definition = DEFINITION,
     engine: EngineOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and what would change.")] = False,

@@ -66,6 +66,10 @@ demo-lifecycle: .test ## Show the life of a model, from a notebook to production
 demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the commands of docs/models.md
 	@$(TEST) -m lab.demo lifecycle-up
 
+.PHONY: demo-llm
+demo-llm: .test ## Show two language models of a real NVIDIA Dynamo, without a GPU, called with OpenAI's client (a minute)
+	@$(TEST) -m lab.demo llm
+
 .PHONY: demo-scaling
 demo-scaling: .test ## Show a pool of Tritons follow a wave of load, by the real KEDA (ten minutes; builds KEDA first)
 	@$(TEST) -m lab.demo scaling

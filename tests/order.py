@@ -21,6 +21,7 @@ LONGEST = (
     "tests/client/life",
     "tests/docs/test_docs_models.py",
     "tests/lab/demo/test_demo_lifecycle.py",
+    "tests/lab/demo/test_demo_llm.py",
     "tests/policies/eviction/real/test_real_churn.py",
     "tests/client/registry",
     "tests/client/triton/entries/test_entries_corpus.py",

@@ -1,5 +1,5 @@
-"""`python -m lab.demo walk` shows the data plane, `lifecycle` a model's life, `scaling` a pool that follows load; `up`
-and `lifecycle-up` let it run."""
+"""`python -m lab.demo walk` shows the data plane, `lifecycle` a model's life, `llm` language models, `scaling` a pool
+that follows load; `up` and `lifecycle-up` let it run."""
 
 import shutil
 import signal
@@ -18,11 +18,12 @@ from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.process import CannotBeHadError, ProcessError
 from lab.local_plane.prometheus import prometheus
 
-from . import scaling, walk
+from . import llm, scaling, walk
 from .alerts import rules
 from .lifecycle import scenes as life
 from .lifecycle.notebook import write_shell
 from .lifecycle.world import World, world
+from .llm import language_plane
 from .show import Show
 from .stage import platform
 
@@ -36,6 +37,7 @@ STAYS = (
 PLANE = "two Tritons, the policy and two proxies"
 SCALED = "a control plane, KEDA, Prometheus and a proxy"
 WORLD = "MLflow, S3, four Tritons, two policies, two proxies"
+LANGUAGE = "two of NVIDIA Dynamo, and a proxy"
 Made = TypeVar("Made")
 app = typer.Typer(
     name="demo", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
@@ -57,6 +59,12 @@ def walk_through() -> None:
 def lifecycle() -> None:
     """Show the life of a model, from a notebook to production and back; every claim is checked."""
     _show(WORLD, world, life.perform, "To do it yourself: docs/models.md")
+
+
+@app.command("llm")
+def language_models() -> None:
+    """Show language models behind the proxy, served by NVIDIA Dynamo; the demo checks every claim."""
+    _show(LANGUAGE, language_plane, llm.perform, "Read more in docs/openai.md")
 
 
 @app.command("scaling")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from openai import OpenAIError
 from tidegate.errors import TidegateError
 from urllib3.exceptions import HTTPError
 
@@ -62,7 +63,7 @@ def play(stage: Stage, show: Show, scenes: Sequence[Scene[Stage]], check: Callab
             with show.console.status("      …"):
                 outcome = each.play(stage)
             check()
-        except (NotSoError, TidegateError, HTTPError, OSError) as error:
+        except (NotSoError, TidegateError, OpenAIError, HTTPError, OSError) as error:
             show.failure(f"This did not hold: {error}")
             raise SystemExit(1) from None
         show.outcome(outcome, time.monotonic() - begun)

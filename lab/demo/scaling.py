@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tidegate_contracts import eviction_process, proxy_process, routing
+from tidegate_contracts import eviction_process, routing
 from tidegate_contracts.eviction import EvictionSettings, Tuning
 from tidegate_proxy.access.api_keys import new_key
 
@@ -24,7 +24,7 @@ from lab.local_plane.named_proxy import write_names
 from lab.local_plane.policy import policy, triton_options, write_settings
 from lab.local_plane.process import CannotBeHadError, Process, ProcessError, free_ports
 from lab.local_plane.prometheus import Prometheus, prometheus
-from lab.local_plane.proxy import proxy, write_keys, write_tables
+from lab.local_plane.proxy import proxy
 from lab.local_plane.triton import triton
 from lab.tools import ToolError
 from rollout.render import render
@@ -33,13 +33,13 @@ from stacks.validate import read_definition
 
 from .playing import Scene, claim, play, scene
 from .show import Show
+from .tables import write_proxy
 from .visitor import BUSY, Visitor
 from .zoo import Animal
 
 DEFINITION = Path(__file__).with_name("scaling.yaml")
 PROMETHEUS = "http://prometheus.monitoring:9090"  # The definition's address; the demo's Prometheus is on loopback.
 POOL = "zoo-busy"
-CALLER = "visitor"
 PROXY_POD = "inference-proxy-0"  # The name under which Prometheus sees the proxy.
 MODELS = ("ant", "bee", "cat", "dog", "emu", "fox", "goat", "hare")
 QUIET_CALLERS, WAVE_CALLERS = 4, 24
@@ -196,7 +196,8 @@ def scaled_pool(root: Path) -> Iterator[ScaledPool]:
         (demo,) = read.stacks
         objects = render(demo, read).objects
         ports, key = free_ports(5), new_key()
-        table = _write_proxy(root / "proxy", objects, key, ports)
+        moved = partial(_moved, ports=ports)
+        table = write_proxy(root / "proxy", objects, key, moved)
         names = root / "names" / "pools.json"
         names.parent.mkdir()
         write_names(names, {})
@@ -218,25 +219,9 @@ def scaled_pool(root: Path) -> Iterator[ScaledPool]:
         yield ScaledPool(kubelet, Visitor([served.http], key))
 
 
-def _write_proxy(
-    folder: Path, objects: Sequence[Mapping[str, Any]], key: str, ports: Sequence[int]
-) -> routing.RoutingTable:
-    """Write the tables of rendered objects, and the caller's key, to the proxy's folder; return the routes, which lead
-    to the ports on this machine."""
-    (data,) = (
-        each["data"] for each in objects if each["kind"] == "ConfigMap" and proxy_process.ROUTING_FILE in each["data"]
-    )
-    table = routing.RoutingTable.model_validate_json(data[proxy_process.ROUTING_FILE])
+def _moved(pool: routing.Pool, ports: Sequence[int]) -> routing.Pool:
     http, grpc, _, lease, _ = ports
-    here = {"http_port": http, "grpc_port": grpc, "lease_port": lease}
-    servers = [
-        server.model_copy(update={"pools": tuple(pool.model_copy(update=here) for pool in server.pools)})
-        for server in table.servers
-    ]
-    table = table.model_copy(update={"servers": tuple(servers)})
-    write_tables(folder, table, routing.AccessTable.model_validate_json(data[proxy_process.ACCESS_FILE]))
-    write_keys(folder, {CALLER: key})
-    return table
+    return pool.model_copy(update={"http_port": http, "grpc_port": grpc, "lease_port": lease})
 
 
 def _eviction_settings(objects: Sequence[Mapping[str, Any]], repository: Path) -> EvictionSettings:

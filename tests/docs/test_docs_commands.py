@@ -25,6 +25,7 @@ RUN = {
     "README.md: make demo ": "tests/lab/demo/test_demo_walk.py",
     "README.md: make demo-up ": "tests/lab/demo/test_demo_real.py",
     "README.md: make demo-lifecycle": "tests/lab/demo/test_demo_lifecycle.py",
+    "README.md: make demo-llm": "tests/lab/demo/test_demo_llm.py",
     "README.md: tidegate init": "tests/rollout/init/test_init_platform.py",
     "client/README.md: pip install": "tests/requirements/test_packages.py",
     "docs/capacity.md: tidegate trace --prometheus": "tests/capacity/test_capacity_prometheus.py",

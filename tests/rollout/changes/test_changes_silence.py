@@ -62,7 +62,9 @@ class Looked:
             stack for stack in new.stacks if meant(stack, new) != meant(self.stacks[stack.name], self.definition)
         ]
         if not all(self.shows(stack, new) for stack in differing):
-            return "equal" if change[2] in SPELT_OUT else "silent"
+            known = {(each.path, each.what) for each in self.definition.advisories}
+            is_told = any((each.path, each.what) not in known for each in new.advisories)
+            return "equal" if change[2] in SPELT_OUT or is_told else "silent"
         return "shown" if differing else "equal"
 
     def shows(self, stack: Stack, new: Definition) -> bool:

@@ -128,7 +128,8 @@ class ModelStatus(VisibleModel):
     """One model as its proxy tells it; what it takes and gives stands of one that you name, and that is in memory."""
 
     traffic: str  # what decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
-    missing: tuple[int, ...] = ()  # versions that the definition names and no replica has; none of one that is cold
+    named: tuple[int, ...] = ()  # versions that the definition names
+    missing: tuple[int, ...] = ()  # those of them that no replica has; none of one that is cold
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     max_batch: int | None = None  # rows that a request may have; 0: it takes no batches
@@ -253,6 +254,7 @@ def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named
     return ModelStatus(
         **dict(at),
         traffic=proxy.traffic(at.server, at.model, config),
+        named=tuple(sorted(named)),
         missing=() if is_cold else tuple(sorted(named - there)),
         inputs=tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs),
         outputs=tuple(map(str, signature.outputs)),

@@ -1,7 +1,8 @@
 """The caller's credential: an API key, a token, or what Domino gives its runs and endpoints. It is never shown.
 
-In this order: `TIDEGATE_API_KEY`, `TIDEGATE_TOKEN`, `TIDEGATE_TOKEN_FILE`, and the token of the Domino run (asked of
-`DOMINO_API_PROXY`, or of localhost:8899 in a run that does not name it).
+In this order: `TIDEGATE_API_KEY`, `TIDEGATE_TOKEN`, `TIDEGATE_TOKEN_FILE`, the token of the Domino run (asked of
+`DOMINO_API_PROXY`, or of localhost:8899 in a run that does not name it), and `DOMINO_USER_API_KEY`, which Domino
+deprecates.
 """
 
 import base64
@@ -24,6 +25,7 @@ API_KEY: Final = "TIDEGATE_API_KEY"
 TOKEN: Final = "TIDEGATE_TOKEN"
 TOKEN_FILE: Final = "TIDEGATE_TOKEN_FILE"
 DOMINO_PROXY: Final = "DOMINO_API_PROXY"
+DOMINO_KEY: Final = "DOMINO_USER_API_KEY"
 DOMINO_DEFAULT: Final = "http://localhost:8899"
 _IN_DOMINO: Final = ("DOMINO_RUN_ID", "DOMINO_PROJECT_ID", "DOMINO_PROJECT_NAME")
 """Variables of which Domino sets at least one wherever it runs something."""
@@ -132,7 +134,7 @@ class DominoToken(Credential):
 
 def find_credential(environ: Mapping[str, str] = os.environ) -> Credential:
     """Return the first credential that there is of what the module names; without any, one that says nothing."""
-    variables = {name: environ.get(name, "").strip() for name in (API_KEY, TOKEN, TOKEN_FILE, DOMINO_PROXY)}
+    variables = {name: environ.get(name, "").strip() for name in (API_KEY, TOKEN, TOKEN_FILE, DOMINO_PROXY, DOMINO_KEY)}
     if key := variables[API_KEY]:
         return Credential(API_KEY, ("X-API-Key", _sendable(API_KEY, key)))
     if token := variables[TOKEN]:
@@ -141,6 +143,8 @@ def find_credential(environ: Mapping[str, str] = os.environ) -> Credential:
         return TokenFile(path)
     if url := variables[DOMINO_PROXY]:
         return DominoToken(url)
+    if key := variables[DOMINO_KEY]:
+        return Credential(DOMINO_KEY, ("X-Domino-Api-Key", _sendable(DOMINO_KEY, key)))
     return DominoToken(DOMINO_DEFAULT) if any(environ.get(name) for name in _IN_DOMINO) else Credential()
 
 

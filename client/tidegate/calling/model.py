@@ -64,20 +64,27 @@ class Model:
         call = self._checked(params)
         version = str(call.version or "")
         signature = self._signatures.get(version) or self._look(call)
+        answered: list[Answer] = []
         try:
-            return self._answer(given, signature, call)
+            return self._answer(given, signature, call, answered)
         except UsageError:
             self._signatures.pop(version, None)  # another version may serve by now, and take something else
-            raise
+            if not answered or (newer := self._look(call)) == signature:
+                raise
+        what = f"the model {self.name} was changed while its rows were answered"
+        why = f"{len(answered)} requests were answered, and what answers now takes {newer}"
+        do = "call it again with what it takes now; nothing is sent twice by itself"
+        raise UnreachableError(what, where=self.proxy.url, why=why, do=do)
 
     # ---
-    def _answer(self, given: Any, signature: Signature, call: _Call) -> Answer:
+    def _answer(self, given: Any, signature: Signature, call: _Call, found: list[Answer]) -> Answer:
+        """Return the whole answer; `found` has those to its parts, also when one of them fails."""
         if signature.decoupled:
             why = "its `model_transaction_policy` is decoupled: a request may have any number of answers"
             do = 'call it with tritonclient.grpc, or POST to generate_stream (docs/proxy-api.md, "Streams")'
             raise UsageError(f"the model {self.name} answers in a stream", why=why, do=do)
         taken = take(given, signature)
-        parts, found = list(requests(taken, signature)), list[Answer]()
+        parts = list(requests(taken, signature))
         for place, inputs in enumerate(parts):
             step = call.step(place, len(parts))
             answer = self.proxy.infer(

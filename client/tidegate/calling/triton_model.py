@@ -12,10 +12,14 @@ from mlflow.pyfunc.model import PythonModel
 
 from ..errors import UsageError
 from .model import LONGEST, Model
-from .proxy import SECONDS, ProxyClient
+from .proxy import SECONDS, ProxyClient, Version
 
 CONTEXT: Final = "model_context"
 """The artifact that says which model is called: JSON, as Domino's reference implementation has it."""
+VERSION: Final = "TIDEGATE_MODEL_VERSION"
+"""`environment` (the default): the environment's shares, or its alias, choose the version that answers, so that a
+promotion or a rollback needs no new endpoint; `registered`: the version that this client was registered with; or a
+number."""
 TIMEOUT: Final = "TIDEGATE_TIMEOUT_SECONDS"  # how long a call may take, all its tries together
 
 
@@ -47,18 +51,29 @@ class TritonModel(PythonModel):
 
 
 def make_model(context: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> Model:
-    """Return the model that a context means; the environment decides which version of it answers. Raises UsageError."""
+    """Return the model that a context means, called as the environment's variables say; raises UsageError."""
     proxy = ProxyClient(seconds=_seconds(environ))
     server = context.get("inference_server_name") or None
-    return Model(proxy, context["model_name"], server=server)
+    return Model(proxy, context["model_name"], server=server, version=_version(context, environ))
 
 
 def _read(path: Path) -> dict[str, str]:
     try:
         context = json.loads(path.read_bytes())
-        return {name: str(context.get(name) or "") for name in ("inference_server_name", "model_name")}
+        return {name: str(context.get(name) or "") for name in ("inference_server_name", "model_name", "model_version")}
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError("this says nothing of which model is called", where=str(path), why=str(error)) from None
+
+
+def _version(context: Mapping[str, str], environ: Mapping[str, str]) -> Version:
+    version = environ.get(VERSION, "environment")
+    if version == "environment":
+        return None
+    number = context.get("model_version", "") if version == "registered" else version
+    if not number.isdecimal() or number.startswith("0"):
+        what, do = f"{version!r} is no version", "there are environment, registered, and numbers"
+        raise UsageError(what, where=VERSION, do=do)
+    return number
 
 
 def _seconds(environ: Mapping[str, str]) -> float:

@@ -140,11 +140,11 @@ def _show(plane: "PlaneStatus", *, signatures: bool) -> None:
         if model.why:
             models_by_reason.setdefault(model.why, []).append(model.model)
     for why, models in models_by_reason.items():
-        note(f"{', '.join(models)}: {why}")
+        note(f"{at}: {', '.join(models)}: {why}")
 
 
 def _rows(model: "ModelStatus") -> list[tuple[object, ...]]:
-    versions = {*model.missing, *(version for place in model.places for version in place.versions)}
+    versions = {*model.named, *(version for place in model.places for version in place.versions)}
     shown = [f"{each} (not ready)" if each in model.missing else str(each) for each in sorted(versions)] or [""]
     head = model.model, f"{model.server}/{model.pool}", model.state, model.traffic
     return [(*head, shown[0]), *(("", "", "", "", each) for each in shown[1:])]

@@ -132,7 +132,7 @@ class Registry:
         """Bring a version's entry into a folder, every file verified; return its manifest.
 
         What an interrupted fetch left is used. Raises IntegrityError for what is not as it was registered, and
-        TidegateError when the disk does not take it.
+        UnfinishedError when the disk does not take it.
         """
         artifacts = self._artifacts(version)
         manifest = self._manifest(version, artifacts)

@@ -12,8 +12,7 @@ from secrets import token_hex
 
 from tidegate_contracts.manifest import Manifest, ManifestFile, is_inside
 
-from ..errors import IntegrityError, NotFoundError, UnreachableError
-from ..failures import explained
+from ..errors import IntegrityError, NotFoundError, UnfinishedError, UnreachableError
 from ..hashing import hashed
 from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
@@ -58,22 +57,24 @@ def download(
     """Bring files of a manifest from a folder of the artifact store into a folder on disk, each verified.
 
     What is whole there stays; what is half lies in PARTIAL. Raises IntegrityError for a file that is missing or another
-    one, and TidegateError when the disk does not take it.
+    one, and UnfinishedError when the disk does not take it.
     """
     partial = target / PARTIAL
 
     def get(file: ManifestFile) -> None:
         path = target / file.path
         half = partial / token_hex(16)  # nobody can have laid a link there
-        with explained(str(path)):
+        try:
             if not _is_on_disk(path, file):
                 _receive(artifacts, f"{folder}/{file.path}", file, half)
                 if file.executable:
                     half.chmod(0o755)
                 os.replace(half, path)
+        except OSError as error:
+            raise _not_written(path, error) from None
         progress(file.size)
 
-    with explained(str(partial)):
+    try:
         if partial.is_symlink():
             partial.unlink()
         elif partial.exists():  # what a killed run has left half may be large, and nothing of it is used
@@ -83,6 +84,8 @@ def download(
             below.mkdir(exist_ok=True)
             if below.is_symlink():
                 raise IntegrityError("this is a symbolic link", where=below, do="take it away")
+    except OSError as error:
+        raise _not_written(partial, error) from None
     try:
         in_parallel(get, files)
     finally:
@@ -198,3 +201,13 @@ def _missing(path: str, artifacts: Artifacts, why: str = "it is not in its folde
     what = f"{path} is not in the artifact store, and the version has it"
     do = "register the entry anew; find out who can delete from the artifact store"
     return IntegrityError(what, where=artifacts.where, why=why, do=do)
+
+
+def _not_written(path: Path, error: OSError) -> UnfinishedError:
+    remedy = {
+        errno.ENOSPC: "make room",
+        errno.EDQUOT: "make room, or have the quota raised",
+        errno.ESTALE: "see that the network share is mounted",
+    }.get(error.errno or 0, "see that it can be written")
+    do = f"{remedy}, and run the same command again: what is whole stays"
+    return UnfinishedError("the file cannot be written", where=path, why=error.strerror or str(error), do=do)

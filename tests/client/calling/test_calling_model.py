@@ -24,9 +24,12 @@ class Triton:
         self.config: bytes | ProblemType | None = None
         """What is answered when it is asked for its configuration, instead of the truth."""
         self.asked: list[str] = []
+        self.turns_after: int | None = None  # After how many requests it takes something else.
         self.pause = 0.0  # Seconds before each answer.
 
     def __call__(self, caller: Caller) -> None:
+        if self.turns_after is not None and len(self.asked) >= self.turns_after:
+            self.takes = "INT64"
         self.asked.append(caller.request.path)
         caller.wait(self.pause)
         if caller.request.path.endswith("/config"):
@@ -80,6 +83,17 @@ def test_what_a_model_takes_is_asked_once_and_again_after_a_refusal(behind: Upst
     for _ in range(2):
         assert called.predict({"X": [1]})["Y"].dtype == numpy.int64
     assert configs(triton) == 2
+
+
+def test_rows_that_were_answered_are_counted_when_the_model_changes(behind: Upstream, triton: Triton) -> None:
+    called = model(behind)
+    rows = [{"X": [number]} for number in range(5)]
+    called.predict(rows)
+    triton.turns_after = len(triton.asked) + 3
+    with pytest.raises(UnreachableError, match=r"changed while its rows were answered(.|\n)*3 requests"):
+        called.predict(rows)
+    assert len([path for path in triton.asked if path.endswith("/infer")]) == 5 + 4
+    assert called.predict(rows)["Y"].dtype == numpy.int64
 
 
 @pytest.mark.parametrize("deadline", ["5", -1, float("nan"), float("inf"), [1]])

@@ -108,11 +108,27 @@ def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
     assert dicts["OUTPUT1"].tolist() == [each - 1 for each in range(16)]
 
 
-@pytest.mark.parametrize("value", ["soon", "-1", "nan"])
+@pytest.mark.parametrize(("said", "version"), [("environment", 1), ("registered", 2), ("2", 2)])
 @pytest.mark.usefixtures("endpoint")
-def test_a_time_that_is_none_is_named(triton_model: Any, value: str) -> None:
-    with pytest.raises(UsageError, match="TIDEGATE_TIMEOUT_SECONDS"):
-        triton_model.make_model(CONTEXT, {"TIDEGATE_TIMEOUT_SECONDS": value})
+def test_the_version_is_the_environments_the_registered_or_a_number(triton_model: Any, said: str, version: int) -> None:
+    model = triton_model.make_model(CONTEXT | {"model_version": "2"}, {"TIDEGATE_MODEL_VERSION": said})
+    assert model.predict([7])["VERSION"].tolist() == [version]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TIDEGATE_MODEL_VERSION", "newest"),
+        ("TIDEGATE_MODEL_VERSION", "0"),
+        ("TIDEGATE_TIMEOUT_SECONDS", "soon"),
+        ("TIDEGATE_TIMEOUT_SECONDS", "-1"),
+        ("TIDEGATE_TIMEOUT_SECONDS", "nan"),
+    ],
+)
+@pytest.mark.usefixtures("endpoint")
+def test_a_setting_that_is_none_is_named(triton_model: Any, name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        triton_model.make_model(CONTEXT, {name: value})
 
 
 def test_a_context_that_is_none_is_told(triton_model: Any, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ ALL = {
     "TIDEGATE_TOKEN": "token",
     "TIDEGATE_TOKEN_FILE": "/nowhere",
     "DOMINO_API_PROXY": "http://localhost:1",
+    "DOMINO_USER_API_KEY": "domino",
 }
 
 
@@ -101,13 +102,14 @@ def domino() -> Iterator[Upstream]:
 
 def test_the_first_that_is_set_counts() -> None:
     found = [find_credential(dict(list(ALL.items())[first:])).source for first in range(len(ALL))]
-    assert found == [*list(ALL)[:3], "Domino's access token"]
+    assert found == [*list(ALL)[:3], "Domino's access token", "DOMINO_USER_API_KEY"]
     assert find_credential({}).header() is None
 
 
 def test_each_goes_in_the_header_that_it_belongs_into() -> None:
     assert find_credential({"TIDEGATE_API_KEY": " tgk_1\n"}).header() == ("X-API-Key", "tgk_1")
     assert find_credential({"TIDEGATE_TOKEN": "ey.1.2"}).header() == ("Authorization", "Bearer ey.1.2")
+    assert find_credential({"DOMINO_USER_API_KEY": "0f"}).header() == ("X-Domino-Api-Key", "0f")
 
 
 def test_in_a_run_of_domino_its_token_is_asked_for_without_being_told_where() -> None:
@@ -116,7 +118,7 @@ def test_in_a_run_of_domino_its_token_is_asked_for_without_being_told_where() ->
     assert found._url == "http://localhost:8899/access-token"
 
 
-@pytest.mark.parametrize("name", ["TIDEGATE_API_KEY", "TIDEGATE_TOKEN"])
+@pytest.mark.parametrize("name", ["TIDEGATE_API_KEY", "TIDEGATE_TOKEN", "DOMINO_USER_API_KEY"])
 def test_what_cannot_stand_in_a_header_is_refused_and_not_shown(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         find_credential({name: f"{SECRET}\r\nX-Evil: 1"})

@@ -244,18 +244,21 @@ def test_what_is_not_right_is_fetched_again(
     assert list((tmp_path / "outside").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("code", "words"), [(errno.ENOSPC, "make room"), (errno.ESTALE, "network share"), (errno.EACCES, "can be written")]
+)
 def test_what_the_disk_says_becomes_what_to_do(
-    world: World, version: RegisteredVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, version: RegisteredVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: str
 ) -> None:
     download = Artifacts.download
 
     def refuse(artifacts: Artifacts, path: str, to: Path) -> tuple[int, str]:
         if path.startswith("entry/"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError(code, os.strerror(code))
         return download(artifacts, path, to)
 
     monkeypatch.setattr(Artifacts, "download", refuse)
-    with pytest.raises(errors.UnfinishedError, match="make room"):
+    with pytest.raises(errors.UnfinishedError, match=words):
         world.registry().fetch(version, tmp_path / "fetched")
 
 

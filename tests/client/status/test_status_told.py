@@ -10,6 +10,7 @@ from tidegate.cli.app import app
 from tidegate.errors import NotFoundError, UsageError
 from tidegate.status import proxies, proxy_of
 from tidegate_contracts import environments as facts
+from tidegate_contracts import routing
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 from typer.testing import CliRunner
 
@@ -164,6 +165,27 @@ def without_gpu(caller: Caller) -> None:
         proxy(caller)
 
 
+def test_a_model_that_is_loaded_when_it_is_called_is_shown_with_the_versions_that_are_named(tmp_path: Path) -> None:
+    def cold(caller: Caller) -> None:
+        if caller.request.path == "/models":
+            listed(caller, found_at("draft", "cold") | {"loading": "on-demand"})
+        else:
+            proxy(caller)
+
+    with upstream(cold) as here:
+        shares = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in ((3, 90), (4, 10)))
+        draft = facts.ModelFacts(name="draft", server="gpu", pool="main", versions=shares)
+        update = {"models": (draft,), "proxy_url": f"http://{here.http}"}
+        dev = facts.Environment(name="dev", planes=(plane("lab", 1).model_copy(update=update),))
+        known = facts.Environments(environments=(dev,))
+        (tmp_path / "environments.json").write_text(known.model_dump_json(by_alias=True))
+        said = CliRunner().invoke(app, ["status"])
+        assert [line.split()[-1] for line in said.stdout.splitlines()[-2:]] == ["3", "4"], said.output
+        [found] = json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout)
+        [model] = found["models"]
+        assert (model["versions"], model["named"], model["missing"]) == ([], [3, 4], [])
+
+
 @pytest.mark.parametrize("words", [(), ("there",)])
 def test_what_is_no_proxy_is_told_as_such_and_not_as_one_without_the_model(words: tuple[str, ...]) -> None:
     with upstream(lambda caller: caller.answer(b"", 404)) as here:
@@ -192,4 +214,4 @@ def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(
         assert told["there"] == ("resident", "")
         assert told["lost"] == ("unreachable", "10.0.0.1:8000 gets no calls: there is no answer")
         said = CliRunner().invoke(app, ["status"])
-        assert said.stderr == "lost, lost-too: 10.0.0.1:8000 gets no calls: there is no answer\n"
+        assert said.stderr == "dev on lab: lost, lost-too: 10.0.0.1:8000 gets no calls: there is no answer\n"

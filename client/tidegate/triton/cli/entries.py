@@ -23,10 +23,11 @@ def _complete() -> list[str]:
 
 def new(
     name: Annotated[str, Argument(help="The model's name; its entry is a folder of this name.")],
-    source: Annotated[Path, Argument(help="The model's file or folder.")],
+    source: Annotated[Path, Argument(help="The model's file, or a folder with a model.py.")],
     into: Annotated[Path, Option(help="The folder in which the entry is made.")] = Path("."),
     framework: Annotated[
-        str, Option(autocompletion=_complete, help="What it is made with, where its files do not tell: onnx, python, …")
+        str,
+        Option(autocompletion=_complete, help="What it is made with, where the suffix does not tell: onnx, python, …"),
     ] = "",
     input_: Annotated[
         Texts, Option("--input", metavar=_TENSOR, help="image:FP32:3,-1: -1 is any size; empty is what the file says.")
@@ -40,8 +41,8 @@ def new(
 ) -> None:
     """Make an entry of a model: its files laid out for Triton, and a config.pbtxt that it takes, for you to add to.
 
-    The framework, and the names, types and shapes of tensors, are read from the model's files, which are never run.
-    A language model's folder for an engine is an entry as it is.
+    The framework goes by the file's suffix, or by --framework; names, types and shapes are read from the file,
+    which is never run. A language model's folder for an engine is an entry as it is.
     """
     with exit_codes():
         from ..entries.configure import Options

@@ -180,7 +180,8 @@ def test_a_model_that_is_loaded_when_it_is_called_is_shown_with_the_versions_tha
         known = facts.Environments(environments=(dev,))
         (tmp_path / "environments.json").write_text(known.model_dump_json(by_alias=True))
         said = CliRunner().invoke(app, ["status"])
-        assert [line.split()[-1] for line in said.stdout.splitlines()[-2:]] == ["3", "4"], said.output
+        rows = [line.split("│") for line in said.stdout.splitlines() if "│" in line]
+        assert [row[-2].strip() for row in rows] == ["3", "4"], said.output
         [found] = json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout)
         [model] = found["models"]
         assert (model["versions"], model["named"], model["missing"]) == ([], [3, 4], [])

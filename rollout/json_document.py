@@ -200,7 +200,7 @@ def _stacks(seen: CommandReport) -> Iterator[SeenStack]:
             said |= {"environment": stack.environment.name, "production": stack.environment.production}
             said |= {"data_plane": stack.data_plane.name, "context": stack.data_plane.context_name}
         if change := changes.get(name):
-            said |= {**vars(change), **change.permissions._asdict(), "month": _month(*change.costs)}
+            said |= {**vars(change), **change.permissions._asdict(), "month": change.costs and _month(*change.costs)}
         yield SeenStack(**{**said, "name": name})
 
 

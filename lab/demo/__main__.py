@@ -32,7 +32,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CHECK_SECONDS = 0.5
 STAYS = (
     "A part that hangs (kill -STOP) does so until kill -CONT; Kubernetes would end it within a minute or so. The demo "
-    "ends when a part ends. Its logs stay."
+    "ends when a part ends. Logs stay."
 )
 PLANE = "two Tritons, the policy and two proxies"
 SCALED = "a control plane, KEDA, Prometheus and a proxy"

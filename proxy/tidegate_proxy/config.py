@@ -257,7 +257,7 @@ class LiveConfig:
 def _read_certificate(folder: Path) -> tuple[Path, Path]:
     pair = folder / "tls.crt", folder / "tls.key"
     try:
-        # On trial: one that does not fit must not touch the one in use. With a password, none is asked for.
+        # On trial: one that does not fit must not touch the one in use. The empty password keeps OpenSSL from asking.
         _context().load_cert_chain(*pair, password=b"")
     except ssl.SSLError as error:
         raise TableError(f"tls.crt and tls.key are no certificate and its key: {error.reason}") from None

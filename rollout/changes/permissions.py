@@ -56,7 +56,7 @@ FACTS: Sequence[tuple[Side, str, str]] = (
     (
         "allowed",
         "servers.*.openai.frontends",
-        "lets the pods of server {} write DynamoWorkerMetadata by Kubernetes' API",
+        "lets the pods of server {} write DynamoWorkerMetadata through Kubernetes' API",
     ),
     ("allowed", "servers.*.identity.roleArn", "lets the pods of server {} be {} (roleArn)"),
     ("allowed", "servers.*.identity.serviceAccount", "lets the pods of server {} be {} (serviceAccount)"),

@@ -47,7 +47,7 @@ def sections(changes: Sequence[StackChange]) -> dict[str, Lines]:
         "GPUs a month": of_each(
             lambda one: (
                 [Line(f"{one.costs[0]} → {one.costs[1]} ({difference(*one.costs)})")]
-                if one.costs[0] != one.costs[1]
+                if one.costs and one.costs[0] != one.costs[1]
                 else []
             )
         ),

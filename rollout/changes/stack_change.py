@@ -44,7 +44,7 @@ class StackChange:
     findings: Sequence[Finding]  # Of the guardrails, after the change.
     known: Sequence[Finding]  # Those of before the change.
     permissions: PermissionChange = field(default_factory=PermissionChange)
-    costs: tuple[Cost, Cost] = (Cost(), Cost())  # Before and after, autoscalers at their most.
+    costs: tuple[Cost, Cost] | None = None  # Before and after, autoscalers at their most; None if not recorded.
     stays: str = ""  # Of one that is not described: what stays in its cluster; a sentence without a subject.
     down: str = ""  # The command that takes that down.
 
@@ -106,11 +106,18 @@ def stack_change(
         effects = notices(before, after)
         if old or not new:
             permissions = permission_change(before, after)
-    (was, cost_before), (will, cost_after) = map(_devices, (old, new))
-    devices = [
-        Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
-        for kind in sorted(was.keys() | will.keys())
-    ]
+    devices: list[Devices] = []
+    costs = None
+    if old and "devices" not in definition_in(old):  # version 0.1.0 rendered it
+        what = "version 0.1.0 did not record them: neither their number nor their cost is compared"
+        effects = [*effects, Notice("GPU", "devices", what)]
+    else:
+        (was, cost_before), (will, cost_after) = map(_devices, (old, new))
+        costs = cost_before, cost_after
+        devices = [
+            Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
+            for kind in sorted(was.keys() | will.keys())
+        ]
     return StackChange(
         name,
         state,
@@ -121,7 +128,7 @@ def stack_change(
         findings,
         known,
         permissions,
-        costs=(cost_before, cost_after),
+        costs=costs,
         stays=stays,
         down=down,
     )
@@ -177,7 +184,7 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
     permissions = [change.permissions for change in changes]
     ways = {way for one in permissions for way in (*one.weaker, *(each for each in one.grants if each.wider))}
     lost = {way for one in permissions for way in one.lost}
-    was, will = (sum((change.costs[at] for change in changes), Cost()) for at in (0, 1))
+    was, will = (sum((change.costs[at] for change in changes if change.costs), Cost()) for at in (0, 1))
     money = (
         f"a month {was} → {will} ({difference(was, will)})" if was.month is not None and will.month is not None else ""
     )

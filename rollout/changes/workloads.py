@@ -45,8 +45,9 @@ class Workload:
 
     @property
     def start_seconds(self) -> int:
-        """Longest time that the start-up probes of a pod's containers allow, one after the other."""
-        return sum(_startup_seconds(one) for one in self.containers)
+        """Longest time that start-up probes allow a pod, one after the other, and for which it then must stay ready."""
+        settled = number(self.item, "spec", "minReadySeconds", default=0)
+        return sum(_startup_seconds(one) for one in self.containers) + settled
 
 
 def workloads(objects: Sequence[Tree]) -> dict[Identity, Workload]:

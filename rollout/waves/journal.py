@@ -4,7 +4,7 @@ build/rollout/<environment>/
     lock                    held by the rollout that is at work, and by every process that it started
     0007/rollout.json       the record: what is rolled out, and where every plane stands
     0007/definition/        the definition and images.lock, as they were when the rollout began
-    0007/logs/<plane>.log   what the engine said; and <plane>.failure, why its latest attempt failed
+    0007/logs/<plane>.log   what the engine said; <plane>.failure is why its latest attempt failed, where that is known
 
 A record is replaced as a whole, and is on the disk before what it announces happens. So a rollout that is killed at any
 moment leaves one to go on from. A record that cannot be understood is an error, because a plane could be forgotten.

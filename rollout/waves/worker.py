@@ -25,6 +25,7 @@ from .runner import Interrupted, Show
 
 ROOT = Path(__file__).resolve().parents[2]
 _GRACE_SECONDS = 90.0  # How long an engine may take to end what it has begun, once it is interrupted.
+_LONGEST_MESSAGE = 4_000  # Characters of a failure: it stands in the rollout's record and report.
 _STOPPED = 130
 
 
@@ -114,8 +115,8 @@ def main(arguments: list[str]) -> int:
     try:
         _up(task)
     except CommandError as error:
-        Path(arguments[1]).write_text(str(error), "utf-8", "replace")
         print(error, flush=True)
+        Path(arguments[1]).write_text(shortened(str(error), _LONGEST_MESSAGE), "utf-8", "replace")
         return error.code
     except KeyboardInterrupt:
         return _STOPPED

@@ -330,7 +330,7 @@ class Proxy(Section):
     metrics: Metrics | None = None
     """How many models and callers its metrics tell apart: 1000 and none, without it."""
     node_selector: Labels = Field(default_factory=dict)
-    """Labels that its nodes must carry. Its pods spread over nodes anyway."""
+    """Labels that its nodes must carry. Its pods spread over zones and nodes anyway."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints to tolerate."""
     priority_class: ObjectName | None = None

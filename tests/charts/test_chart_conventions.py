@@ -3,10 +3,17 @@
 import re
 from pathlib import Path
 
-from charts import CHART
-from charts.folder import default_values
+import pytest
 
-from .rendering import helm
+from charts import CHART, values_of
+from charts.folder import default_values
+from charts.values_file import values_text
+from stacks.resolve import resolve
+from stacks.validate import read_definition
+
+from .rendering import ROOT, helm
+
+DEFINITIONS = ROOT / "tests/definitions"
 
 
 def notes(*arguments: str | Path) -> str:
@@ -16,8 +23,13 @@ def notes(*arguments: str | Path) -> str:
     return done.stdout.partition("\nNOTES:\n")[2]
 
 
-def test_lint_finds_nothing_with_the_charts_own_values() -> None:
-    done = helm(["lint", "--strict", CHART])
+@pytest.mark.parametrize("name", ["everything", "two-kinds", "object-store", ""])
+def test_lint_finds_nothing_with_the_charts_own_values_nor_with_those_of_definitions(name: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    if name:
+        definition = read_definition(DEFINITIONS / f"{name}.yaml")
+        values.write_text(values_text(values_of(resolve(definition.stacks[0], definition.lock)), ""), "utf-8")
+    done = helm(["lint", "--strict", CHART, *(["--values", values] if name else [])])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout
     assert "ERROR" not in done.stdout

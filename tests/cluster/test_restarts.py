@@ -109,6 +109,7 @@ EDITS: list[tuple[str, dict[str, str], set[str]]] = [
     ("settings of an eviction policy", {SMALL_POOL: SMALL_POOL.replace("8Gi", "7Gi")}, set()),
     ("settings of the proxy",
         {"rateLimit: {requestsPerMinute": "logLevel: debug\n  rateLimit: {requestsPerMinute"}, {PROXY}),
+    ("a model more", {"  - name: churn\n": "  - {name: more, server: preload}\n  - name: churn\n"}, set()),
     ("replicas",
         {"restarts-dev\n    proxy:\n      replicas: 1": "restarts-dev\n    proxy:\n      replicas: 2"}, set()),
     ("a MIG profile",

@@ -142,6 +142,8 @@ def row(said: str, plane: str) -> str:
 
 
 def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_can_be_taken_back(world: World) -> None:
+    assert world.roll("--dry-run").code == 0
+    assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES), "a dry run makes nothing"
     ended = world.roll()
     assert ended.code == 0, ended.out + ended.err
     assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 1)

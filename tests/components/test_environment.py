@@ -1,5 +1,7 @@
 """Every environment of every definition keeps the promises; so does any valid definition that hypothesis finds."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pulumi.runtime.mocks import MockMonitor
 
 from components import Environment
@@ -20,6 +23,7 @@ from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
 
 from . import promises
+from .objects import WORKLOADS, name_of, of_kind, selected, template
 
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definitions").glob("*.yaml"))]
@@ -76,3 +80,28 @@ def test_environments_of_our_definitions_keep_every_promise(path: Path) -> None:
 @given(definition_trees())
 def test_any_valid_definition_declares_environments_that_keep_every_promise(tree: Tree) -> None:
     assert_promises(read_tree(tree))
+
+
+@settings(parent=examples(25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(definition_trees(), st.sampled_from(["PERMISSIVE", "STRICT"]))
+def test_a_mesh_without_domino_brings_nothing_of_dominos(tree: Tree, mtls: str) -> None:
+    """Neither namespaces of Domino's that may call or be reached, nor labels by which Domino knows its clients."""
+    tree.pop("domino", None)
+    tree["proxy"]["auth"].pop("dominoPrincipal", None)
+    tree["mesh"] = {"mode": "istio", "mtls": mtls, "namespace": "mesh-system"}
+    definition = read_tree(tree)
+    for stack in definition.stacks:
+        objects = declared(definition, stack)
+        for item in objects:
+            item["metadata"].pop("annotations", None)  # which say where datasets lie, those of Domino's too
+            assert not re.search("domino|nucleus|keycloak-client", json.dumps(item)), name_of(item)
+        (policy,) = (item for item in of_kind(objects, "NetworkPolicy") if "mesh-system" in json.dumps(item))
+        assert [name_of(item) for item in selected(objects, policy["spec"]["podSelector"])] == [
+            "Deployment inference-proxy"
+        ]
+        assert policy["spec"]["policyTypes"] == ["Egress"]
+        (peers,) = of_kind(objects, "PeerAuthentication")
+        assert peers["spec"]["mtls"]["mode"] == mtls
+        for workload in of_kind(objects, *WORKLOADS):
+            inside = template(workload)["metadata"]["labels"]["sidecar.istio.io/inject"]
+            assert inside == ("true" if workload["metadata"]["name"] == "inference-proxy" else "false")

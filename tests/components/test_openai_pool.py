@@ -204,3 +204,29 @@ def test_calls_of_every_pool_are_led_to_the_frontends_that_they_share(objects: l
         "planner": "planner",
         "critic": "critic",
     }
+
+
+def test_only_frontends_come_to_workers_and_workers_to_one_port_of_frontends(objects: list[KubernetesObject]) -> None:
+    of_server = {"app.kubernetes.io/instance": "dev", "tidegate.dev/server": "agents"}
+    frontends = {**of_server, "app.kubernetes.io/name": "openai", "tidegate.dev/pool": "frontends"}
+    ways = {
+        name: (spec["podSelector"]["matchLabels"], spec["ingress"], spec["egress"])
+        for name in ("workers", "frontends")
+        for spec in [named(objects, "NetworkPolicy", f"agents-{name}")["spec"]]
+    }
+    every, answers = [{"protocol": "TCP"}], [{"protocol": "TCP", "port": dynamo.RESPONSE_PORT}]
+
+    def peer(labels: dict[str, str]) -> list[Any]:
+        return [{"podSelector": {"matchLabels": labels}}]
+
+    assert ways["workers"] == (
+        of_server,
+        [{"from": peer(frontends), "ports": every}],
+        [{"to": peer(frontends), "ports": answers}],
+    )
+    assert ways["frontends"] == (
+        frontends,
+        [{"from": peer(of_server), "ports": answers}],
+        [{"to": peer(of_server), "ports": every}],
+    )
+    assert named(objects, "NetworkPolicy", "reach-kubernetes")["spec"]["egress"]

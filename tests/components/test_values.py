@@ -1,12 +1,13 @@
-"""What helpers of components refuse.
+"""The helpers by which components compute and write files, on values that are known.
 
-How they compute, loop, branch and write files is shown by the rendered files of `expected`, and by the chart, which
-equals them.
+How they loop, branch and compose is shown by the rendered files of `expected`, and by the chart, which equals them.
 """
+
+import json
 
 import pytest
 
-from components.values import needed, of_kinds
+from components.values import json_text, needed, of_kinds, quotient, total
 
 
 def test_what_is_needed_is_there_or_says_why_it_must_be() -> None:
@@ -19,3 +20,18 @@ def test_a_class_without_a_branch_is_an_error() -> None:
     assert of_kinds("text", {int: lambda _: "number", str: lambda _: "text"}) == "text"
     with pytest.raises(TypeError, match="no branch for float"):
         of_kinds(1.5, {int: lambda _: "number", str: lambda _: "text"})
+
+
+def test_numbers_are_added_and_divided_rounding_up() -> None:
+    assert total(30, 20) == 50
+    assert [quotient(number, 10) for number in (0, 1, 10, 11)] == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("text", ["<&>", "\u2028\u2029", "grün 😀", 'a"b\\c\n\t', "plain"])
+def test_a_file_is_json_as_go_writes_it(text: str) -> None:
+    """What Go escapes is escaped, and nothing else: so Helm writes the same file. Keys are sorted."""
+    found = json_text({"text": text, "b": None, "a": [], "c": {"d": None}})
+    assert found.startswith('{\n  "a": [],\n  "c": {},\n  "text": "')
+    assert json.loads(found) == {"text": text, "a": [], "c": {}}
+    assert not set(found) & set("<>&\u2028\u2029")
+    assert "\\u00fc" not in found

@@ -79,6 +79,10 @@ def test_the_definition_takes_it_and_its_pod_is_told_of_it(tmp_path: Path, capsy
     objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
     settings = objects["ConfigMap", "ondemand-small-eviction"]["data"][eviction_process.SETTINGS_FILE]
     assert EvictionSettings.model_validate_json(settings).policy == "largest-first"
+    others = [item["data"] for (kind, name), item in objects.items() if kind == "ConfigMap" and "small" not in name]
+    told = [data[eviction_process.SETTINGS_FILE] for data in others if eviction_process.SETTINGS_FILE in data]
+    assert told
+    assert all(EvictionSettings.model_validate_json(each).policy != "largest-first" for each in told)
     pods = [item["spec"]["template"]["spec"] for (kind, _), item in objects.items() if kind == "StatefulSet"]
     images = {each["image"] for pod in pods for each in pod.get("initContainers", ())}
     assert images == {block("sh", 1).partition("--tag ")[2].split()[0]}

@@ -123,7 +123,7 @@ def test_when_one_image_fails_nothing_is_written(pin: Call, definition: Path, re
 def test_a_registry_that_cannot_be_reached_is_a_reason(pin: Call, edit: Edit) -> None:
     edit("registry.test/", "127.0.0.1:1/")
     ended = pin("--insecure", "--registry-plane", "east", code=1)
-    assert ended.err.count("\nnot resolved: 127.0.0.1:1/") == 3
+    assert ended.err.count("not resolved: 127.0.0.1:1/") == 3
     assert "connection refused" in ended.err
 
 

@@ -88,13 +88,13 @@ class WebClient:
         async with asked as response:
             if response.status in _REDIRECTS:
                 raise Redirected(f"it redirects to {response.headers.get('location', '')}"[:300])
-            if response.status != 200:
-                raise (NotLetIn if response.status in (401, 403) else NoAnswer)(f"status {response.status}")
-            body = bytearray()
+            body = bytearray()  # of an error, too: its connection is kept
             async for chunk in response.content.iter_chunked(65_536):
                 body += chunk
                 if len(body) > MOST_ANSWER_BYTES:
                     raise NoAnswer(f"the answer has more than {MOST_ANSWER_BYTES} bytes")
+            if response.status != 200:
+                raise (NotLetIn if response.status in (401, 403) else NoAnswer)(f"status {response.status}")
             return msgspec.json.decode(body, type=dict[str, Any])
 
 

@@ -77,12 +77,14 @@ def _has_too_many(body: Bytes) -> bool:
 
 
 def _short(members: dict[str, msgspec.Raw], key: str) -> bytes:
-    """Return a value as it stands there, empty where there is none, and of a long one the beginning, which is none."""
-    return bytes(memoryview(members[key])[:_MOST_OPTIONS]) if key in members else b""
+    """Return a value as it stands there, empty where there is none, and the beginning of a long one."""
+    return bytes(memoryview(members[key])[: _MOST_OPTIONS + 1]) if key in members else b""
 
 
 def _options(raw: bytes) -> dict[str, Any] | Literal[False] | None:
     """Return the options with which a stream tells its usage, None where they say so, False where they are unclear."""
+    if len(raw) > _MOST_OPTIONS:
+        return False
     try:
         options = (msgspec.json.decode(raw) if raw else None) or {}
     except UNREADABLE:

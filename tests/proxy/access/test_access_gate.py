@@ -279,6 +279,12 @@ def test_refusals_are_bounded() -> None:
     assert len(refusals._until) == 100
 
 
+async def test_a_caller_without_a_credential_is_remembered_nowhere() -> None:
+    authorizer = gate_of(rule(principals=("*",)))
+    assert await kind_of(authorizer, b"") is ProblemType.UNAUTHENTICATED
+    assert (len(authorizer.refusals._until), len(authorizer.identities.by_tail)) == (0, 0)
+
+
 async def test_no_credential_shows_in_what_might_be_logged(provider: Issuer) -> None:
     authorizer = gate_for(provider, keys=API_KEYS)
     for credential in (provider.bearer(), ALICE):

@@ -111,11 +111,6 @@ def where_models_are(attacker: Attacker) -> None:
     _asking(attacker, attacker.head("/models", "Connection: close", method="GET"))
 
 
-@attack("the statistics of thousands of models", ONE, times=0, answers=1)
-def statistics(attacker: Attacker) -> None:
-    _asking(attacker, attacker.head("/v2/models/stats", "Connection: close", method="GET"))
-
-
 @attack("where thousands of models are, which nobody reads", ONE, connections=4)
 def unread_models(attacker: Attacker) -> None:
     head = attacker.head("/models", method="GET")

@@ -69,3 +69,11 @@ async def test_only_those_are_shown_that_the_caller_may_inspect(tmp_path: Path) 
             assert (await here.ask(request(path, method="GET", key=None))).problem == "unauthenticated"
         for path in ("/models/nothing", f"/servers/nobody/models/{MODEL}", "/servers/nobody/models"):
             assert (await here.ask(request(path, method="GET"))).problem == "unknown"
+
+
+@pytest.mark.parametrize("index", [{}, [1], [{"version": "1"}]])
+async def test_a_server_that_answers_nonsense_hides_no_model(here: RunningProxy, index: object) -> None:
+    here.replica.index = index
+    [only] = (await told(here)).values()
+    assert (only.model, only.state) == (MODEL, "unseen")
+    assert "cannot be seen: its index cannot be read" in only.why

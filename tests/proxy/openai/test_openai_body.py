@@ -180,3 +180,19 @@ def test_what_may_be_taken_for_a_wish_for_a_stream_is_one(stream: str, streams: 
 )
 def test_an_engines_error_is_logged_without_words_of_a_prompt(body: bytes, logged: str) -> None:
     assert KIND.error_text(body) == logged
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"model":"m"}', b'{"model":"m","stream":false}', b'{"model":"m","stream":1}',
+        b'{"model":"m","stream":true,"stream_options":{"include_usage":true}}',
+        b'{"model":"m","stream":true,"stream_options":[1]}',
+        b'{"model":"m","stream":true,"stream_options":{"x":"' + b"y" * 2000 + b'"}}',
+    ],
+)  # fmt: skip
+def test_what_tells_its_usage_or_cannot_be_asked_for_it_is_not_asked(said: bytes) -> None:
+    assert CHAT is not None
+    assert not KIND.open_body(CHAT, said)[0].asks_for_usage
+    model, sent = asked(said, None, True)
+    assert (model, json.loads(sent)) == ("m", json.loads(said))

@@ -1,6 +1,7 @@
 """What a change costs, as people and machines read it."""
 
 import copy
+import json
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rollout.changes.stack_change import StackChange, stack_change, verdict
 from rollout.preview import terminal_sections
 from rollout.render import render
 from stacks.definition.money import Cost
+from stacks.resolve import settings
 from tests.strategies.definitions import read_tree
 
 PRICE = {"perHour": 7.0, "source": "A test.", "asOf": "2026-11-01"}
@@ -78,3 +80,17 @@ def test_what_does_not_change_or_is_no_longer_described_costs_the_same() -> None
         assert one.costs[0] == one.costs[1] != Cost()
         assert all(each.before == each.after for each in one.devices)
     assert "a month" not in terminal_sections([same]).plain + verdict([same]) + page([same], "A test")
+
+
+@pytest.mark.parametrize("described", [True, False])
+def test_devices_that_an_older_version_did_not_record_are_not_compared(described: bool) -> None:
+    before, after = replicas_of_small(1, PRICE), replicas_of_small(2, PRICE)
+    annotations = next(item for item in before if item["kind"] == "Namespace")["metadata"]["annotations"]
+    recorded = json.loads(annotations[settings.ANNOTATION])
+    del recorded["devices"]
+    annotations[settings.ANNOTATION] = json.dumps(recorded)
+    one = stack_change("dev-lab", before, after if described else None)
+    text = terminal_sections([one]).plain
+    assert "GPU devices: version 0.1.0 did not record them" in text
+    assert "a month" not in text + verdict([one])
+    assert (one.devices, one.costs) == ([], None)

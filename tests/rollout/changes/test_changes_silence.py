@@ -63,7 +63,8 @@ class Looked:
         ]
         if not all(self.shows(stack, new) for stack in differing):
             known = {(each.path, each.what) for each in self.definition.advisories}
-            is_told = any((each.path, each.what) not in known for each in new.advisories)
+            told = [each.path for each in new.advisories if (each.path, each.what) not in known]
+            is_told = any(change[2].rpartition(".")[2] in path for path in told)
             return "equal" if change[2] in SPELT_OUT or is_told else "silent"
         return "shown" if differing else "equal"
 

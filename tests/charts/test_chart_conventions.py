@@ -26,10 +26,11 @@ def notes(*arguments: str | Path) -> str:
 @pytest.mark.parametrize("name", ["everything", "two-kinds", "object-store", ""])
 def test_lint_finds_nothing_with_the_charts_own_values_nor_with_those_of_definitions(name: str, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
+    more: list[str | Path] = ["--values", values] if name else []
     if name:
         definition = read_definition(DEFINITIONS / f"{name}.yaml")
         values.write_text(values_text(values_of(resolve(definition.stacks[0], definition.lock)), ""), "utf-8")
-    done = helm(["lint", "--strict", CHART, *(["--values", values] if name else [])])
+    done = helm(["lint", "--strict", CHART, *more])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout
     assert "ERROR" not in done.stdout

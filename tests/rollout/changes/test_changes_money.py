@@ -77,6 +77,7 @@ def test_what_does_not_change_or_is_no_longer_described_costs_the_same() -> None
     objects = replicas_of_small(1, PRICE)
     same, gone = stack_change("dev-lab", objects, objects), stack_change("old", objects, None)
     for one in (same, gone):
+        assert one.costs
         assert one.costs[0] == one.costs[1] != Cost()
         assert all(each.before == each.after for each in one.devices)
     assert "a month" not in terminal_sections([same]).plain + verdict([same]) + page([same], "A test")

@@ -29,6 +29,7 @@ def test_a_new_stack_takes_and_costs_what_the_definition_asks_for(path: Path) ->
         asked = [each for each in taken(stack) if each.count]
         assert sum(each.after for each in change.devices) == sum(each.count for each in asked)
         assert {each.kind for each in change.devices} == {str(each.device) for each in asked}
+        assert change.costs
         assert (change.costs[0], str(change.costs[1])) == (Cost(), str(sum((each.cost for each in asked), Cost())))
 
 

@@ -152,8 +152,8 @@ class LocalEnvironment:
         self.preload = self._stack(PRELOAD).enter_context(made)
 
     def start_on_demand(self) -> None:
-        """Start the on-demand Triton: it has no model, and only the policy may load some. Started anew, it has its old
-        ports."""
+        """Start the on-demand Triton: it has no model, and only the policy may load some. After a restart it has the
+        same ports."""
         before = getattr(self, "on_demand", None)
         ports = None if before is None else before.ports
         made = triton(
@@ -162,7 +162,7 @@ class LocalEnvironment:
         self.on_demand = self._stack(ON_DEMAND).enter_context(made)
 
     def start_policy(self) -> None:
-        """Start the eviction policy; started anew, it has its old ports."""
+        """Start the eviction policy; after a restart it has the same ports."""
         before = getattr(self, "policy", None)
         ports = (0, 0) if before is None else (before.lease_port, before.admin_port)
         write_settings(self._policy_root, self.plan.settings(self.repository(ON_DEMAND)))

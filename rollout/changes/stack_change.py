@@ -87,7 +87,7 @@ def stack_change(
         each if any(item.get("kind") not in KEPT for item in each) else ()
         for each in (before or (), (before if after is None else after) or ())
     )
-    # What is no longer described goes by nobody: the objects run and take their devices until `tidegate down`.
+    # A stack that is no longer described runs on: its objects take their devices until `tidegate down`.
     changes = [] if after is None else compare(before or (), after)
     state: State = "unchanged"
     started: list[Restart] = []

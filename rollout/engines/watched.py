@@ -88,7 +88,7 @@ def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: flo
     end, pause = time.monotonic() + seconds, _FIRST_PAUSE
     while not looking.poll():
         if time.monotonic() > end:
-            why = looking.late() or "nobody can say whether everything is ready"
+            why = looking.late() or "the cluster did not say whether everything is ready"
             raise CommandError(f"nothing was changed, and {why}")
         time.sleep(pause)
         pause = min(2 * pause, LOOK_EVERY)

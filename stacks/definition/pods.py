@@ -1,4 +1,4 @@
-"""What pods are told beside what they run: what all of them carry, and which taints some tolerate."""
+"""Settings of pods, besides their containers: what all of them carry, and which taints some tolerate."""
 
 from typing import Annotated, ClassVar, Literal
 

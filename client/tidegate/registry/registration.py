@@ -61,7 +61,7 @@ class Registration:
     entry: Path
     manifest: Manifest
     registered_by: str
-    unproven: str  # Why that may be somebody else.
+    unproven: str  # Why that may be another person.
     inference_server: str  # The one that the client model is to name.
     golden: Golden | None
     key: SigningKey | None

@@ -57,8 +57,8 @@ class Registry:
         """Register the entry in a folder; the same content is the same version, however often it is registered.
 
         `server` is the inference server that the client model names, `manifest` what `manifest_of` just made of the
-        entry; `progress` is told the bytes sent, `tell` what else there is to know, and `unproven` says why
-        `registered_by` may be somebody else. Whether servers would serve the entry is for the caller to look at
+        entry; `progress` gets the bytes sent, `tell` gets advice for the user, and `unproven` says why
+        `registered_by` may be another person. Whether servers would serve the entry is for the caller to look at
         (`registration.checked`). Raises IntegrityError when it changes meanwhile.
         """
         manifest = manifest_of(entry) if manifest is None else manifest

@@ -53,7 +53,7 @@ class RegisteredVersion(Message):
 
     @property
     def unproven(self) -> str:
-        """Why `registered_by` may be somebody else; nothing where it was proven."""
+        """Why `registered_by` may be another person; nothing where it was proven."""
         return self.tags.get(UNPROVEN, "")
 
 

@@ -82,7 +82,7 @@ class TritonDriver:
             if not lost.done():
                 reader.result()  # a defect ends the policy: another one starts with what Triton says
             # At once: the core's next commands are for the next Triton.
-            self._service.server_lost("its connection broke" if lost.done() else "it was started anew")
+            self._service.server_lost("its connection broke" if lost.done() else "it was restarted")
             await asyncio.gather(*ending, return_exceptions=True)
 
     async def close(self) -> None:

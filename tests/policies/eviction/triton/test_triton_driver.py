@@ -138,7 +138,7 @@ async def test_a_triton_that_was_started_anew_unseen_is_known_by_its_reader() ->
     stand_in = StandIn({"a": 1})
     async with driving(stand_in) as (_, heard):
         stand_in.server = "1:2"
-        assert await heard.said.get() == ("lost", "it was started anew")
+        assert await heard.said.get() == ("lost", "it was restarted")
         assert (await heard.said.get())[0] == "back"
 
 

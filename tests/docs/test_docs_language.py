@@ -1,0 +1,43 @@
+"""Pages, messages, docstrings and comments keep the rules of language in CONTRIBUTING.md that a program can check."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.language import Text, findings, main
+
+ROOT = Path(__file__).resolve().parents[2]
+CHECKED: list[str] = []  # It grows until it holds everything.
+
+
+@pytest.mark.parametrize("root", CHECKED)
+def test_the_language_is_plain(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not main([str(ROOT / root)]), capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("page", "Callers are told busy."),
+        ("message", "Nobody may call it."),
+        ("docstring", "It starts; then it stops."),
+        ("page", "Who has waited long enough gets a response."),
+        ("page", " ".join(["word"] * 26) + "."),
+        ("cell", " ".join(["word"] * 26)),
+    ],
+)
+def test_a_broken_rule_is_found(kind: str, text: str) -> None:
+    assert list(findings(Text(1, text, kind)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("page", "Run `tell; said` first. " * 9),
+        ("heading", "What you write"),
+        ("page", "Who may call it?"),
+        ("cell", "X " + "word " * 20),
+    ],
+)
+def test_plain_english_passes(kind: str, text: str) -> None:
+    assert not list(findings(Text(1, text, kind)))

@@ -186,7 +186,9 @@ def test_more_values_than_any_definition_has_are_refused_merged_or_written_out()
     members = ", ".join(f"k{n}: 1" for n in range(1_000))
     text = f"a: &a {{{members}}}\n" + "".join(f"b{n}: {{<<: *a}}\n" for n in range(300))
     assert "200,000" in only_problem_of(text).what
-    assert "the definition has more than the limit of 200,000 values" in only_problem_of(f"a: [{'1,' * 200_001}]\n").what
+    assert (
+        "the definition has more than the limit of 200,000 values" in only_problem_of(f"a: [{'1,' * 200_001}]\n").what
+    )
 
 
 @pytest.mark.usefixtures("parser")
@@ -250,11 +252,11 @@ when: !!timestamp 2020-01-01
         ("a: &a {<<: *a}", 1, "an alias is inside its own anchor"),
         ("models: [*-small]\n", 1, "Quote texts that begin with *,"),
         ("a: &x 1\nb: &x 2\n", 2, "duplicate anchor"),
-        ("a: {{ .Values.x }}\n", 1, "If this is a template's placeholder"),
-        ("a: !!int x\n", 1, '"x" is no int'),
-        ("a: !!bool yes\n", 1, '"yes" is no bool'),
-        ("a: !!int 1_000\n", 1, '"1_000" is no int'),
-        (f"a: !!float {'9' * 400}\n", 1, "is no float"),
+        ("a: {{ .Values.x }}\n", 1, "If this is a placeholder of a template"),
+        ("a: !!int x\n", 1, '"x" is not a valid int'),
+        ("a: !!bool yes\n", 1, '"yes" is not a valid bool'),
+        ("a: !!int 1_000\n", 1, '"1_000" is not a valid int'),
+        (f"a: !!float {'9' * 400}\n", 1, "is not a valid float"),
         ("a:\n  <<: {b: 1}\n  <<: {c: 1}\n", 3, 'this mapping has the key "<<" twice'),
         ("a: !!binary aGk=\n", 1, "unknown tag !!binary"),
         ('a: "b\\0c"\n', 1, "a: a text cannot contain the character U+0000"),

@@ -37,7 +37,7 @@ def replicas(rig: Rig) -> list[Replica]:
 
 @contextlib.contextmanager
 def faulty(stub: Stub, what: Any) -> Iterator[list[socket.socket]]:
-    """Listen where a replica did, and do this to each connection; yields those that came."""
+    """Listen where a replica did, and do this to each connection. Yields those that came."""
     stub.stop()
     connections: list[socket.socket] = []
     with socket.create_server((stub.host, stub.port)) as listener:
@@ -117,7 +117,7 @@ def test_a_replica_that_answers_badly_is_told_of(one: Rig, what: Any, why: str) 
         if why:
             assert error.code() == grpc.StatusCode.UNAVAILABLE
             assert why in error.details()
-            assert "send the request again only if" in error.details()
+            assert "Send the request again only if" in error.details()
         else:
             assert error.code() == grpc.StatusCode.UNKNOWN
         one.until(lambda: not one.proxy.shared.open_calls and not one.proxy.shared.limiter.in_flight)

@@ -48,8 +48,8 @@ async def test_whoever_may_look_but_not_call_is_told_which_rule_it_takes() -> No
     problem = await problem_of(authorizer, ALICE, "a")
     assert problem.type is ProblemType.DENIED
     assert problem.detail == (
-        "alice may inspect the model a of the server main, but not infer. An admin must add an access rule with the action "
-        "infer for this principal or one of its groups."
+        "alice may inspect the model a of the server main, but not infer. An admin must add an access rule with the "
+        "action infer for this principal or one of its groups."
     )
     assert (await authorizer.ask(ALICE, None, "a", "inspect")).bucket is None
     caller = gate_of(rule(principals=("alice",), actions=("infer",)))

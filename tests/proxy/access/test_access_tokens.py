@@ -110,7 +110,7 @@ def with_its_own_key(provider: Issuer) -> str:
     [
         *((partial(without_signature, algorithm=each), "ES256") for each in ("none", "None", "NONE", "")),
         *((partial(signed, algorithm=each), "ES256") for each in ("PS256", "RS384", "RS512")),
-        (partial(signed, algorithm="ES256", key=ec.generate_private_key(ec.SECP256R1())), "No key of its issuer"),
+        (partial(signed, algorithm="ES256", key=ec.generate_private_key(ec.SECP256R1())), "None of the issuer's keys"),
         (with_its_own_key, "signature is wrong"),
         (with_others_claims, "signature is wrong"),
         (lambda provider: provider.sign(headers={"crit": ["x"], "x": 1}), "not valid"),

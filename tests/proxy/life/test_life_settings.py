@@ -125,7 +125,7 @@ def test_a_bad_table_is_one_line_with_its_file(root: Path, name: str, text: str 
     ("setting", "files", "said"),
     [
         ("tls", {}, "cannot be read: No such file"),
-        ("tls", {"tls/tls.crt": "nonsense", "tls/tls.key": "nonsense"}, "no certificate and its key"),
+        ("tls", {"tls/tls.crt": "nonsense", "tls/tls.key": "nonsense"}, "not a certificate and its key"),
         ("authorities", {}, "cannot be read: No such file"),
         ("authorities", {"authorities/ours.crt": "nonsense"}, "ours.crt contains no certificates in PEM format"),
         ("api_keys", {"api-keys/ci": "tgk_in-plain-text\n"}, "api-keys"),

@@ -148,7 +148,7 @@ def test_every_call_has_the_same_result(front: Front, way: str) -> None:
 
 
 @OF_HTTP
-def test_what_the_proxy_refuses_reads_well_in_the_client(front: Front, way: str) -> None:
+def test_refused_calls_have_readable_errors_in_the_client(front: Front, way: str) -> None:
     nobody = ask(way, front.proxy.http, {}, CALLS["infer"])
     somebody = ask(way, front.proxy.http, front.credential, infer("no_such_model"))
     (_, status, message), (_, other_status, other_message) = nobody[0], somebody[0]

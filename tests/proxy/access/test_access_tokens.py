@@ -54,7 +54,7 @@ async def test_a_token_of_a_known_issuer_names_its_principal(
         ({"aud": []}, "`aud`"),
         ({"aud": None}, "`aud`"),
         ({"exp": None}, "`exp`"),
-        ({"exp": 1}, "has ended"),
+        ({"exp": 1}, "has expired"),
         ({"exp": "9999999999"}, "no time"),
         ({"exp": True}, "no time"),
         ({"exp": 10**400}, "no time"),
@@ -111,8 +111,8 @@ def with_its_own_key(provider: Issuer) -> str:
         *((partial(without_signature, algorithm=each), "ES256") for each in ("none", "None", "NONE", "")),
         *((partial(signed, algorithm=each), "ES256") for each in ("PS256", "RS384", "RS512")),
         (partial(signed, algorithm="ES256", key=ec.generate_private_key(ec.SECP256R1())), "None of the issuer's keys"),
-        (with_its_own_key, "signature is wrong"),
-        (with_others_claims, "signature is wrong"),
+        (with_its_own_key, "signature is invalid"),
+        (with_others_claims, "signature is invalid"),
         (lambda provider: provider.sign(headers={"crit": ["x"], "x": 1}), "not valid"),
     ],
 )
@@ -177,7 +177,7 @@ async def test_a_token_ends_at_once(provider: Issuer, clock: Clock) -> None:
     clock.goes_on(1.5)
     assert authorizer.known(credential, (None, "a", "infer", None)) is None
     problem = await problem_of(authorizer, credential)
-    assert (problem.type, problem.detail) == (ProblemType.UNAUTHENTICATED, "The token has ended. Get a new one.")
+    assert (problem.type, problem.detail) == (ProblemType.UNAUTHENTICATED, "The token has expired. Get a new one.")
 
 
 async def test_an_issuers_clock_may_be_a_little_ahead(provider: Issuer, clock: Clock) -> None:

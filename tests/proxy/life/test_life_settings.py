@@ -190,8 +190,8 @@ def pooled(**more: Any) -> dict[str, Any]:
 
 UNREACHABLE = ("", "\0", "a..b", "a" * 64, "é", "a\r\nX: y", "a b")
 REFUSED = [
-    (shares(10, 10), "the shares of model m's versions must sum to 100, and they sum to 20"),
-    (shares(0, 0), "the shares of model m's versions must sum to 100, and they sum to 0"),
+    (shares(10, 10), "the shares of model m's versions must sum to 100, but sum to 20"),
+    (shares(0, 0), "the shares of model m's versions must sum to 100, but sum to 0"),
     (shares(100, alias="champion"), "models.0: model m has shares of versions and an alias"),
     (
         {"models": [{**MODEL, "versions": [{"version": 3, "weight": 50}] * 2}]},

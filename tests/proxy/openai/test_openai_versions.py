@@ -153,7 +153,7 @@ async def test_a_replica_that_serves_something_else_or_does_not_say_is_told_with
 BAD = {
     "model chat stands twice on server llm": [model("chat"), model("chat", {4: 100}, pool="green")],
     "model chat is in the pool main twice": [model("chat", {3: 80}), model("chat", {4: 20})],
-    "the shares of model chat's versions must sum to 100, and they sum to 90": split({3: 80}, {4: 10}),
+    "the shares of model chat's versions must sum to 100, but sum to 90": split({3: 80}, {4: 10}),
     "server llm has two models with the name chat-v3": [model("chat", {3: 100}), model("chat-v3")],
     "server llm has two models with the name gpt": [model("a", served_names=("gpt",)), model("gpt")],
 }  # fmt: skip

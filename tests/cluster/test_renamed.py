@@ -138,7 +138,7 @@ def test_a_move_that_was_stopped_is_finished_by_the_next_up(site: Site, monkeypa
 def test_a_state_whose_move_was_stopped_is_moved_by_the_next_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     before = up(site)
     site.edit(*PLANE)
-    real = pulumi_cli.ask
+    real = pulumi_cli.run
 
     def stopped(cli: pulumi_cli.PulumiCli, stack: Any, arguments: Sequence[str]) -> str:
         if [*arguments[:2]] == ["stack", "rename"]:
@@ -146,7 +146,7 @@ def test_a_state_whose_move_was_stopped_is_moved_by_the_next_up(site: Site, monk
         return real(cli, stack, arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pulumi_cli, "ask", stopped)
+        patch.setattr(pulumi_cli, "run", stopped)
         assert "stopped" in site.up(stack=NOW, ok=False).err
     assert known_as(site) == {"dev-lab"}
     site.up(stack=NOW)

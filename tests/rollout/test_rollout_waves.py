@@ -161,8 +161,8 @@ def test_asked_to_stop_inside_a_wave_wider_than_what_goes_side_by_side_it_begins
     def begin(plane: str) -> None:
         began.add(plane)
         if len(began) == 1 + most:
-            stop.asked.set()
-        assert plane == "a" or stop.asked.wait(20)
+            stop.soon.set()
+        assert plane == "a" or stop.soon.wait(20)
 
     doubles = Doubles(begin=begin)
     journal = begun(tmp_path, wide)
@@ -178,7 +178,7 @@ def test_a_plane_that_is_interrupted_is_written_down_as_such(tmp_path: Path) -> 
             if plane in "bc":
                 both_at_work.wait(10)
             if plane == "b":
-                stop.asked.set()
+                stop.soon.set()
                 stop.now.set()
             if plane in "bc" and stop.now.wait(10):
                 raise Interrupted

@@ -149,7 +149,7 @@ def _more_room(subject: PoolUnderReview, trace: Trace | None) -> Advice:
         why = f"{why} Files are read at {rate:,.0f} MB/s, which is {found.reading.share:.0%} of the load time."
         beside = (
             f"Simulated with staged files at {near:,.0f} MB/s. Not simulated: each model's first load still reads "
-            "from the volume. The size is that of the footprints; files may be smaller."
+            "from the volume. The size is that of the footprints, but files may be smaller."
         )
     return Advice(remedy.kind, why, remedy.change, now, then, beside)
 

@@ -77,7 +77,7 @@ def _of_pool(definition: Definition, subject: PoolUnderReview, advice: Advice, t
     yield f"  advice   {advice.kind}: {advice.why}"
     if advice.change:
         environment = subject.stack.environment.name
-        yield f"           paste at {place_of(definition, environment)}, then run `tidegate check`:"
+        yield f"           Merge this into {place_of(definition, environment)}, then run `tidegate check`:"
         yield from (f"    {line}" for line in overlay_text(laid_over(environment, advice.change)).splitlines())
     if advice.now is not None:
         then = f" → {_expected(advice.then)}" if advice.then is not None else ""
@@ -99,7 +99,7 @@ def _figures(subject: PoolUnderReview, target: float) -> Iterator[tuple[str, boo
         yield (
             "memory",
             is_memory_short(found, target),
-            f"{found.warm:.1%} of calls found their model resident; {found.evicted:,.0f} evictions for others, "
+            f"{found.warm:.1%} of calls found their model resident, {found.evicted:,.0f} evictions for others, "
             f"{found.busy_for_room:,.0f} refused as busy, {lost:,.0f} s lost{taken}",
         )
     work = found.work
@@ -115,6 +115,6 @@ def _loads(found: Pressures) -> str:
     read = found.reading
     rate = f"files at {read.bytes_per_second / 1e6:,.0f} MB/s" if read else "too few loads to measure the file rate"
     return (
-        f"{found.loads:,.0f} loads, {found.load_seconds:,.0f} s; on average {found.loading:.1f} running and "
-        f"{found.queued:.1f} queued; {found.busy_for_loads:,.0f} refused as busy; {rate}"
+        f"{found.loads:,.0f} loads, {found.load_seconds:,.0f} s, on average {found.loading:.1f} running and "
+        f"{found.queued:.1f} queued, {found.busy_for_loads:,.0f} refused as busy, {rate}"
     )

@@ -1,7 +1,7 @@
 """Increases of Prometheus counters, with their times: takes raw samples, returns the increase between two scrapes.
 
-PromQL's `increase` does not fit: it extrapolates to values that never existed, and ignores a new counter's first value,
-which is all there is of a model that was called once.
+PromQL's `increase` does not fit, because it extrapolates to values that never existed. It also ignores the first value
+of a new counter, which is the only one of a model that was called once.
 """
 
 from bisect import bisect_left

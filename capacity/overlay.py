@@ -1,4 +1,4 @@
-"""A change of the definition to paste: its text, and its place."""
+"""A change to merge into the definition: its text, and its place."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,12 +20,12 @@ def overlay_text(change: Mapping[str, Any]) -> str:
 
 
 def place_of(definition: Definition, environment: str) -> str:
-    """Return where to paste an overlay of an environment."""
+    """Return the place into which to merge an overlay of an environment."""
     index = [each.name for each in definition.header.environments].index(environment)
     where = definition.document.position(("environments", index))
     planes = [each.data_plane.name for each in definition.stacks if each.environment.name == environment]
     every = f", for {listed(planes)}" if len(planes) > 1 else ""
-    return f"{where.file}:{where.line} (environment {environment}{every}), in addition to its keys"
+    return f"{where.file}:{where.line} (environment {environment}{every})"
 
 
 def size_text(size: int) -> str:

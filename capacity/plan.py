@@ -183,17 +183,17 @@ def _notes(basis: _Basis) -> list[str]:
         notes.append(f"`proxy.timeouts.requestSeconds` is {wait + 1}, too short for that load: increase it first.")
     if basis.left_out:
         large = listed(basis.left_out, most=5)
-        notes.append(f"Left out: models that nothing calls and that do not fit on a {basis.gpu.name}: {large}.")
+        notes.append(f"Left out: models that nothing calls and that do not fit on a whole {basis.gpu.name}: {large}.")
     return notes
 
 
 def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
-    """Yield the change of the definition, where to paste it, and further steps."""
+    """Yield the change of the definition, its place, and further steps."""
     change, where = _change(basis, answer), basis.definition.file
     if basis.stack:
         environment = basis.stack.environment.name
         change, where = laid_over(environment, change), place_of(basis.definition, environment)
-    yield f"Paste at {escaped(where)}, then run `tidegate check`:"
+    yield f"Merge this into {escaped(where)}, then run `tidegate check`:"
     yield ""
     yield overlay_text(change)
     yield ""

@@ -19,7 +19,7 @@ SLOW_SECONDS = 1.0  # The read rate of shorter loads does not matter.
 _SIZES_APART = 1.5  # Minimum ratio of the largest to the smallest model, to separate reading from starting.
 FOR_ROOM: Final[tuple[BusyReason, ...]] = ("no-room", "freeing", "unloading", "draining")
 FOR_A_LOAD: Final[tuple[BusyReason, ...]] = ("queued", "loading")
-"""Reasons of busy calls: lack of memory; a load that takes longer than the wait, or waits for its turn."""
+"""Reasons of busy calls: lack of memory, or a load that takes longer than the wait or waits for its turn."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`tidegate` with all of its commands; `python -m cli` in a checkout."""
+"""`tidegate` with all of its commands, or `python -m cli` in a checkout."""
 
 import gc
 import sys

@@ -65,7 +65,7 @@ def _up(bundles: Sequence[Bundle], engine: Engine, outcome: ExitStatus) -> None:
     note(f"Bringing up {names} in {escaped(context)} with {engine.title} …")
     unchanged = []
     for done, (stack, bundle) in enumerate(zip(stacks, bundles, strict=True), 1):
-        outcome.text = f"stack {stack.name} may be partly up; run the same command again"
+        outcome.text = f"stack {stack.name} may be partly up. Run the same command again"
         try:
             if not engine.up(bundle):
                 unchanged.append(stack.name)
@@ -85,7 +85,7 @@ def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
         if error.code != NO_ENGINE:
             raise
         lines = [
-            f"There is no engine for this stack; nothing was changed: {error}",
+            f"Nothing was changed, because there is no engine: {error}",
             "  Install Pulumi (https://www.pulumi.com/docs/install) or Helm (https://helm.sh/docs/intro/install),",
             "  and run this again. Or apply the rendered files:",
             f"      {tidegate('render', request.definition, stack=request.stack)}",
@@ -138,7 +138,7 @@ def _down(request: Request, stack: StackId, kube: Kubectl, outcome: ExitStatus, 
     wanted = request.engine or (owner.engine if owner.engine in engines.FINDERS else None)
     engine = engines.find_engine(wanted)
     note(f"Taking {stack.name} in {escaped(kube.context)} down with {engine.title} …")
-    outcome.text = f"stack {stack.name} may be partly down; run the same command again"
+    outcome.text = f"stack {stack.name} may be partly down. Run the same command again"
     try:
         engine.down(stack, request.definition)
     except CommandError as error:

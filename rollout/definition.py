@@ -63,7 +63,7 @@ def pin_images(path: Path, insecure: bool, plane: str | None, outcome: ExitStatu
         via = f" (queried {references[image]})" if references[image] != image else ""
         note(f"not resolved: {image}{via}: {escaped(digests[image][1])}")
     if failed:
-        raise CommandError(f"{len(failed)} of {counted(digests, 'image')} could not be resolved; nothing was written.")
+        raise CommandError(f"{len(failed)} of {counted(digests, 'image')} could not be resolved. Nothing was written.")
     pins = [PinnedImage(image=image, digest=digest) for image, (digest, _) in digests.items()]
     text = lock_text(pins)
     if lock_file.is_file() and lock_file.read_bytes() == text.encode():

@@ -63,7 +63,7 @@ class Found(_Place):
     why: str = ""
     """Why it matters. For a waiver: by whom, until when and why."""
     do: str = ""
-    """What to do about it."""
+    """The remedy."""
     command: str = ""
     """kubectl command that shows it."""
     new: bool | None = None

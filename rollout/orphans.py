@@ -46,14 +46,14 @@ class Orphan:
 
     @property
     def words(self) -> str:
-        """What it is, as a sentence without its subject (the stack's name) and its full stop."""
+        """A description, as a sentence without its subject (the stack's name) and its full stop."""
         by = _BY.get(self.engine, "kubectl or a GitOps controller")
         there = f"namespace {self.home.namespace}, since {self.since}, {counted(self.objects, 'object')} by {by}"
         if self.moved:
-            return f"is still in its former namespace ({there}); the definition sets {self.moved}"
+            return f"is still in its former namespace ({there}), but the definition sets {self.moved}"
         if self.left_for:
-            return f"is still in its former cluster ({there}); the definition sets {self.left_for}"
-        stranger = "" if self.home.data_plane.platform else "; if another definition has it, set `platform` in both"
+            return f"is still in its former cluster ({there}), but the definition sets {self.left_for}"
+        stranger = "" if self.home.data_plane.platform else ". If another definition has it, set `platform` in both"
         return f"is no longer described, but still exists ({there}){stranger}"
 
     def command(self, definition: object) -> str:

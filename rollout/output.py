@@ -31,7 +31,7 @@ def write(out: Path, rendering: Sequence[Rendered], stacks: Collection[str] | No
         changed = [path for path, text in wanted.items() if there.get(path) != text]
         gone = ours - wanted.keys()
         if changed or gone:
-            outcome.text = f"{out} may contain a part of the new rendering; run the same command again"
+            outcome.text = f"{out} may contain a part of the new rendering. Run the same command again"
         for path in changed:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(wanted[path])

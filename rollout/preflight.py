@@ -67,7 +67,7 @@ def ensure_ready(context: str, asked: Asked, *, keep_going: bool = False) -> Non
         if keep_going or not lack.hard:
             note(str(lack))
     if not keep_going and (names := [name for name, of_stack in found.items() if any(lack.hard for lack in of_stack)]):
-        what = f"{', '.join(names)} would not start in {escaped(context)}; nothing was changed."
+        what = f"{', '.join(names)} would not start in {escaped(context)}. Nothing was changed."
         do = "To continue nevertheless, add --keep-going."
         raise CommandError("\n".join([what, *(str(lack) for lack in every if lack.hard), do]))
 
@@ -143,7 +143,7 @@ class _Cluster:
         agents = {item["metadata"]["name"]: item for item in self._all("DaemonSet")}
         amazon = "--enable-network-policy=true" in json.dumps(agents.get("aws-node", ""))
         if not amazon and agents.keys().isdisjoint(_ENFORCERS) and ("daemonsets.apps", "") not in self.refused:
-            what = "no CNI that is known to enforce NetworkPolicies was found; without one, all pods reach each other"
+            what = "no CNI that is known to enforce NetworkPolicies was found. Without one, all pods reach each other"
             do = "Check whether yours does. Calico, Cilium, and Amazon's with enableNetworkPolicy do."
             yield MissingPrerequisite(what, self._kubectl("get", "daemonsets", "-A"), do)
 

@@ -13,7 +13,7 @@ from .workloads import Tree
 Thing = TypeVar("Thing")
 Home = tuple[str, str]  # A namespace, and its kubeconfig context.
 _PARTS = (ENVIRONMENT, ("name",)), (PLANE, ("dataPlane", "name"))
-_MOVED = "`tidegate up` moves its Helm release or Pulumi stack; no object is replaced, and nothing restarts"
+_MOVED = "`tidegate up` moves its Helm release or Pulumi stack. No object is replaced, and nothing restarts"
 
 
 def under_names_of_now(found: Mapping[str, Thing], stacks: Iterable[Stack]) -> dict[str, Thing]:
@@ -45,7 +45,7 @@ def renamings(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[str]:
         if old == new:
             continue
         if old in (mapping(now, "formerly").get(f"{kind} {new}") or ()):
-            kept = "; its namespace and objects keep their names" if kind == ENVIRONMENT else ""
+            kept = ". Its namespace and objects keep their names" if kind == ENVIRONMENT else ""
             yield f"{kind} {new}, formerly {old}: {_MOVED}{kept}"
         else:
             yield f"{old} brought this up, not {kind} {new}: `tidegate up` refuses unless {new} sets formerly: [{old}]"

@@ -149,7 +149,7 @@ def _oversubscribed(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[N
         need_before, have_before = was.get(pool, (0, 1))
         if need > have and pool in was and need * have_before > need_before * have:
             texts = [f"{one / 1e9:.1f} of {other / 1e9:.1f} GB" for one, other in ((need, have), was[pool])]
-            what = f"its models together need {texts[0]} of its memory, so they take turns; before: {texts[1]}"
+            what = f"its models together need {texts[0]} of its memory, so they take turns. Before: {texts[1]}"
             yield Notice("pool", "/".join(pool), what, grave=need_before <= have_before)
 
 
@@ -222,9 +222,9 @@ def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload], wi
             elif workload.most < before.most:
                 what = "the last ones end" + (", and their models must be loaded again" if workload.pool else "")
             if workload.least == 0 < before.least and workload.most:
-                what, grave = f"{what}; WITHOUT CALLS NO POD RUNS, and the first callers wait for one", True
+                what, grave = f"{what}. WITHOUT CALLS NO POD RUNS, and the first callers wait for one", True
             if workload.least == 1 < before.least:
-                what, grave = f"{what}; CALLS FAIL while the only pod restarts or its node fails", True
+                what, grave = f"{what}. CALLS FAIL while the only pod restarts or its node fails", True
             yield Notice(workload.kind, workload.name, f"{before.pods} → {workload.pods}: {what}", grave)
         if workload.pool and (bound := will.bound.get(workload.pool)):
             yield from _bound(before, workload, bound)

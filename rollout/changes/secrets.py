@@ -19,7 +19,7 @@ _TELLING = re.compile(
     r"(?:$|[-_.]|(?<=[a-z])(?=[A-Z]))"
     r"|(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?i:pass)$"
 )
-# Fields of Kubernetes and of our own files have such names without a secret (`key: app`, `secretName`), so only
+# Fields of Kubernetes and of Tidegate's files have such names without a secret (`key: app`, `secretName`), so only
 # unambiguous names count for them.
 _PLAIN_FIELD = re.compile(
     r"(?i:password|passwd|passphrase|(?:access|secret|private|account|api|bearer|auth)[-_]?(?:key|token)"

@@ -33,18 +33,18 @@ def sections(changes: Sequence[StackChange]) -> dict[str, Lines]:
 
     found = {
         "Weaker than before": of_each(_weaker),
-        "What callers and teams lose": of_each(lambda one: (Line(words, grave=True) for words in one.permissions.lost)),
+        "Lost by callers and teams": of_each(lambda one: (Line(words, grave=True) for words in one.permissions.lost)),
         "Deleted, replaced, no longer served": {
             line: stacks for lines in map(of_each, _DANGERS) for line, stacks in lines.items()
         },
         "Guardrails": _findings(changes),
-        "What restarts": of_each(
+        "Restarts": of_each(
             lambda one: (Line(str(each), f"{each.kind} {each.name}", grave=each.replaced) for each in one.restarts)
         ),
         "Other effects": of_each(lambda one: _notices(one, grave=False)),
         "Stricter, or newly offered": of_each(lambda one: map(Line, one.permissions.stricter)),
-        "GPU devices, autoscalers at their most": of_each(_devices),
-        "GPUs a month": of_each(
+        "GPU devices (autoscalers at maximum)": of_each(_devices),
+        "GPU cost per month": of_each(
             lambda one: (
                 [Line(f"{one.costs[0]} → {one.costs[1]} ({difference(*one.costs)})")]
                 if one.costs and one.costs[0] != one.costs[1]

@@ -176,11 +176,11 @@ class Helm:
         last, release = found[-1], release_of(stack)[0]
         status = last["metadata"]["labels"].get("status", "")
         if status.startswith("pending-"):
-            note(f"revision {last['metadata']['labels']['version']} of {release} was not finished; continuing …")
+            note(f"revision {last['metadata']['labels']['version']} of {release} was not finished. Continuing …")
             kube.run("delete", "secret", last["metadata"]["name"], "-n", stack.namespace)
             return True
         if status == "uninstalling":
-            note(f"{release} was not completely uninstalled; finishing that first …")
+            note(f"{release} was not completely uninstalled. Finishing that first …")
             done = processes.run(self._uninstall(kube, stack), seconds=_DOWN_SECONDS + 60)
             if done.returncode:
                 raise CommandError(f"{release} cannot be uninstalled: {in_words(done.stderr)}")

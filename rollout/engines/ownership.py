@@ -179,7 +179,7 @@ def _how_to_move(owner: Owner, stack: StackId, engine: str, context: str) -> str
     goal = tidegate("up", cluster=context, stack=stack.name, engine=engine, adopt=True)
     if owner.release not in (None, *releases_of(stack)):
         former = "If it is the stack's former name, add that under formerly of its data plane or environment"
-        return f"Nothing was changed. {former}. Otherwise uninstall that release first; its volumes stay."
+        return f"Nothing was changed. {former}. Otherwise uninstall that release first. Its volumes stay."
     if not owner.engine:
         return f"Nothing was changed. If this stack should use it, adopt it: {goal}"
     can = "You can"

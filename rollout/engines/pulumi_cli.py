@@ -99,7 +99,7 @@ def operate(
     if code != 0 and _is_readable_again(cli, output):
         code, output, held = _show(cli, whole)
     if code != 0 and _is_locked_by_the_dead(output):
-        note(f"stack {stack.name} was locked by a killed run; continuing …")
+        note(f"stack {stack.name} was locked by a killed run. Continuing …")
         run(cli, stack, ["cancel", "--yes", stack.name])
         code, output, held = _show(cli, whole)
     if code != 0 and (why := _explanation(output, stack)):
@@ -204,7 +204,7 @@ def _is_readable_again(cli: PulumiCli, output: str) -> bool:
     except OSError as error:
         raise CommandError(f"Pulumi's state in {escaped(str(state))} cannot be repaired: {error.strerror}.") from None
     if empty:
-        note(f"a killed run left Pulumi's state in {escaped(str(state))} unreadable; repaired it, continuing …")
+        note(f"a killed run left Pulumi's state in {escaped(str(state))} unreadable. Repaired it, continuing …")
     return bool(empty)
 
 
@@ -255,8 +255,8 @@ def _show(cli: PulumiCli, command: Sequence[str]) -> tuple[int, str, str]:
 class _Tracebacks:
     """Finds the Python tracebacks in Pulumi's output: frames, errors, and the errors that caused them.
 
-    Each appears twice: line by line after the progress prefix of the program's own resource, between lines about other
-    resources, and as a whole among the diagnostics.
+    Each appears twice: among the diagnostics, and line by line after the progress prefix of the program's own resource,
+    between lines about other resources.
     """
 
     def __init__(self) -> None:

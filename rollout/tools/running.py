@@ -17,7 +17,7 @@ class ToolError(Exception):
 
 
 def on_path(name: str) -> list[Path]:
-    """Return every executable of this name on the PATH, in order; each once, even if /bin is a link to /usr/bin."""
+    """Return every executable of this name on the PATH, in order, each once even if /bin links to /usr/bin."""
     paths = (Path(folder, name).absolute() for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
     found = {path.resolve(): path for path in paths if path.is_file() and os.access(path, os.X_OK)}
     return [*found.values()]

@@ -4,7 +4,7 @@ build/rollout/<environment>/
     lock                    held by the running rollout, and by every process that it started
     0007/rollout.json       the record: the steps, and the state of every plane
     0007/definition/        the definition and images.lock, as they were when the rollout started
-    0007/logs/<plane>.log   the engine's output; <plane>.failure has the error of its latest attempt, if it is known
+    0007/logs/<plane>.log   the engine's output (<plane>.failure: the error of its latest attempt, if it is known)
 
 A record is replaced as a whole, and is on disk before the step that it announces starts. So a rollout that is killed at
 any time can be resumed. An unreadable record is an error, because a plane could be forgotten.

@@ -52,7 +52,7 @@ def described(gate: Gate) -> str:
     if gate.alerts is not None:
         service = gate.alerts.service
         parts.append(f"no alert at {f'{service.namespace}/{service.name}' if service else gate.alerts.url}")
-    return f"{', '.join(parts)}; for {gate.settle_seconds} s, within {gate.timeout_seconds} s"
+    return f"{', '.join(parts)}, for {gate.settle_seconds} s, within {gate.timeout_seconds} s"
 
 
 def table(journal: Journal, left: Sequence[str] = ()) -> Table:

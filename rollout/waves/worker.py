@@ -1,7 +1,7 @@
 """One process for each plane that is being applied: `python -m rollout.waves.worker`, and how it is started.
 
-So each engine has its own log, a hanging engine can be killed alone, and the rollout handles Ctrl-C, because a worker
-and its engine are a separate process group. A worker ends with the rollout, however that ends: when the pipe to its
+So each engine has its own log, and a hanging engine can be killed alone. A worker and its engine are a separate process
+group, so that the rollout handles Ctrl-C. A worker ends with the rollout, however that ends: when the pipe to its
 standard input breaks, it interrupts its group. It also holds the environment's lock while it runs.
 """
 

@@ -162,11 +162,11 @@ def test_without_its_former_name_it_is_another_stack_and_the_message_says_how_to
     before = up(site)
     site.edit("{name: lab, ", "{name: west-1, ")
     said = previewed(site)
-    assert "data plane west-1 did not bring this up, lab did: `tidegate up` refuses" in said
+    assert "lab brought this up, not data plane west-1: `tidegate up` refuses" in said
     assert "formerly lab" not in said
     ended = site.up(stack=NOW, ok=False)
     assert "was brought up with Helm, as release dev-lab" in ended.err
-    assert "say so with formerly, in its data plane or environment" in ended.err
+    assert "add that under formerly of its data plane or environment" in ended.err
     assert standing(site) == before
 
 

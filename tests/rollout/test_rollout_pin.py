@@ -1,4 +1,4 @@
-"""`pin`, against a real registry on loopback."""
+"""`pin`, with a real registry on loopback."""
 
 import io
 import subprocess
@@ -35,7 +35,7 @@ def crane() -> Path:
 
 @pytest.fixture(scope="module")
 def registry(crane: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A registry with nothing in it: its host and port."""
+    """An empty registry: its host and port."""
     log = tmp_path_factory.mktemp("registry") / "log"
     with log.open("w") as file:
         process = subprocess.Popen([crane, "registry", "serve", "--address", "127.0.0.1:0"], stderr=file, stdout=file)
@@ -53,7 +53,7 @@ def registry(crane: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def push(crane: Path, registry: str, tmp_path: Path) -> Push:
-    """Push an image whose only file holds this text, and return its digest."""
+    """Push an image whose only file contains this text, and return its digest."""
 
     def pushed(name: str, text: str) -> str:
         layer = tmp_path / "layer.tar"
@@ -71,7 +71,7 @@ def push(crane: Path, registry: str, tmp_path: Path) -> Push:
 
 @pytest.fixture
 def digests(push: Push, registry: str, edit: Edit) -> dict[str, str]:
-    """The definition's images, all in the registry; the definition names them there."""
+    """Push the definition's images to the registry. The definition names them there."""
     edit("registry.test/", f"{registry}/")
     names = ("triton", "proxy", "eviction-policy")
     return {f"{registry}/{name}:1": push(f"{name}:1", name) for name in names}
@@ -81,7 +81,7 @@ def pins(definition: Path) -> dict[str, str]:
     return {pin.image: pin.digest for pin in read_images_lock(definition.parent).images}
 
 
-def test_every_image_gets_the_digest_that_its_registry_says(
+def test_every_image_gets_the_digest_from_its_registry(
     pin: Call, definition: Path, digests: dict[str, str], push: Push
 ) -> None:
     ended = pin(code=0)
@@ -116,7 +116,7 @@ def test_when_one_image_fails_nothing_is_written(pin: Call, definition: Path, re
     ended = pin(code=1)
     assert f"not resolved: {registry}/proxy:nope: " in ended.err
     assert "MANIFEST_UNKNOWN" in ended.err or "404" in ended.err
-    assert "1 of 3 images could not be resolved; nothing was written." in ended.err
+    assert "1 of 3 images could not be resolved. Nothing was written." in ended.err
     assert not (definition.parent / "images.lock").exists()
 
 
@@ -127,7 +127,7 @@ def test_a_registry_that_cannot_be_reached_is_a_reason(pin: Call, edit: Edit) ->
     assert "connection refused" in ended.err
 
 
-def test_a_data_planes_mirror_can_be_asked_instead(
+def test_a_data_planes_mirror_can_be_queried_instead(
     pin: Call, definition: Path, registry: str, digests: dict[str, str], edit: Edit
 ) -> None:
     edit(f"{registry}/", "canonical.test/")
@@ -147,11 +147,11 @@ def fake_crane(tmp_path: Path, monkeypatch: Patch) -> Script:
     return put
 
 
-def test_an_answer_that_is_no_digest_or_no_utf_8_or_has_no_end_is_told_in_short_and_never_written(
+def test_an_invalid_or_endless_response_is_shortened_and_never_written(
     pin: Call, definition: Path, fake_crane: Script
 ) -> None:
     fake_crane("echo sha256:short")
-    assert "crane said nothing (sha256:short)" in pin(code=1).err
+    assert "crane printed no error (sha256:short)" in pin(code=1).err
     assert not (definition.parent / "images.lock").exists()
     fake_crane("printf 'Error: \\377 what' >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 1")
     ended = pin(code=1)
@@ -166,7 +166,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
     pids = tmp_path / "pids"
     pids.touch()
     fake_crane(f"sleep 60 & echo $! >>{pids}; wait")
-    assert pin().err.count(": no answer within 0.3 s\n") == 3
+    assert pin().err.count(": no response within 0.3 s\n") == 3
     until("what it started has ended", lambda: gone(pids), 20)
 
 

@@ -23,7 +23,7 @@ def write_recorded(out: Path, prometheus: str, hours: float | None, match: str, 
     if bool(prometheus) == bool(logs):
         raise CommandError("Add a source: --prometheus <url> (--hours 168), or --logs <files>.", WRONG_INPUT)
     if logs and (match or hours is not None):
-        raise CommandError("Remove --hours and --match, which need --prometheus. --logs reads whole files.", WRONG_INPUT)
+        raise CommandError("Remove --hours and --match, which are only for --prometheus.", WRONG_INPUT)
     length = _DAY if hours is None else hours
     recording = read_logs(logs) if logs else record(Prometheus(prometheus, match), length, time.time())
     trace, notes = trace_of(recording)

@@ -113,7 +113,7 @@ def _of_object(item: Tree) -> Iterator[Prerequisite]:
             name = text(request, "exactly", "deviceClassName")
             yield Prerequisite(version, "DeviceClass", name, "", "pods that claim such a device wait forever")
     elif kind == "Role" and dynamo.RULES[-1] in mappings(item, "rules"):
-        alone = f"workers exit immediately, because the objects that {named} lets them write have no such kind"
+        alone = f"workers exit immediately, because they cannot write the objects of {named}"
         yield Prerequisite("apiextensions.k8s.io/v1", "CustomResourceDefinition", dynamo.CRD, "", alone)
     elif kind == "HorizontalPodAutoscaler":
         stays = "autoscalers see no CPU use, and scale nothing"

@@ -49,10 +49,7 @@ def test_shared_frontends_of_dynamo_need_its_kind_and_no_config_map_that_kuberne
     objects = render(definition.stacks[0], definition).objects
     (need,) = (need for need in needs_of(objects) if need.kind == "CustomResourceDefinition")
     assert (need.name, need.hard) == (dynamo.CRD, True)
-    assert (
-        need.without
-        == "workers exit immediately, because the objects that Role openai-agents lets them write have no such kind"
-    )
+    assert need.without == "workers exit immediately, because they cannot write the objects of Role openai-agents"
     (stand_in,) = (item for item in stand_ins(objects) if item["kind"] == "CustomResourceDefinition")
     assert stand_in["metadata"]["name"] == dynamo.CRD
     assert "kube-root-ca.crt" not in {need.name for need in needs_of(objects)}

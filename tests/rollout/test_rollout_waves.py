@@ -68,7 +68,7 @@ class Doubles:
 
     def bring_up(self, plane: str, show: Show) -> None:
         with self._lock:
-            assert plane not in self.at_work, f"{plane} is being brought up twice at once"
+            assert plane not in self.at_work, f"{plane} is applied twice at the same time"
             self.at_work.add(plane)
             self.most_at_work = max(self.most_at_work, len(self.at_work))
             for other in self.at_work:

@@ -120,10 +120,8 @@ def test_a_revision_that_others_cannot_install_is_reported(
     assert "this checkout has uncommitted changes" in done
     revision = commit(tmp_path / "clone", "mine")
     done = call("init", tmp_path / "mine", "--repository", "https://git.example.com/tidegate", code=0).err
-    assert (
-        done
-        == f"{revision[:10]} is on no branch of `origin`: push it, or nobody else can fetch what the platform pins.\n"
-    )
+    assert done.startswith(f"warning: revision {revision[:10]} is on no branch of `origin`.")
+    assert done.count("\n") == 1
     shutil.rmtree(tmp_path / "clone/.git")
     done = call("init", tmp_path / "none", code=1).err
     assert "is not a git checkout, so it has no revision that a platform could pin" in done
@@ -191,9 +189,7 @@ def test_what_is_written_holds_as_it_stands(call: Call, tmp_path: Path, gpu: str
 
 def test_a_gpu_that_is_none_is_refused(call: Call, tmp_path: Path) -> None:
     ended = call("init", tmp_path / "platform", "--gpu", "NVIDIA-A100-MIG-1g.5gb", code=2)
-    assert ended.err.startswith(
-        "NVIDIA-A100-MIG-1g.5gb is not a GPU product.\nSet the node label nvidia.com/gpu.product"
-    )
+    assert ended.err.startswith("NVIDIA-A100-MIG-1g.5gb is not a GPU product.\nSet the node label")
     assert not (tmp_path / "platform").exists()
 
 

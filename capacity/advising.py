@@ -91,7 +91,6 @@ def _expected(each: Figures) -> str:
 
 
 def _figures(subject: PoolUnderReview, target: float) -> Iterator[tuple[str, bool, str]]:
-    """Yield each resource, whether it is short, and its figures."""
     found, loading = subject.found, subject.pool.loading
     if isinstance(loading, OnDemand):
         taken = "" if found.taken is None else f", {found.taken:.0%} of the memory taken"

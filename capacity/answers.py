@@ -56,7 +56,6 @@ class Answer:
 
     @property
     def share(self) -> Fraction:
-        """The GPUs that it needs."""
         return self.on.share * self.replicas
 
     def __str__(self) -> str:
@@ -64,12 +63,10 @@ class Answer:
 
     @property
     def name(self) -> str:
-        """The name of its pool."""
         return f"s-{str(self.on).lower().replace('.', '-').replace(' ', '-')}"
 
     @property
     def setting(self) -> SimulationSetting:
-        """The simulation setting of the pool."""
         return setting_of(self.loading, capacity_bytes(self.gpu, self.on), self.replicas)
 
 

@@ -247,10 +247,8 @@ def _has_logger(record: Record) -> bool:
 
 
 def _decoded(text: re.Match[str]) -> str:
-    """Return a decoded base64 text, as a JSON string if it was one. An incomplete end is dropped.
-
-    A text without calls and loads stays as it is. It may be a word, or a token.
-    """
+    """Return a decoded base64 text, as a JSON string if it was one. An incomplete end is dropped. A text without calls
+    and loads stays as it is. It may be a word, or a token."""
     payload = text[0].strip('"').replace("-", "+").replace("_", "/")
     found = base64.b64decode(payload[: len(payload) // 4 * 4]).decode(errors="replace")
     if not any(_named(found)):

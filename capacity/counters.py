@@ -28,10 +28,8 @@ class Added(NamedTuple):
 
 @dataclass
 class Counters:
-    """Processes the samples of a counter, piece after piece.
-
-    `own` are the metric's own labels. All others are labels of the scrape target.
-    """
+    """Processes the samples of a counter, piece after piece. `own` are the metric's own labels. All others are labels
+    of the scrape target."""
 
     own: frozenset[str]
     begun: float | None = None  # The first scrape of any target.

@@ -44,7 +44,6 @@ def _of_callers(found: Figures, hours: float) -> list[str]:
 
 
 def _worst(found: Figures) -> str:
-    """Return the model with the largest share of refused calls, and that share."""
     if found.worst_served is None:
         return "–"
     name, refused, calls = found.worst_served

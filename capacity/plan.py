@@ -64,11 +64,9 @@ class _Basis:
 
     @property
     def price(self) -> Price | None:
-        """The GPU's price, if the inventory has it."""
         return price_of(self.inventory, self.gpu.label or "")
 
     def cost(self, answer: Answer) -> str:
-        """Return the cost of an answer per month, in words."""
         hours = gpu_hours(answer.share)
         if self.price:
             return f"{money(hours * self.price.per_hour, self.price.currency)} a month"
@@ -125,10 +123,8 @@ def _basis(file: Path, definition: Path, target: str, gpu: str | None, stack: st
 
 
 def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | None:
-    """Return the stack of that name, or else the one with the most models of the trace, preferring production.
-
-    None if the definition has no stack. Raises CommandError for an unknown name.
-    """
+    """Return the stack of that name, or else the one with the most models of the trace, preferring production. None if
+    the definition has no stack. Raises CommandError for an unknown name."""
     if name is not None:
         return chosen_stacks(definition, name)[0]
     models = {model.name for model in trace.models}
@@ -148,7 +144,6 @@ def _gpu(name: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
 
 
 def _sentences(basis: _Basis, rows: Sequence[Row], found: Row | None) -> list[str]:
-    """Return the recommendation."""
     if found is None:
         closest = max(rows, key=lambda row: row.figures.share_warm)
         warm = percent(closest.figures.share_warm)
@@ -168,7 +163,6 @@ def _sentences(basis: _Basis, rows: Sequence[Row], found: Row | None) -> list[st
 
 
 def _notes(basis: _Basis) -> list[str]:
-    """Return the assumptions of the table."""
     price, notes = basis.price, []
     if price:
         each = f"{price.per_hour:g} {price.currency}"
@@ -233,10 +227,8 @@ def _change(basis: _Basis, answer: Answer) -> dict[str, Any]:
 
 
 def _unfit(trace: Trace) -> list[str]:
-    """Return the models whose names are not valid in a definition."""
     return [model.name for model in trace.models if not re.match(MODEL_NAME, model.name)]
 
 
 def _unused(name: str, taken: Collection[str]) -> str:
-    """Return a name, with a number if it is already used."""
     return next(each for each in chain([name], (f"{name}-{number}" for number in count(2))) if each not in taken)

@@ -51,17 +51,14 @@ class Pressures:
 
     @property
     def calls(self) -> float:
-        """All calls of its models."""
         return sum(each.calls for each in self.models.values())
 
     @property
     def loads(self) -> float:
-        """All loads."""
         return sum(each.loads for each in self.models.values())
 
     @property
     def load_seconds(self) -> float:
-        """The duration of all loads together."""
         return sum(each.load_seconds for each in self.models.values())
 
     @property

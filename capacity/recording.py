@@ -76,7 +76,6 @@ class _Seen:
             self.requests[key] += value
 
     def measured(self, key: Key) -> Measured:
-        """Return the measurements of a model."""
         sizes, loads, requests = self.footprints.get(key, {}), self.loads.get(key), self.requests[key]
         return Measured(
             footprint_bytes=round(next((sizes[how] for how in _SURE if how in sizes), 0)),

@@ -43,17 +43,14 @@ class PoolUnderReview:
 
     @property
     def name(self) -> str:
-        """Server and pool."""
         return f"{self.server.name}/{self.pool.name}"
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """Models that it serves."""
         return self.stack.models_of(self.server, self.pool)
 
     @property
     def slice_bytes(self) -> int:
-        """Memory of one replica's slice."""
         return devices.memory_bytes(self.pool, self.stack.data_plane.gpus) or devices.capacity_bytes(self.pool) or 0
 
     def footprint_bytes(self, name: str) -> float:
@@ -124,10 +121,8 @@ def _other_limits(subject: PoolUnderReview, now: SimulationSetting) -> Iterator[
 
 
 def staging(subject: PoolUnderReview) -> Tree | None:
-    """Return the change that stages the files of all called models near the GPU, as large as their footprints.
-
-    None if models are not loaded repeatedly from a slow volume, or if files are near already.
-    """
+    """Return the change that stages the files of all called models near the GPU, as large as their footprints. None if
+    models are not loaded repeatedly from a slow volume, or if files are near already."""
     read = subject.found.reading
     if read is None or not read.slow or not subject.found.evicted:
         return None

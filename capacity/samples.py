@@ -58,7 +58,6 @@ class Samples:
 
 
 def _values(series: Series, labels: Sequence[str]) -> Labels | None:
-    """Return the values of labels. None if one is missing."""
     return tuple(series.labels[each] for each in labels) if all(each in series.labels for each in labels) else None
 
 
@@ -99,15 +98,12 @@ class PoolSamples:
         return kept
 
     def at_pods(self, metric: str, *labels: str) -> defaultdict[Labels, float]:
-        """Return the increase of a counter of the pods."""
         return self.of_pods(self.samples.increase(metric, "pod", *labels))
 
     def by_model(self, metric: str) -> defaultdict[str, float]:
-        """Return the increase of a counter of the pods for each model."""
         return defaultdict(float, {model: value for (model,), value in self.at_pods(metric, "model").items()})
 
     def at_proxies(self, metric: str, *labels: str) -> dict[Labels, float]:
-        """Return the increase of a counter of the proxies for this pool."""
         found = self.samples.increase(metric, "server", "pool", *labels)
         return {labels[2:]: value for labels, value in found.items() if labels[:2] == (self.server, self.pool)}
 

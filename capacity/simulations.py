@@ -60,17 +60,14 @@ class Figures:
 
     @property
     def share_warm(self) -> float:
-        """Share of requests that were served without a wait."""
         return self.warm / self.requests if self.requests else 1.0
 
     @property
     def share_waited(self) -> float:
-        """Share of requests that were served after a wait."""
         return (self.answered - self.warm) / self.requests if self.requests else 0.0
 
     @property
     def share_refused(self) -> float:
-        """Share of requests that were refused."""
         return self.refused / self.requests if self.requests else 0.0
 
     @property
@@ -89,7 +86,6 @@ class Figures:
 
     @property
     def lost_seconds(self) -> float:
-        """The sum over all models."""
         return sum(self.lost.values())
 
     def wait(self, percent: float) -> float:

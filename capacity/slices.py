@@ -44,15 +44,12 @@ class Gpu:
     """How the inventory exposes its slices."""
 
     def most(self, one: GpuSlice) -> int:
-        """Return the maximum number of such slices on one GPU."""
         return filled(self.product, {}, [one.profile])[one.profile] if one.profile else 1
 
 
 def find_gpu(name: str, labels: Iterable[str] = ()) -> Gpu:
     """Return the GPU of a short name (`a100-80gb`) or of a node label. Raises CommandError with all known names.
-
-    `labels` are those of an inventory. The first one of the same product becomes the GPU's label.
-    """
+    `labels` are those of an inventory. The first one of the same product becomes the GPU's label."""
     product = next((each for each in PRODUCTS if each.name.casefold() == name.casefold()), None)
     label = next((each for each in labels if product and gpu_product(each) == product), None)
     if product is None and (product := gpu_product(name)) is not None:

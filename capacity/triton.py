@@ -23,7 +23,6 @@ class Work:
 
     @property
     def queued_seconds(self) -> float:
-        """The time of all calls in the servers' queues."""
         return sum(self.queue_seconds.values())
 
     @property

@@ -31,10 +31,8 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def check_definition(path: Path, seen: CommandReport) -> None:
-    """Check a definition, with everything that `up` would refuse, and print a one-line summary.
-
-    Raises DefinitionError with every broken rule, or CommandError with the guardrails that its stacks break.
-    """
+    """Check a definition, with everything that `up` would refuse, and print a one-line summary. Raises DefinitionError
+    with every broken rule, or CommandError with the guardrails that its stacks break."""
     definition = seen.definition = read_definition(path)
     stacks = progress(definition.stacks, len(definition.stacks), "stacks rendered")
     seen.guardrails = findings(render(stack, definition) for stack in stacks)

@@ -7,10 +7,8 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, text: str | bytes) -> None:
-    """Write a file. A reader finds the old text or the new one, even after a crash. Everyone can read a new file.
-
-    A link stays, and its target is written. Characters that UTF-8 cannot encode become `?`.
-    """
+    """Write a file. A reader finds the old text or the new one, even after a crash. Everyone can read a new file. A
+    link stays, and its target is written. Characters that UTF-8 cannot encode become `?`."""
     path = Path(os.path.realpath(path))
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -19,10 +19,8 @@ _HELMS = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace")
 def remove_manual_additions(
     kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequence[KubernetesObject]
 ) -> None:
-    """Remove fields that people added to objects by hand.
-
-    No engine does that: each removes only fields that it set before. Manual changes and removals every engine reverts.
-    """
+    """Remove fields that people added to objects by hand. No engine does that: each removes only fields that it set
+    before. Manual changes and removals every engine reverts."""
     declared = {identity(item): item for item in rendered}
     added: list[tuple[KubernetesObject, list[managed_fields.Path]]] = []
     for item in live:
@@ -55,10 +53,8 @@ def _bare(item: KubernetesObject) -> KubernetesObject:
 
 
 def keep_scale(kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequence[KubernetesObject]) -> None:
-    """Keep the replicas of workloads that an autoscaler will scale from now on.
-
-    An engine that no longer sets the field removes it, and the API server then defaults to one replica.
-    """
+    """Keep the replicas of workloads that an autoscaler will scale from now on. An engine that no longer sets the field
+    removes it, and the API server then defaults to one replica."""
     declared = {identity(item): item for item in rendered}
     scaled = []
     for item in (item for item in live if identity(item) in declared):
@@ -70,10 +66,8 @@ def keep_scale(kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequen
 
 
 def prune(kube: Kubectl, gone: Sequence[KubernetesObject]) -> None:
-    """Delete objects of a stack that are no longer declared, if they still exist.
-
-    An engine deletes those that it knows, but a killed run may have made objects that it does not know.
-    """
+    """Delete objects of a stack that are no longer declared, if they still exist. An engine deletes those that it
+    knows, but a killed run may have made objects that it does not know."""
     if gone:
         bare = [_bare(item) for item in gone]
         kube.run("delete", "--ignore-not-found", "--wait=false", "-f", "-", stdin=as_list(bare))

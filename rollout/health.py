@@ -64,9 +64,7 @@ def lacking(kubectl: Kubectl, target: Target) -> list[str]:
 
 def warnings(kubectl: Kubectl, target: Target) -> dict[str, str]:
     """Return the latest Warning event of each workload, as a line, and its time. Includes ReplicaSets of Deployments.
-
-    Only these events report a pod that cannot be created (quota, admission).
-    """
+    Only these events report a pod that cannot be created (quota, admission)."""
 
     def when(event: Object) -> str:
         series = event.get("series") or {}

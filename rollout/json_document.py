@@ -183,7 +183,6 @@ def _findings(seen: CommandReport) -> Iterator[Found]:
 
 
 def _place(seen: CommandReport, name: str) -> dict[str, Any]:
-    """Return the position of a stack's environment in the definition."""
     for stack in seen.definition.stacks if seen.definition else ():
         if stack.name == name and seen.definition:
             index = seen.definition.header.environments.index(stack.environment)

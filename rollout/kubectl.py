@@ -52,12 +52,10 @@ class Kubectl:
         return explained(error, self.context) or f"`kubectl {verb}` failed in {self.context}: {in_words(error)}"
 
     def get(self, kind: str, name: str, namespace: str = "") -> KubernetesObject | None:
-        """Return one object, with its managed fields, or None."""
         where = ["-n", namespace] if namespace else []
         return next(iter(self.find([kind], name, *where)), None)
 
     def find(self, kinds: Sequence[str], *arguments: str) -> list[KubernetesObject]:
-        """Return the objects of these kinds, with their managed fields."""
         return self._get(",".join(kinds), *arguments)
 
     def like(self, objects: Sequence[KubernetesObject]) -> list[KubernetesObject]:
@@ -89,7 +87,6 @@ class Kubectl:
         Thread(target=query, daemon=True).start()
 
     def kinds(self) -> Kinds:
-        """Return the kinds of the API server."""
         ahead = _queried_ahead.get((self.context, os.environ.get("KUBECONFIG")))
         return self._kinds() if ahead is None else ahead.result()
 

@@ -121,10 +121,8 @@ def _goes(item: KubernetesObject) -> bool:
 
 
 def as_declared(kube: Kubectl, look: Callable[[], LiveState], rendered: Sequence[KubernetesObject]) -> bool:
-    """Whether the live stack is as declared, so that an `up` would change nothing.
-
-    While `look` runs, a dry run without removed fields runs in parallel.
-    """
+    """Whether the live stack is as declared, so that an `up` would change nothing. While `look` runs, a dry run without
+    removed fields runs in parallel."""
     refused: list[str] = []
     with ThreadPoolExecutor(1) as beside:
         trying = beside.submit(_applied, kube, PREVIEW, rendered, refused)
@@ -197,10 +195,8 @@ def _dry_run(
 
 
 def _held(result: KubernetesObject, lost: Sequence[managed_fields.Path]) -> list[managed_fields.Path]:
-    """Return those of the lost fields that an apply alone does not remove.
-
-    A person set them, or an engine that created the object without an apply, and so owns all its defaults.
-    """
+    """Return those of the lost fields that an apply alone does not remove. A person set them, or an engine that created
+    the object without an apply, and so owns all its defaults."""
     managers = managed_fields.managers(result)
     holding = [one for one in managers if one.is_hand or (one.is_engine and one.operation == "Update")]
     return [path for path in lost if any(path in managed_fields.paths(one.fields) for one in holding)]

@@ -98,10 +98,8 @@ def _tree(leaves: Iterable[Path]) -> dict[str, Any]:
 
 
 def left_over(live: KubernetesObject, wanted: KubernetesObject) -> list[Path]:
-    """Return the fields that the object's engine or a person set, but that are no longer wanted.
-
-    Fields that another manager also set, such as an autoscaler, are left out.
-    """
+    """Return the fields that the object's engine or a person set, but that are no longer wanted. Fields that another
+    manager also set, such as an autoscaler, are left out."""
     mine = owner(live)
     ours = by_hand(live) | (paths(mine.fields) if mine else set())
     others = [manager for manager in managers(live) if manager != mine and not manager.is_hand]

@@ -17,10 +17,8 @@ _DEEPEST = 100
 
 
 def check_manifests(file: str) -> None:
-    """Check the objects in a file, or on standard input for -, against the guardrails, and print the findings.
-
-    Raises CommandError with every finding if one is mandatory.
-    """
+    """Check the objects in a file, or on standard input for -, against the guardrails, and print the findings. Raises
+    CommandError with every finding if one is mandatory."""
     name = "standard input" if file == "-" else printable(file)
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")

@@ -45,12 +45,10 @@ class Prerequisite:
 
     @property
     def do(self) -> str:
-        """The remedy if it is missing."""
         return _REMEDIES[self.kind]
 
     @property
     def stub(self) -> KubernetesObject:
-        """The object's kind and name, enough to find it."""
         where = {"namespace": self.namespace} if self.namespace else {}
         return {"apiVersion": self.version, "kind": self.kind, "metadata": {"name": self.name, **where}}
 

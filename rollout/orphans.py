@@ -69,10 +69,8 @@ class Orphan:
 def orphans_in(
     definition: Definition, cluster: str, name: str | None, wrong: CommandError | None = None
 ) -> list[Orphan]:
-    """Return the orphans of a cluster, or the one of that name.
-
-    `wrong` is the error of `on_cluster`. If no orphan has the name, it is raised again, with the names of the orphans.
-    """
+    """Return the orphans of a cluster, or the one of that name. `wrong` is the error of `on_cluster`. If no orphan has
+    the name, it is raised again, with the names of the orphans."""
     kube, described = Kubectl(context_in(definition, cluster)), [stack.name for stack in definition.stacks]
     names = {each.name for stack in definition.stacks for each in (stack, *stack.former())}
     has_plane = any(plane.context_name == kube.context for plane in definition.header.data_planes)

@@ -13,10 +13,7 @@ from .render import HEADING, Rendered
 
 def write(out: Path, rendering: Sequence[Rendered], stacks: Collection[str] | None, outcome: ExitStatus) -> bool:
     """Write a rendering, and remove earlier files from the directories of these stacks (None: all). Return whether
-    anything changed.
-
-    Raises CommandError if a foreign file has the same path, or if a file cannot be written.
-    """
+    anything changed. Raises CommandError if a foreign file has the same path, or if a file cannot be written."""
     wanted = {out / item.stack / name: text.encode() for item in rendering for name, text in item.files.items()}
     try:
         there = {

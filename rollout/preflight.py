@@ -57,10 +57,8 @@ def print_missing(path: Path, context: str, only: str | None, seen: CommandRepor
 
 
 def ensure_ready(context: str, asked: Asked, *, keep_going: bool = False) -> None:
-    """Raise CommandError if something of these stacks would never start. Print other missing prerequisites.
-
-    With `keep_going`, print all of them and raise nothing.
-    """
+    """Raise CommandError if something of these stacks would never start. Print other missing prerequisites. With
+    `keep_going`, print all of them and raise nothing."""
     found = lacks(Kubectl(context), asked)
     every = dict.fromkeys(lack for of_stack in found.values() for lack in of_stack)
     for lack in every:

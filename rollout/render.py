@@ -33,7 +33,6 @@ class Rendered:
 
     @property
     def objects(self) -> tuple[dict[str, Any], ...]:
-        """The objects in apply order."""
         return tuple(self.by_file.values())
 
     @cached_property
@@ -50,10 +49,8 @@ def render(stack: Stack, definition: Definition) -> Rendered:
 
 @lru_cache(maxsize=128)
 def _evaluated(stack: str, args: bytes) -> str:
-    """Return the objects of a stack as JSON, from its pickled arguments.
-
-    Cached, because Pulumi's SDK needs a third of a second for a stack, and commands render each stack several times.
-    """
+    """Return the objects of a stack as JSON, from its pickled arguments. Cached, because Pulumi's SDK needs a third of
+    a second for a stack, and commands render each stack several times."""
     from components import Environment  # not at the top: importing Pulumi's SDK takes a second
     from components.evaluate import evaluate
 

@@ -122,10 +122,8 @@ def _immutable(kind: str, old: Mapping[str, Any], path: Sequence[str]) -> Sequen
 
 
 def field_changes(old: KubernetesObject, new: KubernetesObject) -> list[FieldChange]:
-    """Return every field in which two versions of an object differ. Possible secrets in it are `Hidden`.
-
-    Leaves out the checksum of a file that itself differs.
-    """
+    """Return every field in which two versions of an object differ. Possible secrets in it are `Hidden`. Leaves out the
+    checksum of a file that itself differs."""
     found = list(_walk(hidden(old), hidden(new), ()))
     files = {str(each.path[1]) for each in found if each.path[0] == "data" and len(each.path) > 1}
     checksums = {("data", f"{file}{CHECKSUM}") for file in files}

@@ -28,11 +28,8 @@ _FAILED = "**⛔ This preview failed"
 
 
 def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = (), refused: int = 0) -> str:
-    """Return the page.
-
-    `subject` states in Markdown what was compared. `notes` are foreign texts about it. `refused` counts the objects
-    that the cluster would refuse.
-    """
+    """Return the page. `subject` states in Markdown what was compared. `notes` are foreign texts about it. `refused`
+    counts the objects that the cluster would refuse."""
     lines = [f"**{_sign(changes, refused)} {verdict(changes, refused)}**", "", f"{subject}."]
     if notes:
         lines += ["", message("\n".join(notes))]

@@ -176,11 +176,8 @@ class _State:
     """The permissions, offers and demands of one state of a stack, by the names after the change."""
 
     def __init__(self, objects: Sequence[Tree], tree: Tree, past: Mapping[str, str], staying: set[str]) -> None:
-        """Read the tables once.
-
-        `past` maps former names of servers to new ones. `staying` are servers on both sides: effects of new and
-        removed servers are shown elsewhere.
-        """
+        """Read the tables once. `past` maps former names of servers to new ones. `staying` are servers on both sides:
+        effects of new and removed servers are shown elsewhere."""
         servers = {name: server for name, server in mapping(tree, "servers").items() if name in staying}
         self.objects, self.tree, self.past = objects, {**tree, "staying": servers} if tree else tree, past
         self.routing, self.access = (
@@ -195,7 +192,6 @@ class _State:
         return self.past.get(name, name)
 
     def facts(self) -> Iterator[Fact]:
-        """Yield what is allowed, offered and demanded."""
         for side, path, words in FACTS:
             for *names, value in _leaves(self.tree, path.split(".")):
                 if value not in (None, False, 0):
@@ -284,7 +280,6 @@ class _State:
                 yield f"promises percent of calls ({key})", float(at(monitoring, "objectives", key) or 0)
 
     def ways(self) -> Iterator["_Way"]:
-        """Yield what the network lets callers and pods do."""
         domino = text(self.tree, "domino", "computeNamespace")
         own = [{"namespaceLabels": {"kubernetes.io/metadata.name": domino}}] if domino else []
         for peer in (*mapping(self.tree, "network", "callers").values(), *own):
@@ -329,7 +324,6 @@ class _Way(NamedTuple):
     port: str
 
     def covers(self, other: "_Way") -> bool:
-        """Whether it allows everything that another one does."""
         same = self.who == other.who or (self.who == _SERVERS and other.who.startswith("server "))
         return (
             same
@@ -339,7 +333,6 @@ class _Way(NamedTuple):
         )
 
     def __str__(self) -> str:
-        """Return source, destination and port, in words."""
         peer = text(self.peer, "cidr")
         if without := self.peer.get("except"):
             peer += f" except {', '.join(without)}"
@@ -356,7 +349,6 @@ def _labels(labels: Tree) -> str:
 
 
 def _covers(wide: Tree, narrow: Tree) -> bool:
-    """Whether a peer includes all of another one."""
     if "cidr" in wide and "cidr" in narrow:
         return _holds(wide, narrow)
     return ("cidr" in wide) == ("cidr" in narrow) and all(
@@ -408,7 +400,6 @@ class _Right(NamedTuple):
 
     @property
     def who(self) -> str:
-        """The caller, in words."""
         return f"{self.kind} {self.name}" + (f" of {self.source}" if self.source else "")
 
     def covers(self, other: "_Right") -> bool:
@@ -427,10 +418,8 @@ class _Right(NamedTuple):
 def _by_caller(
     was: Sequence[_Right], now: Sequence[_Right], served: set[tuple[str, str]] | None
 ) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
-    """Yield each caller and action, and the models of rights in `now` that those in `was` do not cover.
-
-    Given `served`, leave out other models: that a model is no longer served is shown elsewhere.
-    """
+    """Yield each caller and action, and the models of rights in `now` that those in `was` do not cover. Given `served`,
+    leave out other models: that a model is no longer served is shown elsewhere."""
     # Only rights to the same model can cover a right to one model, so it is not compared with all others.
     had: dict[tuple[str, ...], list[_Right]] = {}
     for one in was:

@@ -20,10 +20,8 @@ MOST_FIELDS = 40  # Fields shown of one object.
 
 
 def report(changes: Mapping[str, Sequence[ObjectChange]], most_fields: int | None = MOST_FIELDS) -> Text:
-    """Return the changes of each stack, with at most so many fields per object (None: all).
-
-    If a stack changes exactly as an earlier one, refer to that.
-    """
+    """Return the changes of each stack, with at most so many fields per object (None: all). If a stack changes exactly
+    as an earlier one, refer to that."""
     out = Text()
     seen: dict[str, str] = {}
     for stack, found in changes.items():

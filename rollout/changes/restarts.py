@@ -36,7 +36,6 @@ class Restart:
     models: tuple[str, ...]  # Models that it serves before and after.
 
     def __str__(self) -> str:
-        """Return the number of pods, the changed fields, and the models."""
         at_once = ", ALL AT ONCE: the object is deleted and created again" if self.replaced else ""
         models = f"; models: {listed(self.models, MOST_MODELS)}" if self.models else ""
         return f"{self.pods}{at_once}, because of {listed(self.because, MOST_CAUSES)}{models}"
@@ -126,7 +125,6 @@ def _unread(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
 
 
 def _repositories(was: Tree, now: Tree, will: Serving) -> Iterator[Notice]:
-    """Yield the servers that read their models from another place."""
     for name, server in mapping(now, "servers").items():
         old, new = (
             _location(mapping(tree, "servers", name, "repository")) for tree in (was, {"servers": {name: server}})
@@ -176,7 +174,6 @@ def _renamed(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
 
 
 def _names(objects: Sequence[Tree]) -> dict[tuple[str, str], list[str]]:
-    """Return the names of servers, of the pools of each server, and of datasets."""
     found: dict[tuple[str, str], list[str]] = {}
     for server, pool in sorted({one.pool for one in workloads(objects).values() if one.pool}):
         found.setdefault(("server", ""), []).append(server)

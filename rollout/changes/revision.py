@@ -46,10 +46,8 @@ class NothingToCompare(CommandError):
 
 @contextmanager
 def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
-    """Yield a revision's commit, and a directory with the rendered directory of each stack.
-
-    Raises NothingToCompare if the revision has no such definition, or one that is wrong.
-    """
+    """Yield a revision's commit, and a directory with the rendered directory of each stack. Raises NothingToCompare if
+    the revision has no such definition, or one that is wrong."""
     folder = definition.resolve().parent
     if not folder.is_dir():
         raise CommandError(f"{escaped(str(folder))} is not a directory.")

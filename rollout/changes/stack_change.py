@@ -50,7 +50,6 @@ class StackChange:
 
     @property
     def dangerous(self) -> list[ObjectChange]:
-        """Objects that are deleted (first) or replaced."""
         return [change for verb in ("deleted", "replaced") for change in self.objects if change.verb == verb]
 
     @property
@@ -78,10 +77,8 @@ def stack_change(
     known: Sequence[Finding] = (),
     definition: object = None,
 ) -> StackChange:
-    """Return the consequences for a stack. `before` or `after` is None if there is no such stack.
-
-    `definition` is the file in commands.
-    """
+    """Return the consequences for a stack. `before` or `after` is None if there is no such stack. `definition` is the
+    file in commands."""
     # A stack that was taken down counts as new, whatever its Namespace still records.
     old, new = (
         each if any(item.get("kind") not in KEPT for item in each) else ()
@@ -171,10 +168,8 @@ def failure_summary(changes: Sequence[StackChange]) -> str:
 
 
 def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
-    """Return the one-line summary: `3 stacks: 2 changed, 1 unchanged · 1 DELETED · 2 pools restart`.
-
-    `refused` counts the objects that the cluster would refuse.
-    """
+    """Return the one-line summary: `3 stacks: 2 changed, 1 unchanged · 1 DELETED · 2 pools restart`. `refused` counts
+    the objects that the cluster would refuse."""
     states = Counter(change.state for change in changes)
     words = {state: state.upper() if state in ("removed", "orphaned") else state for state in get_args(State)}
     kinds = ", ".join(f"{states[state]} {word}" for state, word in words.items() if states[state])

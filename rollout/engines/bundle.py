@@ -41,13 +41,9 @@ class Engine(Protocol):
         """Raise CommandError if `up` would refuse a stack before it changes anything, such as another engine's."""
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
-        """Apply a stack, and show progress. Raise CommandError if the stack is then not as declared.
-
-        `wait` waits until everything is ready. Returns False if nothing had to be changed.
-        """
+        """Apply a stack, and show progress. Raise CommandError if the stack is then not as declared. `wait` waits until
+        everything is ready. Returns False if nothing had to be changed."""
 
     def down(self, home: StackId, definition: Path) -> None:
-        """Remove a stack, except its datasets and what holds them. Raise CommandError if that fails.
-
-        The stack need not be in the definition any more. `definition` is the file that its configuration names.
-        """
+        """Remove a stack, except its datasets and what holds them. Raise CommandError if that fails. The stack need not
+        be in the definition any more. `definition` is the file that its configuration names."""

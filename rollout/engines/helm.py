@@ -51,7 +51,6 @@ class Helm:
 
     @property
     def title(self) -> str:
-        """Name, version and path of the program, for messages."""
         return f"Helm {self.version} ({self.path})"
 
     def render(self, stacks: Sequence[Stack], definition: Definition) -> list[Rendered]:
@@ -69,7 +68,6 @@ class Helm:
         return rendered(stack.name, [item for item in documents if item], definition.file)
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
-        """Raise CommandError if `up` would refuse a stack before it changes anything."""
         kube = Kubectl(stack.data_plane.context_name)
         if ownership.ensure_owner(kube, stack, "helm", adopt=self.adopt) is not None:
             self._foreign(state_of_stack(kube, rendered.objects), stack, kube)
@@ -77,10 +75,8 @@ class Helm:
             note(text)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
-        """Apply a stack with its values. Raise CommandError if it is then not as declared.
-
-        If the stack is already as declared, this only waits for it, makes no revision, and returns False.
-        """
+        """Apply a stack with its values. Raise CommandError if it is then not as declared. If the stack is already as
+        declared, this only waits for it, makes no revision, and returns False."""
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(stack.data_plane.context_name)
         values, seconds = _values(stack, bundle.lock), timeout_seconds(objects)
@@ -215,10 +211,8 @@ def _is_up_to_date(kube: Kubectl, stack: Stack, objects: Sequence[KubernetesObje
 
 
 def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> bool:
-    """Whether a record is of a deployed revision of this version of the chart with these values.
-
-    Helm would render the same objects and hooks from them again.
-    """
+    """Whether a record is of a deployed revision of this version of the chart with these values. Helm would render the
+    same objects and hooks from them again."""
     if record["metadata"]["labels"].get("status") != "deployed":
         return False
     try:

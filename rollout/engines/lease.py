@@ -51,10 +51,8 @@ class RolloutLease:
 
 @contextmanager
 def acquire_lease(kube: Kubectl, namespace: str) -> Iterator[RolloutLease]:
-    """Hold the Lease of a namespace. Wait while another run holds it, and take it over if that run is dead.
-
-    A holder is dead if it stops renewing the Lease.
-    """
+    """Hold the Lease of a namespace. Wait while another run holds it, and take it over if that run is dead. A holder is
+    dead if it stops renewing the Lease."""
     hold = RolloutLease(namespace)
     if not _acquired(kube, hold):
         yield hold

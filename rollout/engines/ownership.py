@@ -130,10 +130,8 @@ def require_ours(objects: Sequence[KubernetesObject], stack: StackId, context: s
 
 
 def owner_in_other_namespace(kube: Kubectl, stack: StackId) -> str:
-    """Return a sentence about objects of a stack of this name in another namespace, or an empty text.
-
-    Raises CommandError if it is this very stack. Without a `platform`, it may be another definition's.
-    """
+    """Return a sentence about objects of a stack of this name in another namespace, or an empty text. Raises
+    CommandError if it is this very stack. Without a `platform`, it may be another definition's."""
     plane = stack.data_plane
     for namespace in kube.find(["namespaces"], "-l", f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.made_as}"):
         recorded, was = mapping(definition_in([namespace]), "dataPlane"), namespace["metadata"]["name"]

@@ -40,11 +40,9 @@ class Pulumi:
 
     @property
     def title(self) -> str:
-        """Name, version and path of the program, for messages."""
         return str(self.cli)
 
     def render(self, stacks: Sequence[Stack], definition: Definition) -> list[Rendered]:
-        """Return the objects of each stack, from the components in this process."""
         return [render(stack, definition) for stack in stacks]
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
@@ -56,10 +54,8 @@ class Pulumi:
             note(text)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
-        """Apply a stack. Raise CommandError if it is then not as declared. Pulumi always waits.
-
-        If the stack already is as declared, this only waits until it is ready, and returns False.
-        """
+        """Apply a stack. Raise CommandError if it is then not as declared. Pulumi always waits. If the stack already is
+        as declared, this only waits until it is ready, and returns False."""
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(stack.data_plane.context_name)
         cli = _in_project(self.cli)
@@ -124,10 +120,8 @@ class Pulumi:
         return owner, planned, live
 
     def down(self, home: StackId, definition: Path) -> None:
-        """Remove a stack. Its datasets are protected, and what holds them stays too.
-
-        Pulumi destroys what its state lists, wherever that is. So it runs only if that is this namespace and cluster.
-        """
+        """Remove a stack. Its datasets are protected, and what holds them stays too. Pulumi destroys what its state
+        lists, wherever that is. So it runs only if that is this namespace and cluster."""
         kube = Kubectl(home.data_plane.context_name)
         ownership.ensure_owner(kube, home, "pulumi")
         cli = _in_project(self.cli)

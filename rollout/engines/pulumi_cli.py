@@ -123,10 +123,8 @@ def run(cli: PulumiCli, stack: StackId, arguments: Sequence[str]) -> str:
 def _prepare(
     cli: PulumiCli, stack: StackId, definition: Path, resources: Mapping[str, int], command: Sequence[str]
 ) -> None:
-    """Create the stack if there is none, and set its configuration.
-
-    The configuration is in a file, stacks/Pulumi.<stack>.yaml, so that a plain `pulumi up` later does the same.
-    """
+    """Create the stack if there is none, and set its configuration. The configuration is in a file,
+    stacks/Pulumi.<stack>.yaml, so that a plain `pulumi up` later does the same."""
     if stack.name not in resources:
         run(cli, stack, ["stack", "init", stack.name, "--no-select"])
     if is_configured(cli, stack, definition):
@@ -150,7 +148,6 @@ def _prepare(
 
 
 def _configuration(cli: PulumiCli, stack: StackId, definition: Path) -> dict[str, str]:
-    """Return the required configuration of a stack."""
     path = definition.resolve()
     ours = cli.folder is None and path.is_relative_to(PROJECT)  # where Pulumi runs the program
     wanted = {
@@ -294,10 +291,8 @@ def _is_locked_by_the_dead(output: str) -> bool:
 
 
 def _has_died(pid: int, locked_at: str) -> bool:
-    """Return whether the Pulumi that locked a stack was started by a run on this machine, and both have ended.
-
-    Another container can have this host's name, but then this machine has no file for that process and that time.
-    """
+    """Return whether the Pulumi that locked a stack was started by a run on this machine, and both have ended. Another
+    container can have this host's name, but then this machine has no file for that process and that time."""
     if processes.lives(pid):
         return False
     try:

@@ -41,7 +41,6 @@ class State:
 
     @property
     def size(self) -> int:
-        """The number of resources in it."""
         return len(self._resources)
 
     @property
@@ -60,7 +59,6 @@ class State:
 
     @property
     def namespace(self) -> KubernetesObject | None:
-        """The namespace of the stack."""
         return next((item for item in self.objects() if item["kind"] == "Namespace"), None)
 
     def is_in(self, kube: Kubectl) -> bool:
@@ -90,7 +88,6 @@ class State:
         )
 
     def emptied(self) -> "State":
-        """Return a state that lists nothing."""
         return self._with(())
 
     def _with(self, resources: Iterable[Any]) -> "State":
@@ -144,10 +141,8 @@ def write(cli: PulumiCli, stack: StackId, name: str, state: State) -> None:
 
 
 def found(cli: PulumiCli, stack: StackId) -> tuple[dict[str, int], State]:
-    """Return all stacks, and the state of this one, even if it has a former name. Changes nothing.
-
-    Lists the stacks only if this one may have a former name, or its state cannot be read.
-    """
+    """Return all stacks, and the state of this one, even if it has a former name. Changes nothing. Lists the stacks
+    only if this one may have a former name, or its state cannot be read."""
     if not [*stack.former()]:
         try:
             state = read(cli, stack, stack.name)
@@ -165,10 +160,8 @@ def found(cli: PulumiCli, stack: StackId) -> tuple[dict[str, int], State]:
 
 
 def import_renamed_stack(cli: PulumiCli, stack: StackId, there: Mapping[str, int]) -> dict[str, int]:
-    """Rename this stack if it has a former name. Return all stacks after that, given those before.
-
-    Can be repeated after an interruption, because the rename is the last step.
-    """
+    """Rename this stack if it has a former name. Return all stacks after that, given those before. Can be repeated
+    after an interruption, because the rename is the last step."""
     found = dict(there)
     for former in (each.name for each in stack.former() if each.name in found):
         if stack.name in found:

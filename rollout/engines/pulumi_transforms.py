@@ -8,10 +8,8 @@ SKIP_AWAIT = "pulumi.com/skipAwait"
 
 
 def without_service_waits(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
-    """Make Pulumi not wait ten seconds for a Service's pods, because it has already waited for them.
-
-    It still waits for a load balancer, which gets its address only then.
-    """
+    """Make Pulumi not wait ten seconds for a Service's pods, because it has already waited for them. It still waits for
+    a load balancer, which gets its address only then."""
     props: Any = args.props
     if args.type_ != "kubernetes:core/v1:Service" or props["spec"].type == "LoadBalancer":
         return None

@@ -31,10 +31,8 @@ DEFINITION = "stacks/inference.yaml"
 
 
 def write_repository(folder: Path, outcome: ExitStatus, gpu: str | None = None, repository: str | None = None) -> None:
-    """Write a platform's repository into an empty directory, and print the next steps.
-
-    Raises CommandError or DefinitionError before anything is written.
-    """
+    """Write a platform's repository into an empty directory, and print the next steps. Raises CommandError or
+    DefinitionError before anything is written."""
     if folder == Path():  # an empty text
         raise CommandError("Name the directory to write to, such as ../platform.", WRONG_INPUT)
     _require_empty(folder)

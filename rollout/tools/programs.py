@@ -32,11 +32,9 @@ class Program:
         return pins.module_version(self.package, self.folder)
 
     def fits(self, theirs: pins.Version) -> bool:
-        """Whether a version on the PATH fits."""
         return theirs[0] == self.minor[0] and (self.oldest or self.minor) <= theirs[:2]
 
     def wanted(self) -> str:
-        """Return the versions that fit, in words."""
         major, minor = self.oldest or self.minor
         return f"{major}.{minor} or a newer {major}.x"
 

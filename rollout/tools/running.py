@@ -36,10 +36,8 @@ def output_of(command: Sequence[str | Path], environment: Mapping[str, str], sec
 
 
 def leash(signal: str) -> list[str]:
-    """Return a command prefix that sends the command a signal when the thread that started it ends.
-
-    Empty if util-linux is not installed.
-    """
+    """Return a command prefix that sends the command a signal when the thread that started it ends. Empty if util-linux
+    is not installed."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", signal] if setpriv else []
 
@@ -53,10 +51,8 @@ def run(
     environment: Mapping[str, str],
     folder: Path | None = None,
 ) -> str:
-    """Run a command and return its output, which the log gets while it runs.
-
-    Raises ToolError with `failed`, the reason, the end of the log, and the remedy.
-    """
+    """Run a command and return its output, which the log gets while it runs. Raises ToolError with `failed`, the
+    reason, the end of the log, and the remedy."""
     with log.open("wb") as file:
         file.write(f"$ {' '.join(command)}\n".encode())
         file.flush()
@@ -91,10 +87,8 @@ def tail(log: Path, lines: int = 15) -> str:
 def repeating(
     *works: Callable[[], object], pause: float = 0.0, meanwhile: Callable[[], object] | None = None
 ) -> Iterator[None]:
-    """Call each of these repeatedly, each in its own thread, until the block ends. `pause` is in seconds.
-
-    After the block, `meanwhile` is called repeatedly until the last calls have ended.
-    """
+    """Call each of these repeatedly, each in its own thread, until the block ends. `pause` is in seconds. After the
+    block, `meanwhile` is called repeatedly until the last calls have ended."""
     over = threading.Event()
 
     def repeat(work: Callable[[], object]) -> None:

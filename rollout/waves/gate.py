@@ -57,7 +57,6 @@ class HealthCheck:
     blind: list[str] = field(default_factory=list)  # Errors of checks of the models.
 
     def lacking(self) -> list[str]:
-        """Return what is still missing. Cheap checks come first."""
         what = "the workloads cannot be checked"
         try:
             if lines := health.lacking(self.kubectl, self.target):
@@ -90,7 +89,6 @@ class HealthCheck:
         return [f"no proxy has read the models of {replica} yet" for replica in unseen]
 
     def further(self) -> list[str]:
-        """Return further reasons why it is not healthy."""
         try:
             return [*health.warnings(self.kubectl, self.target)]
         except CommandError as error:

@@ -83,7 +83,6 @@ class RolloutRecord(_Record):
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """The planes that were started."""
         return tuple(name for name, status in self.planes.items() if status.attempts)
 
 
@@ -113,7 +112,6 @@ class Journal:
 
     @property
     def definition_file(self) -> Path:
-        """The copy of the definition."""
         return self.folder / "definition" / Path(self.record.definition).name
 
     def definition(self) -> Definition:
@@ -124,7 +122,6 @@ class Journal:
         return read_definition(self.definition_file)
 
     def log(self, plane: str) -> Path:
-        """Return the file of the engine's output for a plane."""
         return self.folder / "logs" / f"{plane}.log"
 
     def note_not_loaded(self, plane: str, models: list[str]) -> None:
@@ -134,7 +131,6 @@ class Journal:
             _write(self.folder, self.record)
 
     def note_plane(self, plane: str, state: State, seconds: float | None = None, message: str = "") -> None:
-        """Store the state of a plane."""
         with self._lock:
             status = self.record.planes[plane]
             status.state, status.message, status.changed_at = state, message, now()
@@ -157,7 +153,6 @@ class History:
         self.folder = folder
 
     def all(self) -> list[Journal]:
-        """Return every rollout, oldest first."""
         paths = self.folder.iterdir() if self.folder.is_dir() else ()
         folders = [path for path in paths if path.name.isdecimal() and path.is_dir()]
         return sorted(map(Journal, folders), key=lambda journal: journal.number)
@@ -170,10 +165,8 @@ class History:
         raise CommandError(f"rollout {number} is no longer in {escaped(str(self.folder))}.")
 
     def good(self, plane: str) -> int | None:
-        """Return the last good rollout of a plane.
-
-        It is the latest that succeeded there and was not rolled back, else the one that a rollback returned to.
-        """
+        """Return the last good rollout of a plane. It is the latest that succeeded there and was not rolled back, else
+        the one that a rollback returned to."""
         for journal in reversed(self.all()):
             record = journal.record
             if plane in record.planes and record.kind == "back":

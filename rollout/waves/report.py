@@ -117,7 +117,6 @@ class Lines:
         note(f"Step {number} of {of}, {step.title}: {', '.join(step.planes)}")
 
     def state(self, plane: str, state: str, text: str = "") -> None:
-        """Print the state of a plane."""
         self._shown.pop(plane, None)
         note(f"[{plane}] {WORDS[state]}{f': {text}' if text else ''}")
 

@@ -93,10 +93,8 @@ def work(made: Made, name: str, queued: float, computed: float) -> None:
 
 
 def trace(models: Mapping[str, tuple[int, float]], turns: int, gap: float) -> Trace:
-    """Return calls of models (bytes, seconds of a load), so many seconds apart.
-
-    Each turn has all models in a random order, so that the calls of none are regular.
-    """
+    """Return calls of models (bytes, seconds of a load), so many seconds apart. Each turn has all models in a random
+    order, so that the calls of none are regular."""
     made = tuple(TracedModel(name, size, seconds, 0.05) for name, (size, seconds) in models.items())
     chance = random.Random(1)
     which = [each for _ in range(turns) for each in chance.sample(range(len(made)), len(made))]

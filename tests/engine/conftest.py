@@ -15,10 +15,8 @@ OTHERS = ("everything", "object-store")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests if the engine is not installed.
-
-    Not in a fixture: skipped in one place, for one reason, they are one line of pytest's summary, also under xdist.
-    """
+    """Skip tests if the engine is not installed. Not in a fixture: skipped in one place, for one reason, they are one
+    line of pytest's summary, also under xdist."""
     found = find_engine() if "engine" in getattr(item, "fixturenames", ()) else None
     if isinstance(found, str):
         pytest.skip(f"NOT RUN: PULUMI'S REAL ENGINE IS NOT HERE ({found}), so that many tests of it did not run.")

@@ -256,7 +256,7 @@ def test_it_is_an_error_when_an_engine_succeeds_and_an_object_is_not_there(rende
 @pytest.mark.parametrize("adopt", [False, True])
 def test_objects_of_another_helm_release_are_refused_whatever_they_are_labelled(stack: Stack, adopt: bool) -> None:
     objects = [made("ConfigMap", "ours"), made("Service", "theirs", annotations=THEIRS)]
-    with pytest.raises(CommandError, match=r"belong to somebody else: Service theirs\.") as caught:
+    with pytest.raises(CommandError, match=r"belong to someone else: Service theirs\.") as caught:
         ownership.require_ours(objects, stack, "kind-lab", adopt=adopt)
     assert "Nothing was changed" in str(caught.value)
 
@@ -396,12 +396,12 @@ def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(tmp_path: P
     class Taken(RolloutLease):
         def ensure_held(self) -> None:
             if ready.exists():
-                self.lost = "somebody@elsewhere, process 7"
+                self.lost = "ana@elsewhere, process 7"
             super().ensure_held()
 
     begin = time.monotonic()
     command, hold = [sys.executable, "-c", script, str(ready), str(wrote)], Taken("tidegate-dev")
-    with pytest.raises(CommandError, match=r"somebody@elsewhere, process 7 took over the work in tidegate-dev"):
+    with pytest.raises(CommandError, match=r"ana@elsewhere, process 7 took over the work in tidegate-dev"):
         watched.run_watched(command, cluster, hold)
     assert time.monotonic() - begin < 20
     assert not wrote.exists()

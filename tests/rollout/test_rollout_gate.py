@@ -39,7 +39,7 @@ class Looking:
         self.gate, self.reports, self.time, self.checked_at = gate, reports, 0.0, -1.0
 
     def lacking(self) -> list[str]:
-        assert self.time > self.checked_at, "it is asked twice at once"
+        assert self.time > self.checked_at, "checked twice at the same time"
         self.checked_at = self.time
         return [*self.reports[min(int(self.time), len(self.reports) - 1)]]
 
@@ -177,7 +177,7 @@ def test_warnings_about_our_workloads_are_reported_and_others_are_not() -> None:
             event("StatefulSet", "small-main", "2026-01-01T00:00:02Z", "exceeded quota"),
             event("StatefulSet", "small-main", "2026-01-01T00:00:01Z", "older"),
             event("ReplicaSet", "inference-proxy-5d9c", "2026-01-01T00:00:01Z", "forbidden"),
-            event("StatefulSet", "another", "2026-01-01T00:00:01Z", "of somebody else"),
+            event("StatefulSet", "another", "2026-01-01T00:00:01Z", "of another workload"),
         ]
     )
     assert sorted(health.warnings(cluster, TARGET)) == [

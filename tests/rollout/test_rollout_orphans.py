@@ -97,9 +97,9 @@ def test_what_runs_where_no_stack_of_the_definition_lives_is_an_orphan(definitio
         pytest.param(stack_in("tidegate-dev", "before", "west"), id="in a namespace that is described"),
         pytest.param(stack_in("tidegate-prod", "prod", "east", "east"), id="described, by another context"),
         pytest.param(stack_in("tidegate-old", "old", platform="theirs"), id="another platform's"),
-        pytest.param([OLD[0], OLD[2]], id="taken down, but for its volumes"),
+        pytest.param([OLD[0], OLD[2]], id="taken down without its volumes"),
         pytest.param(stack_in("tidegate-old", "old", deletionTimestamp="2026-01-02T00:00:00Z"), id="being deleted"),
-        pytest.param(stack_in("kube-system", "old"), id="labelled so by somebody who is not Tidegate"),
+        pytest.param(stack_in("kube-system", "old"), id="labelled by someone else"),
         pytest.param(stack_in("tidegate-old", "No Name"), id="labelled with what is no environment's name"),
     ],
 )

@@ -255,7 +255,7 @@ def test_a_traceback_behind_the_progress_of_the_program_is_not_shown_and_all_els
 
 
 def test_a_traceback_that_nothing_explains_is_shown_whole(up: Up, tmp_path: Path, capsys: Capsys) -> None:
-    output = REFUSED.replace("is forbidden: exceeded quota", "is not to anybody's liking").replace("\n\n", "\n")
+    output = REFUSED.replace("is forbidden: exceeded quota", "is not to our liking").replace("\n\n", "\n")
     assert up(says(output, tmp_path)) == 255
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(output.splitlines())
 

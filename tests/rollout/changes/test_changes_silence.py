@@ -188,10 +188,8 @@ def test_no_key_of_the_schema_changes_in_silence() -> None:
 @examples(400)
 @given(st.data())
 def test_two_changes_are_refused_or_both_count_or_a_finding_reports_the_one_without_effect(data: st.DataObject) -> None:
-    """No pair of keys causes a traceback or contradictory findings.
-
-    If a change counts alone, but not together with another one, a finding must report that it has no effect.
-    """
+    """No pair of keys causes a traceback or contradictory findings. If a change counts alone, but not together with
+    another one, a finding must report that it has no effect."""
     looked = data.draw(st.sampled_from([*rich().values()]))
     keyed: dict[str, list[Change]] = {}
     for change in looked.changes:

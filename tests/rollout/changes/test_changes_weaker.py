@@ -107,8 +107,8 @@ def test_nothing_is_weaker_nor_granted_by_a_change_of_names() -> None:
         "rollout": {**PROD["rollout"], "canary": "west"},
     }
     assert sentences([namespace(before)], [namespace(after)]) == []
-    wider = {**after, "datasets": {"weights": {"writers": ["deployers", "everybody"]}}}
-    assert sentences([namespace(before)], [namespace(wider)]) == ["newly lets everybody write the dataset weights"]
+    wider = {**after, "datasets": {"weights": {"writers": ["deployers", "all-users"]}}}
+    assert sentences([namespace(before)], [namespace(wider)]) == ["newly lets all-users write the dataset weights"]
 
 
 @cache

@@ -26,10 +26,8 @@ class Program:
     def tidegate(
         self, where: Path, *words: object, code: int = 0, python: str = sys.executable, **environment: str
     ) -> "subprocess.CompletedProcess[str]":
-        """Run the command in a directory, without the variables of the tests.
-
-        It is that of the repository, or the one that another Python has installed.
-        """
+        """Run the command in a directory, without the variables of the tests. It is that of the repository, or the one
+        that another Python has installed."""
         more = {"TIDEGATE_CACHE": str(self.cache), "GIT_CONFIG_GLOBAL": os.devnull, **environment}
         if python == sys.executable:
             more["PYTHONPATH"] = str(self.repository)

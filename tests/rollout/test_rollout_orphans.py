@@ -132,7 +132,7 @@ def test_what_a_stack_left_in_its_former_namespace_is_never_taken_for_the_stack(
     there(*stack_in("before", "dev"))
     (orphan,) = found(definition)
     assert orphan.words.startswith("is still in its former namespace (namespace before, since ")
-    assert orphan.words.endswith("; the definition names tidegate-dev")
+    assert orphan.words.endswith(", but the definition sets tidegate-dev")
     assert orphan.command(definition).startswith("kubectl --context kind-lab delete statefulset -n before -l ")
 
 
@@ -175,7 +175,7 @@ def test_a_preview_of_a_cluster_that_holds_only_an_orphan_is_not_green_and_has_t
     assert f"{command}\n" in call(*where, code=0).out
     text = summary.read_text("utf-8")
     assert text.startswith("**⚠️ 1 stack: 1 ORPHANED**")
-    assert "- **ORPHANED** <code>prod-west</code> **is no longer described, and still there" in text
+    assert "- **ORPHANED** <code>prod-west</code> **is no longer described, but still exists" in text
     (one,) = json.loads(call(*where, "--json", code=0).out)["stacks"]
     assert (one["name"], one["state"], one["down"]) == ("prod-west", "orphaned", command)
     assert one["stays"].startswith("is no longer described")

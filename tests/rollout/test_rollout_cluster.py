@@ -169,7 +169,7 @@ def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_its_own(
     ended = up_in("kind-lab", "--stack", "dev-lab", code=6)
 
     assert f"tidegate render {pinned} --stack dev-lab\n" in ended.err
-    for part in ("building helm failed", "install Pulumi", "kubectl --context kind-lab apply --server-side", "Helm"):
+    for part in ("building helm failed", "Install Pulumi", "kubectl --context kind-lab apply --server-side", "Helm"):
         assert part in ended.err
 
 

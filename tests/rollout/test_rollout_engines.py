@@ -415,7 +415,7 @@ def test_releases_that_are_not_kept_in_secrets_are_refused_in_a_line(
     monkeypatch: Patch, call: Call, pinned: Path, driver: str
 ) -> None:
     monkeypatch.setenv("HELM_DRIVER", driver)
-    with pytest.raises(CommandError, match=f"^HELM_DRIVER is {driver}, and Tidegate knows only .* in Secrets"):
+    with pytest.raises(CommandError, match=f"^HELM_DRIVER is {driver}, but Tidegate supports only .* in Secrets"):
         helm.find()
     monkeypatch.setenv("HELM_DRIVER", "secrets")
     assert helm.find().version

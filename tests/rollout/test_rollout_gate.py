@@ -246,7 +246,7 @@ def send(server: Server) -> Send:
 @pytest.mark.parametrize("status", [200, 204, 302, 401, 404, 503])
 def test_a_probe_is_answered_by_any_success_and_by_nothing_else(server: Server, send: Send, status: int) -> None:
     server.answers = {"/ready": (status, f"{server.url}/elsewhere" if status == 302 else ""), "/elsewhere": (200, "")}
-    with nullcontext() if status < 300 else pytest.raises(CommandError, match=f"/ready answers {status}"):
+    with nullcontext() if status < 300 else pytest.raises(CommandError, match=f"/ready responded with {status}"):
         send("/ready")
     assert server.requests == [("GET", "/ready", None, b"")]
 
@@ -259,7 +259,7 @@ def test_a_probe_with_a_body_is_posted_with_the_token_that_its_variable_holds(
     send("/infer", body="{}")
     assert server.requests.pop() == ("POST", "/infer", None, b"{}")
     monkeypatch.delenv("PROBE_TOKEN", raising=False)
-    with pytest.raises(CommandError, match="the environment variable PROBE_TOKEN, which holds the probe's token"):
+    with pytest.raises(CommandError, match="the environment variable PROBE_TOKEN with the probe's token"):
         asks()
     monkeypatch.setenv("PROBE_TOKEN", "hidden")
     asks()
@@ -325,7 +325,7 @@ def test_probe_and_alerts_are_checked_after_the_workloads(server: Server) -> Non
     assert behind.lacking() == ["StatefulSet small-main does not exist"]
     assert server.requests == []
     well = HealthCheck(asks, Cluster(PROXY, POOL, *PODS), TARGET)
-    assert well.lacking() == [f"the probe failed: {server.url}/ready answers 404"]
+    assert well.lacking() == [f"the probe failed: {server.url}/ready responded with 404"]
     server.answers["/ready"] = 200, ""
     assert "the alerts cannot be read" in well.lacking()[0]
     server.answers["/api/v1/alerts"] = 200, prometheus(("ProxyDown", "prod", "firing"))

@@ -100,7 +100,7 @@ def test_a_right_that_is_missing_is_shown_once_when_a_lease_is_renewed_and_given
             return f"{verb}: {error}"
 
     monkeypatch.setattr(lease, "_RENEWED_EVERY", 0.01)
-    monkeypatch.setattr(lease, "_ASKED_AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(lease, "_RETRIED_AFTER", 0.01)
     server: Any = Forbidding()
     with lease.acquire_lease(server, "ns") as hold:
         until("it has failed", lambda: hold.failures, 60)

@@ -265,7 +265,7 @@ def test_a_probe_with_a_body_is_posted_with_the_token_that_its_variable_holds(
     asks()
     assert server.requests == [("POST", "/infer", "Bearer hidden", b'{"inputs": []}')]
     server.answers["/infer"] = 401, ""
-    with pytest.raises(CommandError, match=r"^(?!.*hidden).*/infer answers 401$"):
+    with pytest.raises(CommandError, match=r"^(?!.*hidden).*/infer responded with 401$"):
         asks()
 
 

@@ -55,11 +55,11 @@ def test_every_image_gets_the_digest_from_its_registry(
 ) -> None:
     ended = pin(code=0)
     assert pins(definition) == digests
-    assert f"images.lock: written, {len(digests)} images pinned." in ended.out
+    assert f"images.lock: written, {len(digests)} digests." in ended.out
     assert not [each for each in read_definition(definition).advisories if "digest" in each.what]
     assert [path.name for path in sorted(definition.parent.iterdir())] == ["images.lock", "two.yaml"]
     before = (definition.parent / "images.lock").stat()
-    assert f"nothing changed, {len(digests)} images pinned" in pin().out
+    assert f"nothing changed, {len(digests)} digests" in pin().out
     assert (definition.parent / "images.lock").stat().st_ino == before.st_ino
     moved = push("proxy:1", "another proxy")
     image = next(image for image in digests if "/proxy:" in image)

@@ -76,7 +76,7 @@ class Problem:
 class DefinitionError(Exception):
     """A definition cannot be used; `problems` has every reason, in the order of the file."""
 
-    def __init__(self, problems: Iterable[Problem], outcome: str = "Correct the definition and run the command again") -> None:
+    def __init__(self, problems: Iterable[Problem], outcome: str = "Correct the definition and run this again") -> None:
         """Sort the problems; `outcome` ends the count line, and says what happened to the files."""
         self.problems = in_order(problems)
         self.outcome = outcome

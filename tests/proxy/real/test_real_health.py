@@ -1,4 +1,4 @@
-"""A real Triton that works as hard as it can is alive to the proxy; one that is stopped is not."""
+"""The proxy recognises a real Triton at full load as alive, and a suspended one as not."""
 
 import asyncio
 import http.client
@@ -24,7 +24,7 @@ from ..rigs.repository import SOURCES, write
 pytestmark = [pytest.mark.anyio, pytest.mark.thorough]
 ECHO = Model("echo", SOURCES / "echo.py", [("INPUT", "TYPE_FP32", "-1")], [("OUTPUT", "TYPE_FP32", "-1")])
 POLLING = ("--model-control-mode=poll", "--repository-poll-secs=1")
-THREADS = 8  # Of Triton's for HTTP.
+THREADS = 8  # Triton's HTTP threads.
 NUMBERS = 3 * 2**20
 KNOWN_SECONDS = 3.0
 

@@ -157,8 +157,6 @@ class Bystander:
 
 @dataclass
 class Arena:
-    """The processes of a test run."""
-
     place: Proxy
     key: str  # The bystander's.
     attackers: "subprocess.Popen[str]"
@@ -167,7 +165,6 @@ class Arena:
     authority: bytes | None  # The proxy's CA certificate, with TLS.
 
     def try_out(self, attack: str, number: int, seconds: float = SECONDS) -> Row:
-        """Let `number` attackers attack simultaneously."""
         bystander, process = Bystander(self.place, self.key, self.authority), self.place.process
         for warm in (bystander._http, bystander._http_anew, bystander._grpc):
             warm()

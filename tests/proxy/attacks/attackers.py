@@ -57,7 +57,6 @@ class Attacker:
             self.did["bytes"] += min(MEGABYTE, len(data) - at)
 
     def drain(self, link: socket.socket) -> None:
-        """Read all responses so far."""
         with suppress(BlockingIOError, ssl.SSLWantReadError):
             link.setblocking(False)
             while link.recv(MEGABYTE):

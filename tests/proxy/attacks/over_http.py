@@ -32,7 +32,6 @@ def cold(attacker: Attacker) -> None:
 
 
 def leave_at_once(attacker: Attacker, sent: bytes) -> None:
-    """Send requests and disconnect, repeatedly."""
     while attacker.goes_on:
         with suppress(OSError):
             for _ in range(LEAVE_AT_ONCE):

@@ -39,7 +39,6 @@ def stream(attacker: Attacker, model: str, *more: str) -> bytes:
 
 
 def taking(attacker: Attacker, *sent: bytes) -> None:
-    """Send these requests in turn, repeatedly, and read the responses."""
     turns = cycle(sent)
 
     def once() -> None:

@@ -134,7 +134,6 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
         self.server.start()
 
     def stop(self, grace: float | None = None) -> None:
-        """Stop, immediately without `grace`."""
         self.release.set()
         self.server.stop(grace).wait(10)
 
@@ -195,7 +194,6 @@ class Rig:
 
 
 def method(channel: grpc.Channel, name: str) -> Any:
-    """Return a method of Triton's service as clients use it."""
     return getattr(GRPCInferenceServiceStub(channel), name)
 
 
@@ -207,7 +205,6 @@ def refused(call: Any, request: Any, metadata: Metadata = (), timeout: float = 5
 
 
 def replica_of(answer: Any) -> str:
-    """Return the name of the stub that answered."""
     return str(answer.parameters["replica"].string_param)
 
 
@@ -240,7 +237,6 @@ class Talk:
         return next(self.call)
 
     def exchange(self, model: str = "echo", **more: Any) -> Any:
-        """Send a message, and return the response."""
         self.send(infer_request(model, **more))
         return self.hear().infer_response
 

@@ -21,7 +21,6 @@ ENTRY = ("big", "x" * 4000)
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """Run a proxy with little memory but many slots."""
     folder = tmp_path_factory.mktemp("small")
     models = (*MODELS, "large")
     with rig(folder, 1, models, memory_bytes=MEMORY, concurrency=1000, request_timeout_seconds=20) as running:
@@ -93,8 +92,6 @@ def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig, monkey
 
 
 class Sending(Http2Connection[None]):
-    """Sends data on every stream."""
-
     def __init__(self) -> None:
         super().__init__(lambda _: None, {}, b"")
 

@@ -180,7 +180,6 @@ def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(o
 
 
 def fall_silent(rig: Rig, replica: Replica) -> None:
-    """Make the health checks of a replica fail."""
     pools = rig.proxy.config.routes.pools.values()
     pool = next(pool for pool in pools if replica in pool.replicas)
 

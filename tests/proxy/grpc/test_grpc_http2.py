@@ -268,8 +268,6 @@ def written(link: Http2Connection[None]) -> bytes:
 
 
 class Hoarder(Http2Connection[None]):
-    """Gives no credit."""
-
     def __init__(self) -> None:
         super().__init__(lambda _: None, {}, b"")
 

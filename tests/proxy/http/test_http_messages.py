@@ -136,7 +136,6 @@ def test_chunks_within_the_limit_all_go_on_however_they_come(
     [(b"0\r\n", b"X: " + b"a" * 9_000 + b"\r\n"), (b"0\r\nX: ", b"a" * 9_000), (b"2;x=", b"a" * 9_000)],
 )
 async def test_extensions_and_trailers_are_limited(caller: Caller, path: str, begin: bytes, more: bytes) -> None:
-    """The parser keeps trailers."""
     await caller.send(request(path, b"", Transfer_Encoding="chunked") + b"2\r\n{}\r\n" + begin)
     answered = asyncio.ensure_future(caller.reply())
     for _ in range(100):

@@ -41,7 +41,6 @@ BYSTANDERS, SECONDS, SAMPLE, BAR = 4, 3600, 200, 10_000
 
 @contextmanager
 def attacking(place: Proxy, keys: list[str], attack: str) -> Iterator[None]:
-    """Let each of these callers attack while the block lasts."""
     variables = os.environ | python_variables("proxy", "contracts", "service", "policies/eviction", "client")
     command = [sys.executable, "-m", "tests.proxy.attacks.attacking", str(place.http_port), str(place.grpc_port)]
     processes = [

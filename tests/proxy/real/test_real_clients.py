@@ -94,7 +94,6 @@ CALLS: dict[str, Call] = {
 
 
 def ask(way: str, where: str, headers: Headers, *calls: Call) -> list[Any]:
-    """Make these calls with this client, and return their results."""
     protocol, _, is_aio = way.partition(".")
     kit, client = importlib.import_module(f"tritonclient.{protocol}"), importlib.import_module(f"tritonclient.{way}")
     if not is_aio:

@@ -79,7 +79,6 @@ class Issuer:
         return b"Bearer " + self.sign(kid, **more).encode()
 
     def token(self, subject: str, groups: Sequence[str] = (), seconds: float = 3600) -> str:
-        """Return a token that is valid for `seconds`."""
         return self.sign(sub=subject, groups=list(groups), exp=int(time.time() + seconds))
 
     def jwks(self) -> dict[str, Any]:
@@ -87,7 +86,6 @@ class Issuer:
         return {"keys": [public_jwk(key, kid=kid, use="sig") for kid, key in keys.items()]}
 
     def answer(self, path: str, _: Mapping[str, str]) -> Reply:
-        """Answer a GET request."""
         if self.mode == "down":
             return None
         if path.endswith("openid-configuration"):
@@ -113,7 +111,6 @@ class Issuer:
 
 @contextmanager
 def issuer(certificate: Path | None = None) -> Iterator[Issuer]:
-    """Run an identity provider on the loopback interface."""
     provider = Issuer()
     with answering(provider.answer, certificate) as url:
         provider.url = f"{url}/realms/dev"

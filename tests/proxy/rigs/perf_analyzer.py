@@ -14,8 +14,6 @@ SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Measured:
-    """The measurements of a run."""
-
     per_second: float
     p99_seconds: float
     output: str

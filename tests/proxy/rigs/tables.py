@@ -49,7 +49,6 @@ def access_table(
 
 
 def write_key(root: Path, key: str, caller: str = CALLER) -> None:
-    """Give a caller this API key."""
     write_keys(root, {caller: key})
 
 

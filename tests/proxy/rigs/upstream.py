@@ -25,8 +25,6 @@ class GoneError(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """A received request."""
-
     line: str
     headers: dict[str, str]  # By lower-case name.
     body: bytes
@@ -159,8 +157,6 @@ def by_turns(*behaviours: Behaviour) -> Behaviour:
 
 @dataclass
 class Upstream:
-    """A running upstream."""
-
     port: int
     behave: Behaviour = well  # Handles a request. Can be replaced at any time.
     requests: list[Request] = field(default_factory=list)

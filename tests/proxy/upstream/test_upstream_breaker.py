@@ -84,8 +84,6 @@ def test_health_checks_that_are_answered_excuse_no_call_that_fails() -> None:
 
 
 class Requests(RuleBasedStateMachine):
-    """Requests that begin and end in any order."""
-
     def __init__(self) -> None:
         super().__init__()
         self.breaker = Breaker()

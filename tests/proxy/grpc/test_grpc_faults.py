@@ -81,7 +81,7 @@ def test_a_replica_that_refuses_is_passed_over_without_an_error(two: Rig) -> Non
         assert replica_of(call(infer_request(), metadata=two.metadata(), timeout=5)) == "b"
 
 
-def test_a_replica_that_stops_in_peace_loses_no_call(two: Rig) -> None:
+def test_a_replica_that_stops_gracefully_loses_no_call(two: Rig) -> None:
     call = method(two.channel(), "ModelInfer")
     for _ in range(20):
         call(infer_request(), metadata=two.metadata())

@@ -219,7 +219,7 @@ def test_padding_priorities_and_any_cut_of_the_bytes_change_nothing(running: Rig
     assert peer.next(DATA)[3] == b"\0\0\0\0\x02\x08\x01"
 
 
-def test_a_tiny_window_is_kept_to(running: Rig) -> None:
+def test_a_tiny_window_is_respected(running: Rig) -> None:
     hello = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 3))
     peer = Peer(running, hello).send(frame(HEADERS, 4, 1, request(path="/grpc.health.v1.Health/Check")), health())
     got = peer.next(DATA)[3]
@@ -236,7 +236,7 @@ def test_a_tiny_window_is_kept_to(running: Rig) -> None:
     assert peer.headers()["grpc-status"] == "0"
 
 
-def test_a_farewell_of_the_callers_ends_nothing_that_is_under_way(running: Rig) -> None:
+def test_a_callers_goaway_ends_no_call_in_flight(running: Rig) -> None:
     peer = Peer(running).send(frame(HEADERS, 4, 1, request(path="/grpc.health.v1.Health/Check")))
     peer.send(frame(GOAWAY, 0, 0, b"\0" * 8), health())
     assert peer.next(DATA)[3] == b"\0\0\0\0\x02\x08\x01"
@@ -249,7 +249,7 @@ chaos = st.lists(any_frame, max_size=30)
 
 @given(chaos)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_frames_whatever_hurt_anybody_else(running: Rig, frames: list[bytes]) -> None:
+def test_arbitrary_frames_affect_no_other_caller(running: Rig, frames: list[bytes]) -> None:
     peer = Peer(running).send(*frames)
     peer.sock.shutdown(socket.SHUT_WR)
     for _ in peer.frames():
@@ -331,7 +331,7 @@ def test_small_updates_of_windows_make_little_work(updates: bytes) -> None:
 
 
 @pytest.mark.parametrize(("pieces", "code"), [([65_535], None), ([65_535, 1], FLOW), ([30_000, 30_000, 5_536], FLOW)])
-def test_more_data_than_there_is_room_for_ends_the_connection(pieces: list[int], code: int | None) -> None:
+def test_data_beyond_the_window_ends_the_connection(pieces: list[int], code: int | None) -> None:
     async def run() -> bytes:
         link = Hoarder()
         link.connection_made(transport())

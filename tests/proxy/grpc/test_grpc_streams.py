@@ -65,7 +65,7 @@ def test_a_stream_in_which_a_message_reports_an_error_counts_as_failed(
     assert (line.levelname, line.said["status"]) == (level, code)  # type: ignore[attr-defined]
 
 
-def test_each_message_is_decided(three: Rig) -> None:
+def test_each_message_is_authorised(three: Rig) -> None:
     for second, code in (
         ("secret", grpc.StatusCode.NOT_FOUND),
         ("elsewhere", grpc.StatusCode.INVALID_ARGUMENT),

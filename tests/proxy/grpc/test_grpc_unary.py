@@ -101,7 +101,7 @@ def test_a_caller_that_may_only_inspect_gets_permission_denied(running: Rig, inf
     assert method(running.channel(), "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata).ready
 
 
-def test_questions_about_a_model_are_no_calls(one: Rig) -> None:
+def test_inspecting_a_model_is_not_counted_as_a_call(one: Rig) -> None:
     channel, metadata = one.channel(), one.metadata()
     for name in ("Ready", "Metadata", "Config", "Statistics"):
         method(channel, f"Model{name}")(getattr(pb, f"Model{name}Request")(name="echo"), metadata=metadata)

@@ -55,7 +55,7 @@ async def states(here: RunningProxy, found: set[tuple[str, int]]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_loads_long_bodies_on_all_its_threads_and_looks_at_its_index_open_no_breaker_and_a_stop_does(
+async def test_loads_long_bodies_on_all_threads_and_index_queries_open_no_breaker_but_a_stop_does(
     polling: Triton, repository: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.1)

@@ -157,7 +157,7 @@ TestRequests = Requests.TestCase
 @pytest.mark.parametrize(
     ("own", "kind", "failures"), [(True, ProblemType.UPSTREAM, 1), (False, ProblemType.DEADLINE, 0)]
 )
-async def test_a_question_that_takes_too_long_is_the_replicas_failure_unless_its_caller_waited_no_longer(
+async def test_a_timeout_is_the_replicas_failure_unless_the_callers_deadline_was_shorter(
     here: RunningProxy, own: bool, kind: ProblemType, failures: int
 ) -> None:
     here.replica.act = hang
@@ -172,7 +172,7 @@ def open_breaker(here: RunningProxy) -> None:
         here.pool.replicas[0].breaker.failed(monotonic() - 2)  # later a health check would close it
 
 
-async def test_of_many_requests_at_once_a_replica_that_may_be_back_gets_one(here: RunningProxy) -> None:
+async def test_a_replica_that_may_have_recovered_gets_one_of_many_requests(here: RunningProxy) -> None:
     here.replica.act = answering(seconds=0.3)
     open_breaker(here)
     statuses = [each.status for each in await asyncio.gather(*(here.ask() for _ in range(30)))]
@@ -212,7 +212,7 @@ async def test_a_replica_that_hangs_is_left_alone_after_a_while_unless_callers_j
         assert here.pool.replicas[0].in_flight == 0
 
 
-def test_second_tries_are_at_most_a_tenth_of_the_requests_and_one_a_second_beyond_the_first_ten() -> None:
+def test_retries_are_at_most_a_tenth_of_the_requests_and_one_a_second_beyond_the_first_ten() -> None:
     budget, taken = RetryBudget(0.0), 0
     for number in range(1000):
         budget.sent += 1

@@ -47,7 +47,7 @@ async def readiness(here: RunningProxy, server: str = "vision") -> tuple[int, st
     return status, line
 
 
-async def test_a_proxy_that_gets_no_processor_does_not_take_its_replicas_for_silent(
+async def test_a_proxy_without_cpu_time_does_not_treat_its_replicas_as_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health_check, "CHECK_SECONDS", 0.1)
@@ -84,7 +84,7 @@ async def test_a_replica_that_hangs_is_passed_over_and_one_that_wakes_up_is_used
         assert bad.asked
 
 
-async def test_a_call_under_way_at_a_replica_that_falls_silent_is_not_given_up(here: RunningProxy) -> None:
+async def test_a_call_in_flight_at_a_silent_replica_continues(here: RunningProxy) -> None:
     go_on = asyncio.Event()
     here.replica.act = answering(go_on=go_on)
     calling = asyncio.ensure_future(here.ask())
@@ -96,7 +96,7 @@ async def test_a_call_under_way_at_a_replica_that_falls_silent_is_not_given_up(h
     assert (await calling).status == 200
 
 
-async def test_calls_at_a_replica_that_falls_silent_keep_no_other_from_its_place(tmp_path: Path) -> None:
+async def test_calls_at_a_silent_replica_release_their_slots(tmp_path: Path) -> None:
     async with served(tmp_path, hang, concurrency=2) as here:
         places = here.proxy.shared.limiter
         first = [asyncio.ensure_future(here.ask()) for _ in range(6)]
@@ -206,7 +206,7 @@ async def test_a_replica_is_not_ready_while_it_is_only_tried(here: RunningProxy)
     assert await ready(here, MODEL) == [200, 200, 200]
 
 
-async def test_nor_is_a_model_that_it_has_loaded_on_demand(tmp_path: Path) -> None:
+async def test_an_on_demand_model_is_not_ready_while_its_replica_is_only_tried(tmp_path: Path) -> None:
     async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
         at(await here.call("a"))
         fails_calls(here.pool.replicas[0], 2)
@@ -226,7 +226,7 @@ async def test_responses_to_read_only_requests_do_not_hide_hanging_calls(tmp_pat
         assert await ready(here, MODEL) == [503, 400, 503]
 
 
-async def test_the_last_replica_of_a_pool_does_not_end_in_peace(
+async def test_the_end_of_a_pools_last_replica_is_a_warning(
     here: RunningProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     here.leads_to()
@@ -271,7 +271,7 @@ async def test_the_grpc_port_shows_whether_a_replica_is_busy_or_hung(tmp_path: P
         await until(lambda: is_unresponsive(here), KNOWN_SECONDS)
 
 
-async def test_a_replica_of_which_http_alone_hangs_is_found_out_and_used_again_when_that_answers(
+async def test_a_replica_with_a_hung_http_server_is_detected_and_used_again_when_it_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health_check, "EXCUSED_SECONDS", 2.0)

@@ -68,7 +68,7 @@ async def test_a_failed_load_is_reported_with_its_reason_and_calls_continue(
     assert not (await listed(here)).failures
 
 
-async def test_while_it_is_tried_again_it_has_failed_since_it_failed_first(here: RunningProxy) -> None:
+async def test_a_retried_load_keeps_the_time_of_its_first_failure(here: RunningProxy) -> None:
     here.replica.index = [BROKEN]
     await until(lambda: failed(here))
     [before] = failed(here).values()
@@ -125,7 +125,7 @@ async def test_a_version_that_calls_name_has_failed_if_its_model_is_loaded_witho
 
 
 @pytest.mark.parametrize("index", [{}, "no", [1], [{"version": "1"}]])
-async def test_an_index_that_is_none_changes_nothing(here: RunningProxy, index: object) -> None:
+async def test_an_invalid_index_changes_nothing(here: RunningProxy, index: object) -> None:
     here.replica.index = index
     [watch] = here.pool.watches.values()
     for _ in range(2):  # one query may have been in progress

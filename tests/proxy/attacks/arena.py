@@ -166,7 +166,7 @@ class Arena:
 
     def try_out(self, attack: str, number: int, seconds: float = SECONDS) -> Row:
         bystander, process = Bystander(self.place, self.key, self.authority), self.place.process
-        for warm in (bystander._http, bystander._http_anew, bystander._grpc):
+        for warm in (bystander._http, bystander._http_new, bystander._grpc):
             warm()
         before: float = process.resident_bytes()
         Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # resets the peak

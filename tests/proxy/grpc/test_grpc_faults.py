@@ -117,7 +117,7 @@ def test_an_invalid_response_of_a_replica_is_reported(one: Rig, what: Any, why: 
         if why:
             assert error.code() == grpc.StatusCode.UNAVAILABLE
             assert why in error.details()
-            assert "send the request again only if" in error.details()
+            assert "Send the request again only if" in error.details()
         else:
             assert error.code() == grpc.StatusCode.UNKNOWN
         one.until(lambda: not one.proxy.shared.open_calls and not one.proxy.shared.limiter.in_flight)

@@ -44,7 +44,7 @@ async def test_a_call_on_a_kept_connection_that_just_closed_fails_without_a_retr
     here.replica.act = end_with_the_second
     replies = [await here.ask() for _ in range(3)]
     assert [reply.status for reply in replies] == [200, 502, 200]
-    assert "send the request again only if" in replies[1].json()["detail"]
+    assert "Send the request again only if" in replies[1].json()["detail"]
     assert len(here.replica.asked) == 3
 
 

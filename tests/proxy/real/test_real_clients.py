@@ -151,7 +151,7 @@ def test_refused_calls_have_readable_errors_in_the_client(front: Front, way: str
     unknown = ask(way, front.proxy.http, front.credential, infer("no_such_model"))
     (_, status, message), (_, other_status, other_message) = unauthenticated[0], unknown[0]
     assert (status, message.split(":")[0]) == ("401", "Send `Authorization")
-    assert (other_status, other_message) == ("404", "There is no model no_such_model, or none that you may know of.")
+    assert (other_status, other_message) == ("404", "There is no model no_such_model, or you have no access to it.")
 
 
 def step(number: int, sequence: int) -> Call:

@@ -37,7 +37,7 @@ def test_a_defect_ends_one_call_and_none_beside_it_on_the_same_connections(
         error = refused(infer, infer_request("slow"), one.metadata())
         assert error.code() == grpc.StatusCode.INTERNAL
         assert "ZeroDivision" not in error.details()
-    assert "met a defect" in caplog.text
+    assert "failed with an internal error" in caplog.text
     assert "ZeroDivisionError" in caplog.text
     one.stubs[0].release.set()
     assert beside.result().model_name == "hang"

@@ -100,14 +100,14 @@ def test_a_replica_that_stops_in_peace_loses_no_call(two: Rig) -> None:
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        (after_request(), "ended the connection"),
-        (after_request(frame(HEADERS, 4, 1, OK)), "ended the connection"),
-        (after_request(frame(HEADERS, 4, 1, OK), frame(DATA, 0, 1, b"\0\0\0\0\x09")), "ended the connection"),
+        (after_request(), "closed the connection"),
+        (after_request(frame(HEADERS, 4, 1, OK)), "closed the connection"),
+        (after_request(frame(HEADERS, 4, 1, OK), frame(DATA, 0, 1, b"\0\0\0\0\x09")), "closed the connection"),
         (after_request(frame(RESET, 0, 1, b"\0\0\0\2"), close=False), "code 2"),
         (after_request(frame(HEADERS, 4, 1, b"\x8d"), close=False), "HTTP status 404"),
         (after_request(frame(HEADERS, 5, 1, OK), close=False), ""),
-        (after_request(b"HTTP/1.1 400 Bad Request\r\n\r\n", close=False), "ended the connection"),
-        (after_request(frame(HEADERS, 4, 1, b"\xff" * 10), close=False), "ended the connection"),
+        (after_request(b"HTTP/1.1 400 Bad Request\r\n\r\n", close=False), "closed the connection"),
+        (after_request(frame(HEADERS, 4, 1, b"\xff" * 10), close=False), "closed the connection"),
         (after_request(frame(HEADERS, 4, 1, OK), frame(DATA, 1, 1), close=False), "no status"),
     ],
 )

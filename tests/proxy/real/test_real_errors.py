@@ -135,7 +135,7 @@ async def test_what_could_not_be_loaded_is_answered_as_the_table_of_probes_says(
 async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_the_table_wants_a_version_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 2.0)
+    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 2.0)
     caplog.set_level(logging.INFO, load_watch.__name__)
     folder = write(tmp_path / "volume" / "models", [ECHO]) / "echo"
     table = [model("echo", {1: 90, 2: 10})]
@@ -147,7 +147,7 @@ async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_th
         async with running_proxy(tmp_path, server.http_port, models=table) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.failed, 30)
-            assert {key: each.why for key, each in watch.failed.items()} == {("echo", "2"): load_watch.UNTOLD}
+            assert {key: each.why for key, each in watch.failed.items()} == {("echo", "2"): load_watch.NO_REASON}
             place = await told(here, "echo")
             assert (place.state, place.versions, [each.version for each in place.failures]) == ("resident", (1,), [2])
             [line] = [each for each in caplog.records if each.levelno == logging.WARNING]
@@ -164,7 +164,7 @@ async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_th
 async def test_what_was_taken_out_or_is_no_model_of_the_table_is_no_failure_when_triton_starts_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 2.0)
+    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 2.0)
     models = [replace(ECHO, name=name) for name in ("echo", "raises", "no_module", "unnamed")]
     folder = write(tmp_path / "volume" / "models", models)
     (folder / "lost+found").mkdir()
@@ -176,8 +176,8 @@ async def test_what_was_taken_out_or_is_no_model_of_the_table_is_no_failure_when
         async with running_proxy(tmp_path, server.http_port, models=NAMES) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.failed, 30)
-            await asyncio.sleep(2 * load_watch.UNTOLD_SECONDS)
-            assert {key: each.why for key, each in watch.failed.items()} == {("no_module", ""): load_watch.UNTOLD}
+            await asyncio.sleep(2 * load_watch.UNEXPLAINED_SECONDS)
+            assert {key: each.why for key, each in watch.failed.items()} == {("no_module", ""): load_watch.NO_REASON}
             assert ([*watch.loaded], (await told(here, "raises")).state) == (["echo"], "unknown")
 
 

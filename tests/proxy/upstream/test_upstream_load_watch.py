@@ -100,24 +100,24 @@ async def test_what_was_not_loaded_yet_or_is_wanted_no_more_has_not_failed(here:
 async def test_what_is_never_loaded_has_failed_even_where_no_reason_is_given(
     here: RunningProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 0.1)
+    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 0.1)
     here.replica.index = [{"name": MODEL}]
     await until(lambda: failed(here))
     [failure] = failed(here).values()
-    assert failure.why == load_watch.UNTOLD
+    assert failure.why == load_watch.NO_REASON
 
 
 async def test_a_version_that_calls_go_to_is_missed_where_its_model_is_loaded_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 0.1)
+    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 0.1)
     async with served(tmp_path, models=[model(MODEL, {1: 50, 2: 40, 3: 10})]) as here:
         [watch] = here.pool.watches.values()
         await until(lambda: watch.seen)
         assert not watch.failed, "a model of which nothing is there was not deployed"
         here.replica.index = [READY, READY | {"version": "3", "state": "LOADING"}]
         await until(lambda: failed(here))
-        assert {key: each.why for key, each in failed(here).items()} == {(MODEL, "2"): load_watch.UNTOLD}
+        assert {key: each.why for key, each in failed(here).items()} == {(MODEL, "2"): load_watch.NO_REASON}
         here.replica.index = [READY | {"version": str(number)} for number in (1, 2, 3)]
         await until(lambda: not failed(here))
 
@@ -156,7 +156,7 @@ async def test_a_listing_that_takes_too_long_is_asked_for_less_and_less_often_an
     if was_seen:
         assert (place.state, place.versions, place.seen_seconds is not None) == ("resident", (1,), True)
     else:
-        assert (place.state, place.why.endswith("cannot be seen: there was no answer in 0 s")) == ("unseen", True)
+        assert (place.state, place.why.endswith("cannot be seen: no response within 0 s")) == ("unseen", True)
     assert (await here.ask()).status == 200
     assert here.pool.replicas[0].breaker.state(monotonic()) == "closed"
 
@@ -182,4 +182,4 @@ async def test_who_asks_waits_no_longer_for_a_listing_than_there_is_to_say_witho
     here.replica.index_seconds, before = 60.0, here.replica.looks
     await until(lambda: here.replica.looks > before)
     assert (await told(here)).state == "resident"
-    assert watch._asking is not None, "nor has it ended"
+    assert watch._probing is not None, "nor has it ended"

@@ -16,7 +16,7 @@ def registry(folder: Path) -> Iterator[str]:
     """Run an empty registry as long as the block lasts; its host and port."""
     log = folder / "registry.log"
     with log.open("w") as file:
-        command = [tools.path(tools.CRANE), "registry", "serve", "--address", "127.0.0.1:0"]
+        command: list[str | Path] = [tools.path(tools.CRANE), "registry", "serve", "--address", "127.0.0.1:0"]
         process = subprocess.Popen(command, stderr=file, stdout=file)
     try:
         deadline = time.monotonic() + 20

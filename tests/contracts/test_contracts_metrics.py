@@ -1,4 +1,4 @@
-"""The catalogue of metrics is what everything goes by: names that are asked for, their labels, and conventions."""
+"""The catalogue of metrics matches what the code, dashboards and alerts use, and follows the conventions."""
 
 import os
 import re

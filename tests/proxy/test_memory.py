@@ -1,4 +1,4 @@
-"""What callers make the proxy hold has one bound, of which nobody gets all."""
+"""The memory that callers make the proxy hold is limited, and no caller gets all of it."""
 
 import asyncio
 from contextlib import suppress
@@ -36,7 +36,7 @@ def test_what_is_held_is_never_more_than_there_is_and_is_given_back_whole(change
         assert budget.held == sum(booking.size for booking in bookings) <= budget.limit
     for booking in bookings:
         booking.end()
-        booking.set(99)  # what still comes is counted no more
+        booking.set(99)  # later data no longer counts
     assert budget.held == sum(caller.held for caller in callers) == 0
 
 

@@ -1,4 +1,4 @@
-"""Callers' connections with TLS: what they take counts from their first byte, and what TLS keeps counts, too."""
+"""Callers' connections with TLS count from their first byte, with TLS's buffers."""
 
 import asyncio
 import gc
@@ -74,7 +74,7 @@ async def test_who_says_something_else_or_nothing_is_let_go(
 
 
 async def test_who_sends_on_what_brings_no_data_is_ended(tmp_path: Path) -> None:
-    """A hello in records of a byte each; of new keys in thousands, which Python cannot send, TLS makes as little."""
+    """A hello in records of a byte each. Like thousands of new keys, which Python cannot send, it brings no data."""
     async with over_tls(tmp_path) as (here, trusted):
         reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
         hello = bytes((1, *(100_000).to_bytes(3), 3, 3)) + bytes(tls.MOST_FRUITLESS)
@@ -119,7 +119,7 @@ async def test_a_body_that_comes_with_the_end_of_the_hello_is_taken(tmp_path: Pa
 
 
 class _Brings:
-    """TLS, of which each thing that comes brings so many bytes of data."""
+    """A TLS in which each read brings so many bytes of data."""
 
     def __init__(self) -> None:
         self.data, self.came_inside, self.came = 0, 0, 0
@@ -175,9 +175,9 @@ async def test_what_tls_keeps_of_answers_and_of_what_comes_counts(tmp_path: Path
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Have only those objects go that nothing knows: what a cycle keeps stays, for long where few are made.
+    """Free only unreferenced objects. Cycles stay, because with few new objects they stay for long.
 
-    What was there before is set aside: it is not `left`, and looking through all of it takes the loop's time.
+    Older objects are frozen. They are not `left`, and scanning all of them would block the loop.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""API keys: made, mounted, recognised."""
+"""API keys: creation, mounted files, recognition."""
 
 import re
 from pathlib import Path
@@ -50,7 +50,7 @@ async def test_keys_that_are_nobodys_are_refused_without_repeating_them(tmp_path
 
 
 def test_the_folder_of_a_kubernetes_secret_is_read(tmp_path: Path) -> None:
-    """Its files are links into a folder that is a link itself, both of which change when the secret does."""
+    """Its files are links into a directory that is a link itself, and both change with the Secret."""
     key = new_key()
     real = tmp_path / "..2026_05_01_10_00_00.1"
     real.mkdir()

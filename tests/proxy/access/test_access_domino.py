@@ -1,4 +1,4 @@
-"""Domino's word on who callers are."""
+"""Authentication through Domino."""
 
 import asyncio
 import time
@@ -43,7 +43,7 @@ async def test_dominos_word_is_taken_for_its_keys_and_tokens(domino: DominoFake)
 async def test_whatever_does_not_plainly_name_somebody_lets_nobody_in(
     domino: DominoFake, mode: str, kind: ProblemType
 ) -> None:
-    """An anonymous 200 (of a Domino that works well) is a refusal, too."""
+    """An anonymous 200 is a refusal, too, although Domino works well."""
     domino.mode = mode
     credential = b"x-domino-api-key wrong" if mode == "well" else KEY
     problem = await problem_of(gate_for(domino, seconds=0.2), credential)
@@ -74,7 +74,7 @@ async def test_a_refused_credential_is_refused_unasked_for_a_moment(domino: Domi
 
 
 async def test_a_token_of_a_known_issuer_is_never_sent_on(provider: Issuer, domino: DominoFake) -> None:
-    """What our own check refuses, nobody else may believe."""
+    """No other service may trust a token that our own check refuses."""
     authorizer = gate(access(ANYBODY, issuers=[issuer_of(provider)]), domino_principal_url=domino.url)
     credential = provider.bearer(aud="others")
     domino.known = {("Authorization", credential.decode()): {"canonicalName": "alice"}}

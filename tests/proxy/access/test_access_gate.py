@@ -1,4 +1,4 @@
-"""The gate: what callers get and are told, and what is remembered of them."""
+"""The authorizer: its decisions and problems, and what it remembers of callers."""
 
 import asyncio
 from typing import Any
@@ -78,7 +78,7 @@ async def test_one_principal_with_two_credentials_has_one_limit(provider: Issuer
     assert grants[0].identity is not grants[1].identity
     assert grants[0].bucket is grants[1].bucket
     other = await authorizer.ask(provider.bearer(sub="alice", aud=["x", AUDIENCE]), "main", "b", "infer")
-    by_key = await authorizer.ask(ALICE, None, "a", "infer")  # of the same name, but another source vouches for it
+    by_key = await authorizer.ask(ALICE, None, "a", "infer")  # of the same name, but from another source
     assert grants[0].bucket not in (other.bucket, by_key.bucket)
 
 
@@ -167,7 +167,7 @@ questions = st.tuples(
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["rules", "routes", "keys"]), st.integers(0, 2)) | questions, max_size=40))
 def test_memory_never_changes_a_decision(steps: list[Any]) -> None:
-    """A gate that remembers answers as a new one does, whatever was asked and changed before."""
+    """A used authorizer decides as a new one does, whatever happened before."""
 
     async def outcome(authorizer: Authorizer, question: Any) -> Any:
         try:
@@ -230,7 +230,7 @@ def test_grants_are_bounded_for_each_and_for_all() -> None:
 
 
 async def test_a_credential_is_compared_whole(provider: Issuer) -> None:
-    """Its end finds it. All of it must be the same."""
+    """Its end only finds the entry. The whole must be equal."""
     authorizer = gate_for(provider)
     token = provider.bearer()
     await authorizer.ask(token, None, "a", "infer")

@@ -1,4 +1,4 @@
-"""Calls as OpenAI's API has them: what reaches a server, what the proxy itself tells, and in which shape."""
+"""Calls in OpenAI's API: what reaches a server, and the form of the proxy's own responses."""
 
 import asyncio
 import gzip
@@ -32,7 +32,7 @@ def chat(name: str = "plain", path: str = CHAT, **more: Any) -> bytes:
 
 
 def error(reply: Reply) -> tuple[int, str, str]:
-    """What a problem says in OpenAI's shape: status, type, code."""
+    """A problem in OpenAI's form: status, type, code."""
     said = reply.json()
     assert reply.headers["content-type"] == "application/json"
     assert reply.headers["x-request-id"]

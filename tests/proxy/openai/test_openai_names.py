@@ -1,4 +1,4 @@
-"""Names that clients have for models already, with slashes and colons: whatever is asked by one is the model's own."""
+"""Clients' other names of models, with slashes and colons, are equal to the model's own name."""
 
 import asyncio
 import json

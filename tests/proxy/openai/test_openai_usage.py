@@ -1,4 +1,4 @@
-"""What calls used, as answers tell it, and the limit on it: all but what was not asked for goes by as it comes."""
+"""The reported usage of calls, and the limit on it. All but unrequested events passes unchanged."""
 
 import asyncio
 import gzip
@@ -102,7 +102,7 @@ def said(name: str = "plain", **more: Any) -> bytes:
 
 
 def answers(*parts: bytes, streams: bool = True) -> Act:
-    """Answer with these parts, the last of them told only to who asks for it."""
+    """Respond with these parts, the last of them only on request."""
     start = head(b"content-type: text/event-stream", b"transfer-encoding: chunked")
 
     async def act(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
@@ -118,7 +118,7 @@ def tokens(here: RunningProxy) -> dict[tuple[str, str, str, str], int]:
 
 
 def refused(reply: Reply) -> int:
-    """The seconds after which one who used too much may come again."""
+    """The seconds after which a caller over its limit can retry."""
     assert reply.status == 429
     told = reply.json()["error"]
     assert (told["type"], told["code"]) == ("tokens", "rate_limit_exceeded")
@@ -175,7 +175,7 @@ async def test_tokens_of_streams_are_counted_without_a_limit_too_and_the_caller_
         assert tokens(here)["llm", "plain", "api-keys", "prompt"] == 100
         body = said(
             stream=True, stream_options={"x": "y" * 2000}
-        )  # It is not plain how to ask, so the server gets it as it came.
+        )  # How to request it is unclear, so the server gets the body unchanged.
         await here.ask(request(CHAT, body))
         assert json.loads(here.replica.asked[-1].body) == json.loads(body)
 
@@ -248,7 +248,7 @@ async def test_who_leaves_before_the_usage_is_told_uses_what_there_was(tmp_path:
                 await caller.reader.readuntil(b"\n\n")
         await until(lambda: not here.proxy.shared.open_calls)
         refused(await here.ask(request(CHAT, said())))
-        assert not tokens(here), "which is no count of what was told"
+        assert not tokens(here), "which is not a count of reported tokens"
 
 
 @pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""Versions of a model with pools of their own: which pool a call goes to, by which names, and what is told of them."""
+"""Versions of a model with separate pools: the pool of a call, the names, and their states."""
 
 import json
 from collections import Counter
@@ -23,13 +23,13 @@ ACCESS = access((CALLER, ["chat", "plain"], ["infer", "inspect"]))
 
 
 def split(blue: dict[int, int], green: dict[int, int]) -> list[routing.Model]:
-    """The model `chat`, with these shares of its versions in the pool `main` and in the pool `green`."""
+    """The model `chat`, with these shares of its versions in the pools `main` and `green`."""
     names: Any = {"served_names": ("gpt-4o", "default")}
     return [model("chat", blue, **names), model("chat", green, pool="green", **names)]
 
 
 def serving(*names: str) -> Act:
-    """Answer as an engine that serves models under these names."""
+    """Respond as an engine that serves models under these names."""
     told = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in names]}).encode()
     return answering(lambda asked: told if asked.line.startswith("GET /v1/models ") else b'{"ok":1}')
 
@@ -64,7 +64,7 @@ async def test_each_version_is_called_in_its_own_pool_by_share(here: RunningProx
             assert reply.status == 200
     assert called(here.replica).keys() == {"chat-v3"}
     assert called(green).keys() == {"chat-v4"}
-    assert 25 < called(green).total() < 105, "20 per cent of them, but for chance"
+    assert 25 < called(green).total() < 105, "20 per cent of them, except for chance"
 
 
 async def test_a_call_names_the_model_one_of_its_other_names_or_a_version(here: RunningProxy, green: Upstream) -> None:

@@ -1,4 +1,4 @@
-"""A request for a model that is loaded on demand goes where this proxy has a lease on it, and nowhere else."""
+"""A request for a model that is loaded on demand goes only where this proxy has a lease on it."""
 
 import asyncio
 import gc
@@ -74,7 +74,7 @@ async def test_when_the_last_who_waits_has_left_the_policy_is_told(tmp_path: Pat
         async with here.caller() as only:
             await only.send(request("/v2/models/a/infer"))
             await until(lambda: site.loading)
-        await until(lambda: site.policy.left == 1)  # the connection that it waited on
+        await until(lambda: site.policy.left == 1)  # the connection on which it waited
         assert not here.held()
 
 
@@ -103,7 +103,7 @@ async def test_what_never_succeeds_is_told_at_once_and_why(
         assert (reply.status, reply.problem) == (status, problem)
         assert "retry-after" not in reply.headers
         assert reply.json()["detail"] == why.why
-        assert sum(len(site.acquires) for site in here) == 1, "the other replica would say the same"
+        assert sum(len(site.acquires) for site in here) == 1, "the other replica would respond the same"
 
 
 async def test_leases_are_renewed_all_in_one_call_with_how_they_are_used(tmp_path: Path) -> None:

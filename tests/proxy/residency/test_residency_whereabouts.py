@@ -1,4 +1,4 @@
-"""`/models`: where each model is that a caller may see, since when, and why not. Looking loads nothing."""
+"""`/models` shows each model that a caller can see: its place, since when, and why not. Looking loads nothing."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,4 +77,4 @@ async def test_a_model_that_finds_no_room_waits_for_it_since_it_first_did_and_wh
         assert found.since is not None
         assert 600 <= (datetime.now(UTC) - found.since).total_seconds() < 630
         only = Whereabouts.model_validate_json((await here.ask(request("/models/b", method="GET"))).body)
-        assert only.models[0].why == found.why, "also where it alone is asked for"
+        assert only.models[0].why == found.why, "also if only that model is queried"

@@ -1,4 +1,4 @@
-"""Of the log of calls: whatever is left out of it, each line says how many calls there were, of which models."""
+"""The log of calls: each line has the numbers of calls of each model, with those that were omitted."""
 
 import logging
 from collections import Counter
@@ -71,7 +71,7 @@ def test_the_lines_of_failures_are_not_used_up_by_calls_of_another_kind(noise: i
 
 
 class Lines(BufferingHandler):
-    """What is logged of calls while the block lasts."""
+    """The logged lines of calls while the block lasts."""
 
     def taken(self) -> list[logging.LogRecord]:
         found, self.buffer = self.buffer, []

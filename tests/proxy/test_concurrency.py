@@ -39,7 +39,7 @@ def test_what_a_replica_may_go_on_with_is_kept_from_its_caller_only_and_not_for_
     asyncio.run(run())
 
 
-def test_who_has_much_long_work_does_one_step_while_others_do_theirs() -> None:
+def test_an_owner_of_much_long_work_does_one_step_while_others_do_theirs() -> None:
     done: list[str] = []
 
     async def run() -> None:

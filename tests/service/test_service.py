@@ -29,7 +29,7 @@ def test_a_line_holds_when_who_and_what_and_what_was_said_beside_it() -> None:
     assert found == {"level": "warning", "logger": "a.logger", "message": "é\n is away", "model": "a", "seconds": 0.5}
 
 
-def test_a_line_is_one_line_whatever_is_said() -> None:
+def test_a_log_record_is_one_line_whatever_its_text() -> None:
     assert "\n" not in line("a\nb", said={"why": "c\nd", "path": object()})
 
 

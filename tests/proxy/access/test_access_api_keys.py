@@ -39,7 +39,7 @@ async def test_a_key_names_the_principal_whose_file_has_its_hash(tmp_path: Path)
             assert authorizer.known(credential.encode(), (None, "a", "infer", None)) is grant
 
 
-async def test_keys_that_are_nobodys_are_refused_without_repeating_them(tmp_path: Path) -> None:
+async def test_unknown_keys_are_refused_without_repeating_them(tmp_path: Path) -> None:
     authorizer = gate(access(ANYBODY), keys=read_api_keys(written(tmp_path, batch=hash_line(new_key()))))
     stranger = new_key()
     for key in (stranger, stranger[:-1], "x"):

@@ -43,7 +43,7 @@ async def test_a_model_that_may_not_be_known_of_looks_like_one_that_is_not_there
             assert denied.headers() == absent.headers()
 
 
-async def test_whoever_may_look_but_not_call_is_told_which_rule_it_takes() -> None:
+async def test_a_caller_that_may_inspect_but_not_infer_learns_which_rule_is_missing() -> None:
     authorizer = gate_of(rule(principals=("alice",), actions=("inspect",)))
     problem = await problem_of(authorizer, ALICE, "a")
     assert problem.type is ProblemType.DENIED
@@ -82,7 +82,7 @@ async def test_one_principal_with_two_credentials_has_one_limit(provider: Issuer
     assert grants[0].bucket not in (other.bucket, by_key.bucket)
 
 
-async def test_limits_on_tokens_follow_the_replicas_where_servers_tell_what_was_used() -> None:
+async def test_limits_on_tokens_follow_the_replicas_if_servers_report_usage() -> None:
     allowed = access(rule(principals=("*",)))
     limit = allowed.rate_limit.model_copy(update={"tokens_per_minute": 600})
     allowed = allowed.model_copy(update={"rate_limit": limit})
@@ -114,7 +114,7 @@ async def test_limits_follow_the_replicas() -> None:
 # ---- reloads ----
 
 
-async def test_a_reload_asks_nobody_for_a_proof_again_who_is_still_believed(provider: Issuer) -> None:
+async def test_a_reload_keeps_callers_authenticated_whose_source_is_unchanged(provider: Issuer) -> None:
     table = access(rule(principals=("*",)), issuers=[issuer_of(provider)])
     where = routes("main/a")
     authorizer = gate(table, where=where)
@@ -139,7 +139,7 @@ async def test_an_issuer_that_is_taken_away_or_changed_ends_its_tokens_at_once(p
     assert await kind_of(authorizer, credential) is ProblemType.UNAUTHENTICATED
 
 
-async def test_who_waits_while_tables_change_is_judged_by_the_new_ones(provider: Issuer) -> None:
+async def test_a_caller_that_waits_while_tables_change_is_judged_by_the_new_ones(provider: Issuer) -> None:
     provider.mode = "late"
     where, anybody = routes("main/a"), rule(principals=("*",))
     authorizer = gate(access(anybody, issuers=[issuer_of(provider)]), where=where)

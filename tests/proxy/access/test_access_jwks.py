@@ -33,7 +33,7 @@ async def test_keys_are_found_by_discovery(provider: Issuer) -> None:
     assert (provider.discovered, provider.asked) == (1, 1)
 
 
-async def test_an_issuer_is_asked_by_the_web_proxy_that_the_environment_names(
+async def test_requests_to_an_issuer_use_the_web_proxy_of_the_environment(
     provider: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", provider.url.removesuffix("/realms/dev"))
@@ -48,7 +48,7 @@ async def test_an_issuer_is_asked_by_the_web_proxy_that_the_environment_names(
     [{"said_issuer": "https://elsewhere.example"}]
     + [{"said_jwks_uri": uri} for uri in ("file:///etc/passwd", "ftp://127.0.0.1/x", "certs")],
 )
-async def test_discovery_of_another_issuer_or_scheme_is_not_believed(provider: Issuer, said: dict[str, str]) -> None:
+async def test_discovery_of_another_issuer_or_scheme_is_not_trusted(provider: Issuer, said: dict[str, str]) -> None:
     for name, value in said.items():
         setattr(provider, name, value)
     assert await kind_of(gate_for(provider, jwks_url=None), provider.bearer()) is ProblemType.BUSY
@@ -181,7 +181,7 @@ def stranger(provider: Issuer, number: int) -> bytes:
     return f"Bearer {token}".encode()
 
 
-async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: Issuer, clock: Clock) -> None:
+async def test_invented_keys_do_not_make_the_proxy_fetch_again_and_again(provider: Issuer, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
     asked_before = []
     for n in range(50):

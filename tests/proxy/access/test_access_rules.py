@@ -37,7 +37,7 @@ callers = st.builds(
 
 
 @given(st.lists(rules, max_size=6), callers, plain, plain, st.sampled_from(["infer", "inspect"]))
-def test_rules_grant_what_one_of_them_says_and_nothing_else(
+def test_rules_grant_only_what_one_of_them_names(
     several: list[AccessRule], who: Principal, server: str, model: str, action: str
 ) -> None:
     """A rule with a source grants nothing to callers of the same name from another source."""
@@ -126,7 +126,7 @@ def test_however_replicas_change_no_more_passes_than_rate_and_burst(steps: list[
     assert passed <= 10 + now * 10 + 1e-6
 
 
-def test_a_full_bucket_is_forgotten_when_nobody_has_it() -> None:
+def test_a_full_unused_bucket_is_dropped() -> None:
     limits = RateLimiter(*LIMIT)
     held = limits.bucket(key(), 0.0)
     limits.bucket(key("bob"), 0.0)
@@ -158,9 +158,7 @@ def test_there_are_never_more_than_bounded() -> None:
 
 
 @given(st.floats(0.01, 1e4), st.lists(st.integers(0, 10**12), min_size=1, max_size=5))
-def test_whatever_answers_tell_of_tokens_a_caller_is_not_shut_out_for_longer_than_an_hour(
-    rate: float, told: list[int]
-) -> None:
+def test_no_reported_usage_blocks_a_caller_for_longer_than_an_hour(rate: float, told: list[int]) -> None:
     bucket = TokenBucket(rate, 60 * rate, 0.0)
     for number in told:
         bucket.spend(number)

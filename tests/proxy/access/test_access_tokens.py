@@ -223,9 +223,7 @@ headers_said = st.dictionaries(st.sampled_from(["alg", "kid", "crit", "b64"]), j
 
 @settings(deadline=None)
 @given(claims_said, headers_said)
-def test_whatever_a_signed_token_says_it_is_believed_or_refused(
-    claims: dict[str, Any], headers: dict[str, Any]
-) -> None:
+def test_any_signed_token_is_accepted_or_refused(claims: dict[str, Any], headers: dict[str, Any]) -> None:
     """Even the holder of a valid key causes no internal error."""
     told = issuer_of(Issuer("http://idp.example"))
     (key,) = read_keys({"keys": [public_jwk(rsa_key("first"), kid="first")]})

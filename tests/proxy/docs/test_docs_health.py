@@ -257,7 +257,7 @@ def test_every_question_and_every_situation_of_the_table_is_tried() -> None:
 
 
 @pytest.mark.parametrize(("situation", "loading", "how"), CASES, ids=lambda each: getattr(each, "name", each))
-async def test_what_is_asked_is_answered_as_the_table_says(
+async def test_each_response_is_that_of_the_table(
     tmp_path: Path, situation: str, loading: str, how: signal.Signals, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tidegate_proxy.pools")

@@ -62,7 +62,7 @@ def bank(tmp_path: Path) -> Iterator[Bank]:
         yield Bank(tmp_path / "proxy", provider, f"{domino}/v4/auth/principal", of_issuer, of_domino)
 
 
-async def test_who_a_private_authority_vouches_for_is_believed_as_soon_as_it_is_mounted(bank: Bank) -> None:
+async def test_a_private_authority_is_trusted_as_soon_as_it_is_mounted(bank: Bank) -> None:
     bank.mount(stranger=Authority().pem)
     async with running_proxy(bank.root, authorities=True, **bank.settings) as here:
         authorities = here.proxy.config.watched[-1]
@@ -81,7 +81,7 @@ async def test_who_a_private_authority_vouches_for_is_believed_as_soon_as_it_is_
         assert await bank.statuses(here) == (200, 200)
 
 
-async def test_without_it_nobody_is_believed_whatever_lies_there(bank: Bank) -> None:
+async def test_without_the_setting_mounted_keys_are_ignored(bank: Bank) -> None:
     bank.mount(corporate=bank.of_issuer.pem, domino=bank.of_domino.pem)
     async with running_proxy(bank.root, **bank.settings) as here:
         assert await bank.statuses(here) == (503, 503)

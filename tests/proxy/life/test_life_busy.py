@@ -48,7 +48,7 @@ async def test_probes_answer_while_many_models_are_scraped(tmp_path: Path) -> No
         assert said.count(b"\ntidegate_proxy_request_seconds_") == MODELS * 18
 
 
-async def test_sigterm_waits_for_those_who_read_slowly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_sigterm_waits_for_slow_readers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     size = 250_000  # read from the replica at once, and more than the system buffers
     caplog.set_level(logging.INFO)
     async with served(tmp_path, answering(bytes(size)), drain_seconds=30) as here:
@@ -108,7 +108,7 @@ def routes_there() -> int:
     return sum(1 for each in gc.get_objects() if type(each) is Route)
 
 
-async def test_ten_thousand_models_are_taken_over_and_nobody_waits(here: RunningProxy) -> None:
+async def test_a_new_table_of_ten_thousand_models_delays_no_call(here: RunningProxy) -> None:
     for each in here.proxy._tasks:
         each.cancel()  # this test looks by itself
     texts, others = [table(generation) for generation in range(3)], routes_there()  # of other tests

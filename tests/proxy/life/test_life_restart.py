@@ -111,7 +111,7 @@ def test_a_rolling_restart_under_load_fails_no_request(root: Path, identity_prov
         assert set(load.statuses) == {200}
 
 
-def test_sigterm_lets_streams_end_and_says_that_it_is_not_ready(
+def test_sigterm_lets_streams_end_and_makes_the_proxy_unready(
     root: Path, behind: Upstream, identity_provider: Issuer
 ) -> None:
     behind.behave = events(*map(str, range(10)), seconds=0.1)

@@ -142,7 +142,7 @@ def test_a_certificate_an_authority_or_a_key_that_is_none_is_one_line(
     assert "tgk_in-plain-text" not in line
 
 
-def test_a_port_that_is_taken_is_told(root: Path) -> None:
+def test_a_port_in_use_is_reported(root: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         for side in ("http", "grpc", "admin"):
             line = refused(root, f"--{side}-port", str(taken.getsockname()[1]))

@@ -140,7 +140,7 @@ def test_a_body_may_be_as_large_as_is_documented() -> None:
 
 
 @given(bodies(), st.none() | st.dictionaries(st.sampled_from(["include_usage", "other"]), LEAVES), st.booleans())
-def test_a_stream_is_asked_for_its_usage_and_nothing_else_changes(
+def test_a_stream_gets_a_request_for_its_usage_and_nothing_else_changes(
     made: tuple[bytes, str], options: Any, says_so: bool
 ) -> None:
     whole = {key: value for key, value in json.loads(made[0]).items() if key not in ("stream", "stream_options")}
@@ -191,7 +191,7 @@ def test_an_engines_error_is_logged_without_words_of_a_prompt(body: bytes, logge
         b'{"model":"m","stream":true,"stream_options":{"x":"' + b"y" * 2000 + b'"}}',
     ],
 )  # fmt: skip
-def test_what_tells_its_usage_or_cannot_be_asked_for_it_is_not_asked(said: bytes) -> None:
+def test_usage_is_not_requested_if_it_is_reported_anyway_or_the_options_are_unclear(said: bytes) -> None:
     assert CHAT is not None
     assert not KIND.open_body(CHAT, said)[0].asks_for_usage
     model, sent = asked(said, None, True)

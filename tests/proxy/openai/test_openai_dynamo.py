@@ -165,7 +165,7 @@ def alone(root: Path) -> Iterator[tuple[Dynamo, Place]]:
 
 
 @pytest.mark.thorough
-def test_a_worker_that_is_killed_ends_its_streams_with_an_error_and_is_told_of_afterwards(tmp_path: Path) -> None:
+def test_a_killed_worker_ends_its_streams_with_an_error_and_is_noticed_afterwards(tmp_path: Path) -> None:
     with alone(tmp_path) as (server, here):
         ready_path = "/v1/models/plain"
         assert server.get(ready_path)[0] == 200

@@ -143,7 +143,7 @@ async def test_without_another_a_model_of_the_table_is_busy_and_never_unknown(tm
 
 
 @pytest.mark.parametrize(("status", "body"), [(500, BROKEN), (503, FULL)], ids=["broken", "full"])
-async def test_what_says_nothing_of_a_model_is_handed_on(tmp_path: Path, status: int, body: bytes) -> None:
+async def test_an_error_that_is_not_about_the_model_passes_through(tmp_path: Path, status: int, body: bytes) -> None:
     async with two(tmp_path, says(status, body)) as (here, one, other):
         replies = [await here.ask(chat()) for _ in range(40)]
         assert {reply.status for reply in replies} == {200, status}

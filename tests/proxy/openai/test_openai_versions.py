@@ -116,7 +116,7 @@ async def test_no_call_fails_while_one_version_takes_over_from_another(tmp_path:
                 assert (reply.status, reply.headers["tidegate-model-version"]) == (200, "4")
 
 
-async def test_it_is_told_which_version_is_where_and_which_pool_has_no_replica(
+async def test_models_shows_the_pool_of_each_version_and_pools_without_a_replica(
     here: RunningProxy, green: Upstream
 ) -> None:
     async def told(name: str) -> Any:
@@ -135,7 +135,7 @@ async def test_it_is_told_which_version_is_where_and_which_pool_has_no_replica(
     assert [each["state"] for each in chats["places"]][1:] in ([], ["unreachable"], ["unseen"])
 
 
-async def test_a_replica_that_serves_something_else_or_does_not_say_is_told_with_why(tmp_path: Path) -> None:
+async def test_a_replica_that_serves_other_models_or_none_is_shown_with_the_reason(tmp_path: Path) -> None:
     async def act(made: Upstream, writer: Any, _: Asked) -> None:
         await answer(writer, b"<html>" if made.index else b'{"data":[{"id":"chat-v2"}]}')
 

@@ -47,7 +47,7 @@ async def test_after_a_restart_every_lease_is_void_and_models_are_loaded_anew(tm
         assert site.loads == {"a": 2, "b": 2}
 
 
-async def test_a_model_that_is_lost_is_understood_in_whatever_pieces_that_is_said(tmp_path: Path) -> None:
+async def test_a_lost_model_is_recognised_in_a_response_in_any_pieces(tmp_path: Path) -> None:
     async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
         await here.call("a")
         body = b'{"error":"Request for unknown model: \'a\' is not found"}'
@@ -95,7 +95,7 @@ async def test_a_policy_whose_process_has_ended_stops_loads_and_no_inference_at_
         assert (await one.call("a")).status == 503
 
 
-async def test_who_asks_for_a_model_as_renewals_find_its_policy_s_process_ended_has_it_all_the_same(
+async def test_a_call_gets_its_model_although_renewals_find_the_policy_process_ended(
     tmp_path: Path,
 ) -> None:
     async with sites(lease_seconds=0.3) as [site], estates(tmp_path, [site], 2) as (one, other):

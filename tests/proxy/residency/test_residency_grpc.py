@@ -38,7 +38,7 @@ def leases(running: Rig) -> dict[str, int]:
     return running.on_loop(lambda: {model: sum(x.in_flight for x in each.leases) for model, each in held.items()})  # type: ignore[no-any-return]
 
 
-def test_a_cold_model_is_loaded_once_and_warm_calls_ask_nobody(tmp_path: Path) -> None:
+def test_a_cold_model_is_loaded_once_and_warm_calls_send_no_lease_request(tmp_path: Path) -> None:
     with plane(tmp_path, lease_seconds=30, load_seconds=0.2) as (running, [site]):
         infer, metadata = method(running.channel(), "ModelInfer"), running.metadata()
         futures = [infer.future(infer_request(), metadata=metadata, timeout=5) for _ in range(30)]

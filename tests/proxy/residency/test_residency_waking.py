@@ -39,7 +39,7 @@ async def test_the_first_callers_wait_for_a_replica_and_are_seen_to_wait(tmp_pat
         assert value(await scrape(front), "lease_wait_seconds_count", **POOL) == 2
 
 
-async def test_who_has_waited_long_enough_is_told_busy_and_when_to_come_again(tmp_path: Path) -> None:
+async def test_a_caller_that_has_waited_long_enough_gets_busy_with_a_retry_time(tmp_path: Path) -> None:
     async with sites(1) as here, asleep(tmp_path, here, 1) as front:
         begun = monotonic()
         reply = await front.call("a")
@@ -48,7 +48,7 @@ async def test_who_has_waited_long_enough_is_told_busy_and_when_to_come_again(tm
         assert monotonic() - begun >= 1
 
 
-async def test_where_there_is_to_be_a_replica_nobody_waits_for_one(tmp_path: Path) -> None:
+async def test_no_call_waits_for_a_replica_in_a_pool_that_should_have_one(tmp_path: Path) -> None:
     async with sites(1) as here, asleep(tmp_path, here, None) as front:
         reply = await front.call("a", seconds=1)
         assert (reply.status, reply.json()["reason"]) == (503, "no-replica")

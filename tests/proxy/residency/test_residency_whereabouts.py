@@ -22,7 +22,7 @@ async def seen(here: Estate) -> dict[str, VisibleModel]:
     return {each.model: each for each in Whereabouts.model_validate_json(reply.body).models}
 
 
-async def test_each_model_is_told_as_its_policies_see_it_and_none_is_loaded(tmp_path: Path) -> None:
+async def test_each_model_is_shown_as_its_policies_see_it_and_none_is_loaded(tmp_path: Path) -> None:
     async with sites(2, refuses={"b": lease.Quarantined(why="it failed")}) as here, estate(tmp_path, here) as front:
         here[1].resident.add("a")
         found = await seen(front)
@@ -42,7 +42,7 @@ async def test_each_model_is_told_as_its_policies_see_it_and_none_is_loaded(tmp_
         assert not any(site.acquires for site in here)
 
 
-async def test_who_holds_a_model_and_how_many_wait_is_told(tmp_path: Path) -> None:
+async def test_holders_and_waiters_of_a_model_are_shown(tmp_path: Path) -> None:
     async with sites() as [site], estate(tmp_path, [site]) as here:
         site.resident.add("a")
         await here.call("a")

@@ -27,7 +27,7 @@ def said(record: logging.LogRecord) -> dict[str, Any]:
 
 
 @given(CALLS)
-def test_every_call_of_a_model_is_told_of_once_and_soon(calls: list[tuple[float, int, tuple[str, str] | None]]) -> None:
+def test_every_call_of_a_model_is_logged_once_and_soon(calls: list[tuple[float, int, tuple[str, str] | None]]) -> None:
     told: Counter[tuple[str, str]] = Counter()
     waiting: list[tuple[float, tuple[str, str]]] = []
     with Lines(1000) as lines:
@@ -88,7 +88,7 @@ class Lines(BufferingHandler):
 
 
 @pytest.mark.anyio
-async def test_a_line_says_what_the_call_waited_for_its_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_line_has_the_wait_of_the_call_for_its_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tidegate_proxy.calls")
     async with sites(load_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
         assert (await here.call("a")).status == 200

@@ -81,7 +81,7 @@ async def test_a_private_authority_is_trusted_as_soon_as_it_is_mounted(bank: Ban
         assert await bank.statuses(here) == (200, 200)
 
 
-async def test_without_the_setting_mounted_keys_are_ignored(bank: Bank) -> None:
+async def test_without_the_setting_mounted_authorities_are_ignored(bank: Bank) -> None:
     bank.mount(corporate=bank.of_issuer.pem, domino=bank.of_domino.pem)
     async with running_proxy(bank.root, **bank.settings) as here:
         assert await bank.statuses(here) == (503, 503)

@@ -116,7 +116,6 @@ class ClientConnection(Caller):
         self.abort_if_slow()
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data, and send on what is ready."""
         if self._discards_input:
             return
         self.last_heard = monotonic()
@@ -355,7 +354,6 @@ class ClientConnection(Caller):
             self._chunk_at = self._last.body.received
 
     def on_message_complete(self) -> None:
-        """Note that the request is complete."""
         if self._framing:
             return  # its body, if any, is still to be parsed
         self._between = True
@@ -365,7 +363,6 @@ class ClientConnection(Caller):
     # --- for the sweep, and when the proxy stops
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in progress."""
         return not self._in_head and (self._last is None or self._last.response_complete)
 
     @property
@@ -426,7 +423,6 @@ class ClientConnection(Caller):
         self._look_later()
 
     def lost(self) -> None:
-        """Release everything, and cancel the timer."""
         super().lost()
         if self._look is not None:
             self._look.cancel()

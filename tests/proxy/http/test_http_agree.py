@@ -32,7 +32,6 @@ MODELS = ["resnet", model("split", {1: 20, 2: 80}), "seen", "hidden"]
 
 @pytest.fixture
 def credentials(identity_provider: Issuer) -> dict[str, str]:
-    """Return valid and invalid credentials."""
     good, late = (identity_provider.token("alice", ["callers"], seconds=seconds) for seconds in (3600, -3600))
     return {
         "key": f"X-API-Key: {KEY}",
@@ -54,7 +53,6 @@ def credentials(identity_provider: Issuer) -> dict[str, str]:
 async def here(
     tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RunningProxy]:
-    """Run a proxy that logs every call."""
     monkeypatch.setattr("tidegate_proxy.telemetry.records.SUCCESS_EVERY", 0)
     access = routing.AccessTable(
         issuers=(identity_provider.told,),
@@ -213,7 +211,6 @@ def forget(here: RunningProxy) -> None:
 
 
 def counts(here: RunningProxy) -> dict[str, Any]:
-    """Return all counters except times, without zeros."""
     meter = here.proxy.meter
     found: dict[str, Any] = {f"problem {word}": number for word, number in meter.problems.items()}
     found |= {f"upstream {key}": number for key, number in meter.upstream_errors.items()}

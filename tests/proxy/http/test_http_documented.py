@@ -41,7 +41,7 @@ async def test_every_documented_path_works_and_accepts_no_other_method(here: Run
         if "{model}" in path:
             reply = await here.ask(request(path.format(**MISSPELT), method=method))
             assert (reply.status, reply.problem) == (404, "unknown"), path
-            assert reply.json()["detail"].startswith("Nothing is called '")
+            assert reply.json()["detail"].startswith("There is no address '")
 
 
 def test_the_document_agrees_with_the_names_problems_and_messages_of_the_code() -> None:

@@ -44,7 +44,7 @@ async def test_a_call_on_a_kept_connection_that_just_closed_fails_without_a_retr
     here.replica.act = end_with_the_second
     replies = [await here.ask() for _ in range(3)]
     assert [reply.status for reply in replies] == [200, 502, 200]
-    assert "send the request again only if" in replies[1].json()["detail"]
+    assert "Send the request again only if" in replies[1].json()["detail"]
     assert len(here.replica.asked) == 3
 
 
@@ -87,7 +87,7 @@ async def test_a_slow_caller_slows_only_the_replica(here: RunningProxy) -> None:
     writer.close()
 
 
-async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_path: Path) -> None:
+async def test_calls_beyond_the_slots_wait_and_beyond_the_queue_are_refused(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     async with served(tmp_path, answering(go_on=go_on), concurrency=2) as here:

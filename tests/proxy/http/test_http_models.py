@@ -105,7 +105,7 @@ async def test_a_sequence_stays_even_if_the_model_cannot_be_checked(tmp_path: Pa
         await spread(here, first, lambda number: request(body=body_of(number)))
 
 
-async def test_whether_a_model_keeps_sequences_is_waited_for_as_long_as_for_a_connection(tmp_path: Path) -> None:
+async def test_the_check_for_sequences_has_the_connect_timeout(tmp_path: Path) -> None:
     late = only("GET", answering(KEEPS, seconds=4))
     async with upstream(late) as one, served(tmp_path, late, connect_timeout_seconds=1) as here:
         here.leads_to(one, here.replica)
@@ -183,7 +183,7 @@ async def test_without_a_version_no_other_answers_instead(tmp_path: Path, aliase
     async with served(tmp_path, act, models=ALIASED) as here:
         reply = await here.ask()
         assert (reply.status, reply.problem) == (503, "busy")
-        assert "tidegate.alias.champion of the model's configuration names no version" in reply.json()["detail"]
+        assert "tidegate.alias.champion of the model's configuration is not" in reply.json()["detail"]
         assert reply.headers["retry-after"] == "1"
         assert all("/config" in each.line for each in here.replica.asked)
 
@@ -197,9 +197,9 @@ async def test_if_the_configuration_is_unavailable_the_response_has_the_reason(
         act.status = 500
         reply = await here.ask()
         assert (reply.status, reply.problem) == (503, "busy")
-        assert "the inference server answered 500" in reply.json()["detail"]
+        assert "the inference server returned 500" in reply.json()["detail"]
         act.status, act.parameters = 200, parameters
-        while "answered 500" in (detail := (await here.ask()).json()["detail"]):
+        while "returned 500" in (detail := (await here.ask()).json()["detail"]):
             await asyncio.sleep(0.05)
         assert "cannot be read" in detail
 

@@ -52,7 +52,7 @@ def test_a_cold_model_is_loaded_once_and_warm_calls_send_no_lease_request(tmp_pa
 def test_a_stream_has_leases_on_all_its_models_for_as_long_as_it_is_open(tmp_path: Path) -> None:
     with plane(tmp_path, 2, lease_seconds=0.5) as (running, here):
         talk = Talk(running)
-        [place] = {replica_of(talk.ask(model)) for model in ("echo", "other", "slow", "echo")}
+        [place] = {replica_of(talk.exchange(model)) for model in ("echo", "other", "slow", "echo")}
         site = here["ab".index(place)]
         assert site.resident == {"echo", "other", "slow"}
         until(lambda: leases(running) == {"echo": 1, "other": 1, "slow": 1})
@@ -68,9 +68,9 @@ def test_a_stream_has_leases_on_all_its_models_for_as_long_as_it_is_open(tmp_pat
 def test_a_streams_next_model_that_finds_no_room_where_the_stream_is_ends_it_with_busy(tmp_path: Path) -> None:
     with plane(tmp_path) as (running, [site]):
         talk = Talk(running)
-        talk.ask()
+        talk.exchange()
         site.room = 1
-        talk.say(infer_request("other"))
+        talk.send(infer_request("other"))
         assert talk.code() is grpc.StatusCode.UNAVAILABLE
         assert "other is not available on the stream" in talk.call.details()
         talk.end()

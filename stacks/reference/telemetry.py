@@ -18,7 +18,12 @@ def page() -> str:
         "Metrics of the eviction policy": metrics.EVICTION,
         "Metrics of engines": metrics.ENGINE,
     }
-    shown = [(each.title, each.description, "; ".join(panel["title"] for panel in each.panels)) for each in DASHBOARDS]
+    shown = (
+        "\n".join(
+            [f"### {each.title}\n", f"{each.description}\n", *(f"- {panel['title']}" for panel in each.panels), ""]
+        )
+        for each in DASHBOARDS
+    )
     fields = {**log_fields.ALWAYS, **log_fields.FIELDS}
     labels = [(f"`{name}`", meaning) for name, meaning in metrics.LABELS.items()]
     return filled(
@@ -26,7 +31,7 @@ def page() -> str:
         **{name: ", ".join(f"{each:g}" for each in seconds) for name, seconds in metrics.SECONDS.items()},
         metrics="\n".join(f"## {title}\n\n{_families(found)}" for title, found in families.items()),
         labels=table(("label", "meaning"), labels),
-        dashboards=table(("dashboard", "purpose", "panels"), shown),
+        dashboards="\n".join(shown),
         fields=table(("field", "meaning"), [(f"`{name}`", text) for name, text in fields.items()]),
     )
 

@@ -1,6 +1,7 @@
-"""docs/metrics.md: every metric, every dashboard, and every field of the logs, as the code has them."""
+"""docs/metrics.md: every metric, dashboard and log field, from the code."""
 
 from pathlib import Path
+from typing import Any
 
 from tidegate_contracts import log_fields, metrics
 
@@ -14,21 +15,27 @@ _TEXT = Path(__file__).parent / "text" / "metrics.md"
 def page() -> str:
     """Return the page."""
     families = {
-        "The proxy's": metrics.PROXY,
-        "The eviction policy's": metrics.EVICTION,
-        "Of engines": metrics.ENGINE,
+        "Metrics of the proxy": metrics.PROXY,
+        "Metrics of the eviction policy": metrics.EVICTION,
+        "Metrics of engines": metrics.ENGINE,
     }
-    shown = [(each.title, each.description, "; ".join(panel["title"] for panel in each.panels)) for each in DASHBOARDS]
+    shown = [(each.title, each.description) for each in DASHBOARDS]
+    panels = [f"- **{each.title}.** {' '.join(map(_sentence, each.panels))}" for each in DASHBOARDS]
     fields = {**log_fields.ALWAYS, **log_fields.FIELDS}
     labels = [(f"`{name}`", meaning) for name, meaning in metrics.LABELS.items()]
     return filled(
         _TEXT,
         **{name: ", ".join(f"{each:g}" for each in seconds) for name, seconds in metrics.SECONDS.items()},
         metrics="\n".join(f"## {title}\n\n{_families(found)}" for title, found in families.items()),
-        labels=table(("label", "what it says"), labels),
-        dashboards=table(("dashboard", "what for", "panels"), shown),
-        fields=table(("field", "what it says"), [(f"`{name}`", text) for name, text in fields.items()]),
+        labels=table(("label", "meaning"), labels),
+        dashboards="\n\n".join([table(("dashboard", "purpose"), shown), "The panels are:", "\n".join(panels)]),
+        fields=table(("field", "meaning"), [(f"`{name}`", text) for name, text in fields.items()]),
     )
+
+
+def _sentence(panel: dict[str, Any]) -> str:
+    title = str(panel["title"])
+    return title if title.endswith("?") else f"{title}."
 
 
 def _families(found: dict[str, metrics.Family]) -> str:
@@ -36,4 +43,4 @@ def _families(found: dict[str, metrics.Family]) -> str:
         (f"`{each.series_name}`", each.kind, each.unit, ", ".join(f"`{label}`" for label in each.labels), each.text)
         for each in found.values()
     ]
-    return table(("metric", "kind", "unit", "labels", "what"), rows)
+    return table(("metric", "kind", "unit", "labels", "meaning"), rows)

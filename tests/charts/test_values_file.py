@@ -1,4 +1,4 @@
-"""Values as YAML: every reader reads what was written."""
+"""Values as YAML: every reader reads the same values."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def values_of_each(definition: Definition) -> dict[str, dict[str, Any]]:
 
 
 def merged(below: Any, above: Any) -> Any:
-    """What Helm makes of the chart's values and a user's: mappings key by key, null takes away, all else replaces."""
+    """The chart's values and a user's, merged as Helm does: mappings key by key, null removes, other values replace."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     both = {key: merged(below.get(key), value) if key in below else value for key, value in above.items()}
@@ -59,7 +59,7 @@ def test_a_text_on_one_line_is_read_as_it_is(text: str) -> None:
 
 
 def is_kept(values: dict[str, Any]) -> bool:
-    """Whether Helm hands a user's values to the templates as they are."""
+    """Whether Helm passes a user's values to the templates unchanged."""
     return bool(merged(default_values(), values) == values)
 
 

@@ -12,7 +12,7 @@ from stacks.definition.environment import Objectives
 
 QUESTIONS = {
     "which model is busy, and why": ("platform", "Which model is busy, and why"),
-    "who evicts whom": ("slice", "Who evicts others, and who is evicted"),
+    "who evicts whom": ("slice", "Models that evict others, and evicted models"),
     "did the last promotion raise errors": ("rollout", "Did the last promotion raise errors?"),
     "which replica is slow": ("proxy", "Which replica is slow?"),
     "is a language model slow because requests wait": ("engine", "Running and waiting"),

@@ -63,7 +63,7 @@ def test_control_fails_and_does_not_reach_triton(front: Front) -> None:
     for server in ("", "/servers/triton"):
         with over_http.InferenceServerClient(front.proxy.http + server) as each:
             for call in (*CALLS, INDEX):
-                with pytest.raises(InferenceServerException, match="Nothing is called") as error:
+                with pytest.raises(InferenceServerException, match="There is no address") as error:
                     call(each, front.credential)
                 assert error.value.status() == "404"
     with over_grpc.InferenceServerClient(front.proxy.grpc) as each:

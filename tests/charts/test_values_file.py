@@ -46,7 +46,7 @@ def merged(below: Any, above: Any) -> Any:
 
 
 @given(trees)
-def test_what_is_written_is_what_both_dialects_of_yaml_read(tree: Any) -> None:
+def test_both_dialects_of_yaml_read_the_same_values(tree: Any) -> None:
     text = values_text({"value": tree}, "A heading\nof two lines")
     assert yaml.safe_load(text) == {"value": tree}
     assert parse(text, "values.yaml").tree == {"value": tree}

@@ -50,7 +50,7 @@ def test_down_leaves_volumes_and_nothing_else_and_up_again_finds_them_bound(site
 
 @pytest.mark.thorough
 @HELM
-def test_what_it_says_deletes_the_rest_for_good(site: Site) -> None:
+def test_the_printed_commands_delete_the_rest(site: Site) -> None:
     """The test runs the printed commands. They do not delete the volume of a namesake elsewhere in the cluster."""
     site.up()
     theirs = site.cluster.get("persistentvolume", f"{site.prefix}-dev-models")

@@ -74,7 +74,7 @@ def test_every_kind_of_drift_is_shown_and_reverted(site: Site) -> None:
 
 
 @pytest.mark.thorough
-def test_an_object_that_somebody_replaced_by_an_export_of_itself_has_not_drifted(site: Site) -> None:
+def test_an_object_that_a_user_replaced_by_its_export_has_not_drifted(site: Site) -> None:
     """The user then owns every field, including defaults, but nothing would change."""
     site.up()
     for kind, name in (("service", "small-main"), ("statefulset", "small-main"), ("deployment", "inference-proxy")):

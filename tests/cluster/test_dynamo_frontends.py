@@ -189,7 +189,7 @@ def rendered() -> tuple[Stack, list[KubernetesObject]]:
     return stack, declared(resolve(stack, ImagesLock()))
 
 
-def test_a_cluster_that_does_not_know_the_kind_is_told_of_before_anything_is_made(kube: Kubectl) -> None:
+def test_a_cluster_without_the_kind_is_reported_before_anything_is_created(kube: Kubectl) -> None:
     def hard() -> list[str]:
         found = lacks(kube, [rendered()])[rendered()[0].name]
         return [lack.what for lack in found if lack.hard and "CustomResourceDefinition" in lack.what]
@@ -271,7 +271,7 @@ def test_a_worker_that_is_not_ready_gets_no_more_calls_and_ends_the_stream_that_
     until("every frontend knows it again", lambda: place.all_know(3))
 
 
-def test_a_worker_that_is_told_to_end_finishes_its_stream(place: Place) -> None:
+def test_a_worker_finishes_its_stream_on_sigterm(place: Place) -> None:
     with place.streaming(place.frontends[0]) as (events, worker):
         os.kill(place.processes[worker].pid, signal.SIGTERM)
         assert {place.chat(one, "big-v3")[0] for one in place.frontends * 4} == {200}
@@ -320,7 +320,7 @@ def test_calls_of_both_models_come_through_the_proxy_by_the_table_that_is_render
         until("it is answered again", is_back)
 
 
-def test_a_frontend_that_is_told_to_end_finishes_its_stream(place: Place) -> None:
+def test_a_frontend_finishes_its_stream_on_sigterm(place: Place) -> None:
     going, staying = place.frontends
     began = time.monotonic()
     with place.streaming(going) as (events, _):

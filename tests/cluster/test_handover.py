@@ -61,7 +61,7 @@ def apply_rendered(site: Site) -> None:
 
 @pytest.mark.thorough
 @HELM
-def test_one_of_two_environments_leaves_helm_and_nothing_is_made_anew(site: Site) -> None:
+def test_one_of_two_environments_leaves_helm_and_nothing_is_recreated(site: Site) -> None:
     site.edit("{name: dev, ", "{name: dev, labels: {example.com/owner: me}, ")
     for stack in ("dev-lab", "prod-lab"):
         site.up(stack=stack)

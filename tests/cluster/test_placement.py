@@ -107,7 +107,7 @@ RUN_OUT_TOO = [
 @pytest.mark.parametrize(
     ("workload", "fit", "why"), [*RUN_OUT, *(pytest.param(*row, marks=pytest.mark.thorough) for row in RUN_OUT_TOO)]
 )
-def test_when_slices_run_out_a_pod_waits_and_says_why(
+def test_when_slices_run_out_a_pod_waits_with_a_reason(
     everything: LocalCluster, workload: str, fit: int, why: str
 ) -> None:
     """With one replica more than there are slices, the last one waits for a slice of its kind."""

@@ -74,7 +74,7 @@ def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) 
 
 
 @HELM
-def test_a_secret_is_waited_for_with_its_namespace_and_asked_for_once_that_is_there(site: Site) -> None:
+def test_a_secret_is_awaited_with_its_namespace_and_required_once_that_exists(site: Site) -> None:
     site.edit("auth: {oidc", "auth: {apiKeys: {secret: keys}, oidc")
     secret = f"Secret {site.prefix}-dev/keys is not there"
     assert one_of(lacks(site, code=0), secret)["level"] == "advisory"
@@ -87,7 +87,7 @@ def test_a_secret_is_waited_for_with_its_namespace_and_asked_for_once_that_is_th
 
 
 @HELM
-def test_who_may_not_look_is_told_so_and_not_stopped(site: Site) -> None:
+def test_missing_read_permission_is_reported_and_does_not_stop(site: Site) -> None:
     site.edit("capacity: 1Gi}, replicas: 1}", "capacity: 1Gi}, replicas: 1, nodeSelector: {disk: fast}}")
     nodes = user_with(site.cluster, f"{site.prefix}-nodes", ("", "namespaces,nodes", "get,list"))
     site.environment = {**site.environment, "KUBECONFIG": str(nodes)}

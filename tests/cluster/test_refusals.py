@@ -15,7 +15,7 @@ NO_NODE_HAS_THAT = 'resources: {cpu: "5000", memory: 8Gi}'
 
 
 @HELM
-def test_what_a_pod_waits_for_is_said_in_the_schedulers_words_and_ctrl_c_leaves_nothing_pending(
+def test_a_waiting_pod_is_shown_with_the_schedulers_reason_and_ctrl_c_leaves_nothing_pending(
     site: Site,
 ) -> None:
     """The user sees what is missing, and can stop. The next `up` continues."""
@@ -30,7 +30,7 @@ def test_what_a_pod_waits_for_is_said_in_the_schedulers_words_and_ctrl_c_leaves_
     assert site.release() == "failed"
 
 
-def test_rbac_is_named_with_who_may_not_do_what_and_how_to_check(site: Site) -> None:
+def test_rbac_is_named_with_user_missing_right_and_a_command_to_check(site: Site) -> None:
     """A user without rights, and a user with all rights except one."""
     nobody = site.cluster.user("nobody")
     mine = site.environment
@@ -87,7 +87,7 @@ def test_an_admission_policy_is_named_with_its_words_and_a_preview_knows_it_befo
     assert words in ended.err
 
 
-def test_what_cannot_be_changed_in_place_says_how_to_replace_it_while_its_pods_go_on(
+def test_an_immutable_field_is_reported_with_a_command_to_replace_the_object_while_pods_continue(
     kube: Kubectl, namespace: str
 ) -> None:
     """With the real messages of the API server."""

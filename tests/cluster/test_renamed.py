@@ -158,7 +158,7 @@ def test_a_state_whose_move_was_stopped_is_moved_by_the_next_up(site: Site, monk
 
 @pytest.mark.thorough
 @HELM
-def test_without_its_former_name_it_is_another_stack_and_the_message_says_how_to_say_it(site: Site) -> None:
+def test_without_its_former_name_it_is_another_stack_and_the_message_names_the_key(site: Site) -> None:
     before = up(site)
     site.edit("{name: lab, ", "{name: west-1, ")
     output = previewed(site)
@@ -172,7 +172,7 @@ def test_without_its_former_name_it_is_another_stack_and_the_message_says_how_to
 
 @pytest.mark.thorough
 @PULUMI
-def test_a_plain_pulumi_up_is_told_who_moves_the_state(site: Site) -> None:
+def test_a_plain_pulumi_up_reports_the_command_that_moves_the_state(site: Site) -> None:
     before = up(site)
     site.edit(*PLANE)
     ended = site._by_hand("pulumi", "preview", "--stack", "dev-lab", "--non-interactive", ok=False)

@@ -127,7 +127,7 @@ EDITS: list[tuple[str, dict[str, str], set[str]]] = [
         for number, edit in enumerate(EDITS)
     ],
 )
-def test_an_edit_restarts_what_the_preview_says(
+def test_an_edit_restarts_the_workloads_in_the_preview(
     environment: Environment, applied: Callable[[list[Object]], set[str]], edits: dict[str, str], expected: set[str]
 ) -> None:
     after = environment.edited(edits)

@@ -139,7 +139,7 @@ def row(output: str, plane: str) -> str:
     return next(line for line in output.splitlines() if re.match(rf"│ {plane} ", line))
 
 
-def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_can_be_taken_back(world: World) -> None:
+def test_a_failure_in_the_second_wave_stops_it_and_after_a_fix_it_continues_and_can_be_reverted(world: World) -> None:
     assert world.roll("--dry-run").code == 0
     assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES), "a dry run makes nothing"
     ended = world.roll()
@@ -214,7 +214,7 @@ def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world:
     assert world.roll().code == 0
 
 
-def test_ctrl_c_finishes_the_plane_at_work_and_says_how_to_go_on(world: World) -> None:
+def test_ctrl_c_finishes_the_current_plane_and_prints_how_to_continue(world: World) -> None:
     process = world.start()
     read_until(process, "[east] being brought up")
     process.send_signal(signal.SIGINT)

@@ -46,7 +46,7 @@ def test_a_dashboard_keeps_clusters_apart_and_its_panels_do_not_overlap(
 
 
 @pytest.mark.parametrize(("dashboard", "panel"), PANELS)
-def test_a_panel_asks_for_what_is_measured_in_its_unit_and_says_what_to_do(
+def test_a_panel_queries_metrics_in_their_unit_and_describes_what_to_do(
     dashboard: Dashboard, panel: dict[str, Any]
 ) -> None:
     assert len(panel["description"].split()) >= 10
@@ -73,7 +73,7 @@ def test_a_panel_asks_for_what_is_measured_in_its_unit_and_says_what_to_do(
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_each_question_of_who_is_on_call_is_answered_by_a_panel(question: str) -> None:
+def test_each_question_of_an_engineer_on_call_has_a_panel(question: str) -> None:
     assert QUESTIONS[question] in {(dashboard.name, panel["title"]) for dashboard, panel in panels()}
 
 
@@ -124,7 +124,7 @@ def command(folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_each_is_written_as_a_file_and_says_which_folder_it_cannot_write(tmp_path: Path) -> None:
+def test_each_is_written_as_a_file_and_an_error_names_the_directory(tmp_path: Path) -> None:
     done = command(tmp_path / "there")
     assert done.returncode == 0, done.stderr
     found = {file.name: json.loads(file.read_text("utf-8")) for file in (tmp_path / "there").iterdir()}

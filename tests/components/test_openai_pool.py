@@ -78,7 +78,7 @@ def test_a_server_of_ones_own_finds_in_variables_what_its_command_may_hold(objec
     assert found["HTTP_PORT"] == str(openai.HTTP_PORT)
 
 
-def test_a_worker_of_dynamo_finds_the_frontend_of_its_own_pod_and_asks_no_cluster(
+def test_a_dynamo_worker_finds_the_frontend_of_its_pod_without_the_cluster(
     objects: list[KubernetesObject],
 ) -> None:
     frontend, worker = container(objects, "chat-blue", "frontend"), container(objects, "chat-blue")
@@ -150,7 +150,7 @@ def test_the_relay_hands_out_metrics_and_nothing_else_of_an_engine(
         assert exported(address) == {"tidegate_engine_up": "0"}, "while it loads, or hangs"
 
 
-def test_the_relay_hands_out_what_a_frontend_says_while_its_worker_says_nothing(
+def test_the_relay_exports_a_frontends_metrics_while_its_worker_has_none(
     objects: list[KubernetesObject], tmp_path: Path
 ) -> None:
     relay = container(objects, "chat-blue", "metrics")

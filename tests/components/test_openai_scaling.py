@@ -93,7 +93,7 @@ def test_what_waits_is_wanted_and_as_many_engines_as_hold_what_runs_once_one_was
     [("agents-planner", "1x60", 0), ("agents-planner", "0x60", None), ("edge-main", "1x60", None)],
     ids=["not called yet", "loading", "one's own, under another name"],
 )
-def test_an_engine_that_was_not_called_yet_wants_nothing_and_one_that_loads_says_nothing(
+def test_queries_are_zero_for_an_engine_without_calls_and_empty_while_it_loads(
     pool: str, up: str, found: int | None, queries: dict[str, list[str]], tmp_path: Path
 ) -> None:
     series = series_in(NAMESPACE, {of("tidegate_engine_up", pod=f"{pool}-0"): up})

@@ -110,7 +110,7 @@ def test_models_in_use_and_those_that_found_no_room_are_what_a_pool_has_to_hold(
             {8: 0, 9: None, 10: None, 12: 0},
         ),
     ],
-    ids=["all", "anew", "a hole", "no Triton", "no policy", "no proxy", "none", "none, anew", "the first replica"],
+    ids=["all", "new", "a hole", "no Triton", "no policy", "no proxy", "none", "none, new", "the first replica"],
 )
 def test_no_replica_goes_for_what_prometheus_does_not_know(
     series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
@@ -119,7 +119,7 @@ def test_no_replica_goes_for_what_prometheus_does_not_know(
     assert not promtool_test(tmp_path, *both, promql_expr_test=samples(queries[3], wanted))
 
 
-def test_each_figure_of_a_pool_of_none_that_nobody_calls_is_nought(queries: list[str], tmp_path: Path) -> None:
+def test_all_queries_are_zero_for_a_pool_without_replicas_and_callers(queries: list[str], tmp_path: Path) -> None:
     alone = series_in(NAMESPACE, {**IDLE, PROXIES: "0x30"})
     assert not promtool_test(
         tmp_path, *alone, promql_expr_test=[each for it in queries for each in samples(it, {10: 0})]

@@ -91,7 +91,7 @@ def test_a_triton_is_not_started_without_a_secret(tmp_path: Path, content: str |
         assert done.stdout == ""
 
 
-def test_an_on_demand_triton_ends_when_its_policy_asks_for_that_and_not_for_what_was_asked_before(
+def test_an_on_demand_triton_ends_at_its_policys_request_but_not_at_an_older_one(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "secret").write_text("s3cret")

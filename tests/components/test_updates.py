@@ -75,7 +75,7 @@ def test_an_edit_changes_the_objects_that_it_is_about(tree: dict[str, Any], edit
     assert changed(before, after) == wanted
 
 
-def test_the_proxy_is_told_of_a_pool_that_is_meant_to_have_no_replica(tree: dict[str, Any]) -> None:
+def test_the_routing_table_has_a_pool_with_no_replicas_on_purpose(tree: dict[str, Any]) -> None:
     def empty(objects: Objects) -> set[str]:
         said = objects["ConfigMap", "inference-proxy-routing"]["data"][proxy_process.ROUTING_FILE]
         table = routing.RoutingTable.model_validate_json(said)

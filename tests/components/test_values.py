@@ -10,7 +10,7 @@ import pytest
 from components.values import json_text, needed, of_kinds, quotient, total
 
 
-def test_what_is_needed_is_there_or_says_why_it_must_be() -> None:
+def test_a_required_value_is_returned_or_its_reason_raised() -> None:
     assert needed("", "because") == ""
     with pytest.raises(ValueError, match="because"):
         needed(None, "because")

@@ -195,7 +195,7 @@ def test_a_report_has_equal_findings_once_and_reason_and_remedy_once_for_a_rule(
     assert summary(found) == "2 mandatory findings"
 
 
-def test_a_report_begins_with_what_is_mandatory_and_may_be_cut() -> None:
+def test_a_report_begins_with_mandatory_findings_and_can_be_shortened() -> None:
     advisories = [made("a", "advisory", f"n{number}") for number in range(9)]
     text = report({"east": [*advisories, made()]}, 2)
     assert text.startswith("east: Deployment/x in ns: it is wrong\n")

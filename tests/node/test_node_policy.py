@@ -47,7 +47,7 @@ def secret(kept: Environment) -> str:
     return kept.run(POD, "triton", "cat", eviction_process.CONTROL_SECRET_FILE)
 
 
-def test_it_starts_before_triton_and_says_so_and_lists_the_models_of_the_components(environment: Environment) -> None:
+def test_it_starts_before_triton_and_logs_it_and_lists_the_models_of_the_components(environment: Environment) -> None:
     """It writes only to its volumes."""
     pod = environment.pod(POD)
     status = container_status(pod, CONTAINER)

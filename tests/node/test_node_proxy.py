@@ -78,7 +78,7 @@ def test_it_passes_calls_of_those_with_a_key_to_the_pool_and_refuses_all_others(
 
 
 @pytest.mark.thorough
-def test_a_rolling_restart_under_load_loses_no_call_and_who_goes_serves_on_whom_the_news_has_not_reached(
+def test_a_rolling_restart_under_load_loses_no_call_and_stopping_proxies_serve_late_callers(
     environment: Environment, tmp_path: Path
 ) -> None:
     """Callers that keep their connection, callers with a new connection for each call, and one that uses an address."""
@@ -88,25 +88,25 @@ def test_a_rolling_restart_under_load_loses_no_call_and_who_goes_serves_on_whom_
     watch = [*environment.machine.prefix, sys.executable, "-c", WATCH, pod["status"]["podIP"], key]
     log = environment.log(pod, "proxy")
     with (
-        calls(environment, "churn", f"x-api-key: {key}", name="caller-anew") as anew,
+        calls(environment, "churn", f"x-api-key: {key}", name="caller-new") as renewed,
         calls(environment, "churn", f"x-api-key: {key}", "keep-alive", name="caller-kept") as kept,
         log.open("w") as file,
         subprocess.Popen(watch, stdout=file) as watching,
     ):
         try:
             until("responses", lambda: len(log.read_text().splitlines()) > 5)
-            until("calls that are answered", lambda: min(served(anew)[0], served(kept)[0]) > 100)
+            until("calls that are answered", lambda: min(served(renewed)[0], served(kept)[0]) > 100)
             environment.kubectl("rollout", "restart", "deployment/inference-proxy")
             environment.wait_until_ready()
             until("the old proxies to be gone", lambda: not old & names(environment))
-            before = served(anew)[0], served(kept)[0]
-            until("more calls", lambda: served(anew)[0] > before[0] + 100)
+            before = served(renewed)[0], served(kept)[0]
+            until("more calls", lambda: served(renewed)[0] > before[0] + 100)
             until("more calls", lambda: served(kept)[0] > before[1] + 100)
             watching.wait(PATIENCE)
         finally:
             watching.kill()
     assert len(names(environment)) == len(old) == 2
-    assert lost(anew) == []
+    assert lost(renewed) == []
     assert lost(kept) == []
 
     responses = [tuple(json.loads(line)) for line in log.read_text().splitlines()]

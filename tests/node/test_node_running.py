@@ -88,7 +88,7 @@ def test_what_hangs_is_taken_out_of_the_names_and_started_again_after_its_grace_
 
     # Readiness: three failures, one every five seconds.
     until(f"{names} without {address}", leaves(environment, address, names), 45)
-    assert restarts(environment, hung, "triton") == count, "it may come back by itself"
+    assert restarts(environment, hung, "triton") == count, "it may recover by itself"
 
     # Liveness of the policy: three failures, one every ten seconds.
     until("a new policy", lambda: restarts(environment, beside, "eviction-policy") == policies + 1)

@@ -39,7 +39,7 @@ def test_triton_is_started_only_when_the_policy_has_made_its_secret(environment:
     assert container_status(pod, "eviction-policy")["ready"]
 
 
-def test_a_triton_counts_as_ready_only_when_it_says_so(environment: Environment) -> None:
+def test_a_triton_counts_as_ready_only_when_its_probe_passes(environment: Environment) -> None:
     """The stand-in is live after two seconds, which a startup probe notices after ten, and ready after fourteen."""
     pod = environment.pod(PRELOAD)
     status = container_status(pod, "triton")
@@ -52,7 +52,7 @@ def test_a_triton_counts_as_ready_only_when_it_says_so(environment: Environment)
     assert (since - started.at).total_seconds() > 14 - 1
 
 
-def test_containers_run_as_nobody_in_particular_and_may_do_nothing_in_particular(environment: Environment) -> None:
+def test_containers_run_unprivileged_and_without_capabilities(environment: Environment) -> None:
     for pod, container in all_containers(environment):
         output = environment.run(pod, container["name"], "cat", "/proc/1/status")
         status = {name: values.split() for name, _, values in (line.partition(":") for line in output.splitlines())}
@@ -78,7 +78,7 @@ def test_containers_write_where_they_are_meant_to_and_nowhere_else(environment: 
         assert len(output) - len(refused) <= 1, "kubectl's own line is the only other one"
 
 
-def test_datasets_settings_and_keys_are_where_the_contracts_say(environment: Environment) -> None:
+def test_datasets_settings_and_keys_are_at_the_paths_of_the_contracts(environment: Environment) -> None:
     for server, container in ((ON_DEMAND, "triton"), (ON_DEMAND, "eviction-policy"), (PRELOAD, "triton")):
         assert environment.run(server, container, "ls", triton.REPOSITORY_ROOT).split() == ["churn", "digits"]
     file = f"{eviction_process.SETTINGS_ROOT}/{eviction_process.SETTINGS_FILE}"
@@ -102,7 +102,7 @@ def test_the_control_secret_is_in_memory_and_only_the_policy_and_its_triton_see_
     kinds = environment.machine.kubectl("api-resources", "--verbs=list", "--namespaced", "--output=name").stdout
     everything = environment.kubectl("get", ",".join(kinds.split()), "--output=json")
     assert ON_DEMAND in everything
-    assert secret not in everything, "it stands in no object"
+    assert secret not in everything, "no object contains it"
     logs = environment.kubectl("logs", ON_DEMAND, "--all-containers")
     assert '"event":"secret"' in logs
     assert secret not in logs

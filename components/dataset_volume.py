@@ -23,7 +23,6 @@ class DatasetVolume(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: DatasetVolumeArgs, naming: Naming, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Declare the volume and its claim."""
         super().__init__("tidegate:components:DatasetVolume", name, None, opts)
         kept = pulumi.ResourceOptions(parent=self, protect=True, retain_on_delete=True)
         volume_name = f"{naming.namespace}-{args.name}"

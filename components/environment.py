@@ -27,7 +27,6 @@ class Environment(pulumi.ComponentResource):
     """One namespace with its proxy, its servers, their datasets and their boundary."""
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare the environment."""
         super().__init__("tidegate:components:Environment", name, None, opts)
         naming = Naming(args.name, args.namespace.name, args.called)  # The chart supports fields, not properties.
         # It holds the claims of the datasets, so Pulumi keeps it too.

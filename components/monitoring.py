@@ -19,7 +19,6 @@ class Monitoring(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: MonitoringSettings, naming: Naming, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Declare monitors and alerts."""
         super().__init__("tidegate:components:Monitoring", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         labels = merged(args.labels, naming.labels("monitoring"))

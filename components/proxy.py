@@ -53,7 +53,6 @@ class Proxy(pulumi.ComponentResource):
         mesh: Mesh | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Declare the proxy of these servers."""
         super().__init__("tidegate:components:Proxy", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         labels = naming.labels(PROXY)

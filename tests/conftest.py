@@ -90,7 +90,6 @@ def _may_be_left_out(what: str, config: pytest.Config) -> bool:
 
 
 def _what(reason: str) -> str:
-    """Return the missing part in a reason."""
     return reason.partition(" (")[0].partition(",")[0]
 
 

@@ -61,7 +61,6 @@ SEVERAL: Mapping[str, tuple[tuple[tuple[int, Cut], ...], ...]] = {
 
 
 def cuts(product: str) -> Iterator[Cut]:
-    """Yield the public layouts of one GPU of a product."""
     yield {}
     yield from ({profile: count} for profile, count in MOST[product].items())
     yield from MIXED[product]

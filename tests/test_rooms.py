@@ -37,7 +37,6 @@ def files() -> dict[str, Path]:
 
 
 def imported(name: str, file: Path) -> Iterator[str]:
-    """Yield the product's modules that a module imports, anywhere in it."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):

@@ -84,7 +84,6 @@ class OpenaiFrontends(pulumi.ComponentResource):
         mesh: Mesh | None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Declare the frontends of a server."""
         super().__init__("tidegate:components:OpenaiFrontends", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         selector = naming.pool_selector(server.kind, server.name, FRONTENDS)

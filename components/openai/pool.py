@@ -27,7 +27,6 @@ class OpenaiPool(pulumi.ComponentResource):
     """A StatefulSet of engines with its Services, budget and autoscaler."""
 
     def __init__(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare a pool of a server."""
         super().__init__("tidegate:components:OpenaiPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         args, server = pool.args, cast("OpenaiServerArgs", pool.server)

@@ -52,7 +52,6 @@ def rendered_args(args: EnvironmentArgs, *arguments: str) -> Objects:
 
 
 def differences(one: Any, other: Any, place: str = "") -> list[str]:
-    """The differences between two trees, one a line."""
     if isinstance(one, dict) and isinstance(other, dict):
         keys = sorted(one.keys() | other.keys())
         return [line for key in keys for line in differences(one.get(key), other.get(key), f"{place}.{key}")]

@@ -17,7 +17,6 @@ DEFINITIONS = ROOT / "tests/definitions"
 
 
 def notes(*arguments: str | Path) -> str:
-    """The notes that `helm install` prints, without a cluster."""
     done = helm(["install", "release", CHART, "--dry-run=client", "--namespace", "here", *arguments])
     assert done.returncode == 0, done.stderr
     return done.stdout.partition("\nNOTES:\n")[2]

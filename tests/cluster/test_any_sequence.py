@@ -135,7 +135,6 @@ class Sequence:
         self._held(self.context, killed)
 
     def down(self, context: str) -> Ended:
-        """Run `down` for a context."""
         return self._held(context, lambda: self._run("down", context), down=True)
 
     # ---- the promises ----

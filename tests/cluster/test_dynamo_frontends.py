@@ -132,7 +132,6 @@ class Place:
         return {f"{one['namespace']} {one['instance_id']}" for one in known if one["endpoint"] == "generate"}
 
     def measured(self, worker: str, what: str = "requests_total") -> int:
-        """A metric of a worker."""
         text = self.request(worker, "/metrics")[1]
         found = re.findall(rf'^dynamo_component_{what}{{[^}}]*endpoint="generate"[^}}]*}} (\d+)$', text, re.MULTILINE)
         return sum(map(int, found))
@@ -169,7 +168,6 @@ class Place:
 
 
 def _value(each: dict[str, Any], pod: KubernetesObject, before: dict[str, str]) -> str:
-    """Return the value of a variable, as the kubelet computes it."""
     if "value" in each:
         return re.sub(r"\$\((\w+)\)", lambda found: before[found[1]], str(each["value"]))
     path = each["valueFrom"]["fieldRef"]["fieldPath"].removeprefix("metadata.")
@@ -179,7 +177,6 @@ def _value(each: dict[str, Any], pod: KubernetesObject, before: dict[str, str]) 
 
 
 def whole(events: Sequence[str]) -> bool:
-    """Return whether a stream has all of its events."""
     parts = [json.loads(event.removeprefix("data: ")) for event in events if event.startswith("data: {")]
     return len(parts) >= TOKENS and events[-2] == "data: [DONE]" and not any("error" in one for one in parts)
 

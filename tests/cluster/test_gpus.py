@@ -171,7 +171,6 @@ def test_pods_start_where_no_other_program_runs_and_preflight_finds_nothing_amis
 
 
 def _hard(cluster: LocalCluster, definition: Definition) -> list[str]:
-    """Return the preflight findings that would prevent these stacks from starting."""
     wanted = [(stack, [*render(stack, definition).objects]) for stack in definition.stacks]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in cluster.environment().items():

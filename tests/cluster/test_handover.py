@@ -53,7 +53,6 @@ def test_from_helm_to_pulumi_and_back(site: Site) -> None:
 
 
 def apply_rendered(site: Site) -> None:
-    """Render dev-lab and apply its files as in docs/helm.md."""
     site.run("render", "--out", str(site.folder / "rendered"), "--stack", "dev-lab")
     options = "--server-side", "--force-conflicts", "--field-manager=helm"
     site.kubectl("apply", *options, "--filename", str(site.folder / "rendered" / "dev-lab"))

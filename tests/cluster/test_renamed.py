@@ -38,7 +38,6 @@ def previewed(site: Site, stack: str = NOW) -> str:
 
 
 def known_as(site: Site) -> set[str]:
-    """Return the names of dev in the engine."""
     if site.engine == "helm":
         listed = site.helm("list", "--namespace", f"{site.prefix}-dev", "--short").out
         return set(listed.split())

@@ -32,7 +32,6 @@ class Environment:
         self.objects = self.edited({})
 
     def edited(self, edits: dict[str, str]) -> list[Object]:
-        """Return the objects of the definition with texts replaced."""
         text = self.text
         for old, new in edits.items():
             assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times"
@@ -46,7 +45,6 @@ class Environment:
         until("the controllers saw it", self._noticed)
 
     def revisions(self) -> dict[str, str]:
-        """Return the current pod revision of each workload."""
         return {item["metadata"]["name"]: _revision(item) for item in self._workloads()}
 
     def _workloads(self) -> list[Object]:

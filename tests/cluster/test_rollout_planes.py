@@ -68,7 +68,6 @@ class World(Site):
         return f"tidegate-{self.prefix}"
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start a rollout."""
         where = ("--environment", self.prefix, "--engine", self.engine, "--journals", str(self.folder / "journals"))
         return self.launch("rollout", *where, *arguments)
 
@@ -83,7 +82,6 @@ class World(Site):
         return next((int(item["spec"]["replicas"]) for item in found), None)
 
     def available(self, plane: str) -> int:
-        """The number of available replicas of the pool in a plane."""
         found = self.clusters[plane].get("statefulset", "main-warm", self.namespace)
         return int(found["status"].get("availableReplicas", 0))
 
@@ -91,7 +89,6 @@ class World(Site):
         return Journal(self.folder / "journals" / self.prefix / f"{number:04d}").record
 
     def progress(self) -> int:
-        """The amount of progress in the record of the first rollout."""
         if not (self.folder / "journals" / self.prefix / "0001").exists():
             return 0
         counts = {"waiting": 0, "applied": 2, "passed": 3}

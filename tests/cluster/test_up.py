@@ -112,7 +112,6 @@ READABLE = ("pods", "configmaps", "secrets", "services", "statefulsets.apps", "p
 
 
 def may(site: Site, verb: str, resource: str, namespace: str, *who: str) -> bool:
-    """Query the API server."""
     where = ["--namespace", namespace] if namespace else ["--all-namespaces"]
     answer = site.cluster.kubectl("auth", "can-i", verb, resource, *where, *who, check=False)
     assert answer.stdout.strip() in ("yes", "no"), answer.stderr

@@ -144,20 +144,17 @@ class Site:
         return self.folder / "definition" / "two.yaml"
 
     def edit(self, old: str, new: str) -> None:
-        """Replace a text in the definition."""
         text = self.definition.read_text("utf-8")
         assert old in text, old
         self.write(text.replace(old, new))
 
     def write(self, text: str) -> None:
-        """Write the definition, and the digests of its images."""
         self.definition.write_text(text, "utf-8")
         names = [f"{image['repository']}:{image['tag']}" for image in yaml.safe_load(text)["images"]]
         digests = [f"  - image: {name}\n    digest: sha256:{name[-1] * 64}\n" for name in sorted(names)]
         (self.definition.parent / "images.lock").write_text("images:\n" + "".join(digests), "utf-8")
 
     def run(self, *arguments: str, ok: bool = True) -> Ended:
-        """Run a command in process."""
         with patch.dict(os.environ, self.environment):
             result = CliRunner().invoke(app, [arguments[0], str(self.definition), *arguments[1:]])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -173,17 +170,14 @@ class Site:
         return self.run("up", *where, *only, *arguments, ok=ok)
 
     def down(self, *arguments: str, stack: str | None = "dev-lab", ok: bool = True) -> Ended:
-        """Run `down` of a stack."""
         only = ["--stack", stack] if stack else []
         return self.run("down", "--cluster", self.cluster.context, *only, *arguments, ok=ok)
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start `up` of dev."""
         where = ["--cluster", self.cluster.context, "--engine", self.engine, "--stack", "dev-lab"]
         return self.launch("up", *where, *arguments)
 
     def launch(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
-        """Start a command in a new process group."""
         process = subprocess.Popen(
             [sys.executable, "-m", "cli", command, str(self.definition), *arguments],
             cwd=self.checkout,
@@ -208,7 +202,6 @@ class Site:
             return live_objects(self.cluster.context, [self.rendered(stack)])[stack]
 
     def changes(self, stack: str = "dev-lab") -> list[ObjectChange]:
-        """Return the changes of an `up`, from a preview."""
         live = self.live(stack)
         return compare(live.before, live.after)
 
@@ -234,18 +227,15 @@ class Site:
         return objects
 
     def state(self, what: str, kinds: str = KINDS) -> dict[tuple[str, str, str], Any]:
-        """Return a metadata field of every object."""
         return {key: item["metadata"].get(what) for key, item in self.objects(kinds).items()}
 
     def kubectl(self, *arguments: str, **more: Any) -> "subprocess.CompletedProcess[str]":
-        """Run kubectl by hand, in dev."""
         return self.cluster.kubectl("--namespace", f"{self.prefix}-dev", *arguments, **more)
 
     def helm(self, *arguments: str, ok: bool = True) -> Ended:
         return self._by_hand(str(tools.path("helm")), *arguments, ok=ok)
 
     def pulumi(self, *arguments: str) -> Ended:
-        """Run Pulumi in its project."""
         return self._by_hand("pulumi", *arguments, "--non-interactive", ok=True)
 
     def _by_hand(self, *command: str, ok: bool) -> Ended:
@@ -268,7 +258,6 @@ class Site:
         return str(json.loads(answer.out)["info"]["status"]) if answer.code == 0 else ""
 
     def end(self) -> None:
-        """End the started processes."""
         for process in self.started:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -36,14 +36,12 @@ OTHERS = TRITON | ENGINES | RECORDED | {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ALERTS
 
 
 def panels() -> Iterator[tuple[Dashboard, dict[str, Any]]]:
-    """Yield every panel, with its dashboard."""
     for dashboard in DASHBOARDS:
         for panel in dashboard.panels:
             yield dashboard, panel
 
 
 def queries(panel: dict[str, Any]) -> list[str]:
-    """Return the expressions of a panel."""
     return [target["expr"] for target in panel["targets"]]
 
 

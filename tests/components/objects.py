@@ -14,13 +14,11 @@ def of_kind(objects: list[KubernetesObject], *kinds: str) -> list[KubernetesObje
 
 
 def named(objects: list[KubernetesObject], kind: str, name: str) -> KubernetesObject:
-    """The only object of this kind and name."""
     (found,) = (item for item in of_kind(objects, kind) if item["metadata"]["name"] == name)
     return found
 
 
 def name_of(item: KubernetesObject) -> str:
-    """Kind and name, for messages."""
     return f"{item['kind']} {item['metadata']['name']}"
 
 
@@ -55,12 +53,10 @@ def matches(selector: Mapping[str, Any], labels: Labels) -> bool:
 
 
 def selected(objects: list[KubernetesObject], selector: Mapping[str, Any]) -> list[KubernetesObject]:
-    """The workloads whose pods a label selector matches."""
     return [item for item in of_kind(objects, *WORKLOADS) if matches(selector, template(item)["metadata"]["labels"])]
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a tree, including keys."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from texts(key)

@@ -27,7 +27,6 @@ PANELS = {panel["title"]: queries(panel) for panel in Dashboard("engine").panels
 
 
 def called(server: Dynamo) -> None:
-    """Send a request, so that the engine reads and writes tokens."""
     body = {"model": MODEL, "messages": [{"role": "user", "content": "word1 word2"}], "max_tokens": 100}
     url = f"http://{server.http}/v1/chat/completions"
     assert urllib3.request("POST", url, json=body, timeout=30.0).status == 200

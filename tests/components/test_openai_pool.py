@@ -130,7 +130,6 @@ def relaying(folder: Path, relay: dict[str, Any], *engines: int) -> Iterator[str
 
 
 def exported(address: str) -> dict[str, str]:
-    """The series that a relay exports, with their values."""
     text = urlopen(f"{address}/metrics").read().decode()
     return dict(line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")
 

@@ -36,7 +36,6 @@ REFUSED = {"server": "ondemand", "type": "busy", "reason": "no-room"}
 
 @pytest.fixture(scope="module")
 def queries() -> list[str]:
-    """KEDA's queries for the pool."""
     definition = read_definition(ROOT / "tests/definitions/everything.yaml")
     objects = declared(resolve(definition.stacks[0], definition.lock))
     (scaled,) = (one for one in objects if one["kind"] == "ScaledObject" and one["spec"].get("minReplicaCount") == 0)
@@ -44,7 +43,6 @@ def queries() -> list[str]:
 
 
 def samples(query: str, wanted: dict[int, int | None]) -> list[dict[str, Any]]:
-    """Return promtool's expected samples at each minute."""
     return [
         {
             "expr": query,

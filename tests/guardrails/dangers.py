@@ -39,7 +39,6 @@ def tritons(stack: Objects) -> list[Any]:
 
 
 def controlled(stack: Objects) -> list[Any]:
-    """Triton servers with an eviction policy."""
     return [one for one in tritons(stack) if RESTRICTED in json.dumps(one.get("command"))]
 
 
@@ -117,7 +116,6 @@ def together(*changes: Change) -> Change:
 
 
 def more(key: str, *values: Any) -> Change:
-    """Append values to a list, which may be missing."""
     return lambda node: node.__setitem__(key, [*node.get(key, []), *copy.deepcopy(values)])
 
 
@@ -141,7 +139,6 @@ def removed(kind: str, name: str = "") -> Change:
 
 
 def replaced(old: str, new: str, key: str = "command") -> Change:
-    """Replace a text in the words of a container."""
     return lambda one: one.__setitem__(key, [word.replace(old, new) for word in one[key]])
 
 

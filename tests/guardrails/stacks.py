@@ -38,7 +38,6 @@ def pinned(definition: Definition) -> ImagesLock:
 
 @cache
 def rendered(path: Path) -> dict[str, Objects]:
-    """The objects of every stack of a definition, with digests."""
     definition = read_definition(path)
     lock = pinned(definition)
     return {
@@ -103,5 +102,4 @@ def in_small(path: str, value: Any) -> Edit:
 
 
 def thing(kind: str, name: str, **rest: Any) -> Object:
-    """An object in production's namespace."""
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "inference-prod"}, **rest}

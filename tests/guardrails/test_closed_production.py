@@ -36,7 +36,6 @@ def holds(block: dict[str, Any], address: Any) -> bool:
 
 
 def blocks(policy: Any, direction: str, peers: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
-    """The address ranges of a policy, with their open ports."""
     for rule in policy["spec"].get(direction) or []:
         assert rule.get(peers), "a rule without peers admits every address"
         ports = [port["port"] for port in rule.get("ports") or [] if "port" in port]

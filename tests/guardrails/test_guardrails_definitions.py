@@ -38,7 +38,6 @@ DECIDED = {
 
 
 def broken(objects: dict[str, stacks.Objects]) -> set[tuple[str, str]]:
-    """The broken rules with their severities."""
     return {(each.rule, each.severity) for found in objects.values() for each in check(found, TODAY)}
 
 

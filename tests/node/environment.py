@@ -100,7 +100,6 @@ class Environment:
 
     @property
     def key(self) -> str:
-        """The API key of the principal `tests`."""
         file = self.machine.root / "api-key"
         if not file.exists():
             file.write_text(new_key())
@@ -118,7 +117,6 @@ class Environment:
         return list(render(definition.stacks[0], definition).objects)
 
     def kubectl(self, *arguments: str, **settings: Any) -> str:
-        """Run kubectl in the namespace, and return its output."""
         return self.machine.kubectl(f"--namespace={self.namespace}", *arguments, **settings).stdout
 
     def wait_until_ready(self) -> None:
@@ -152,7 +150,6 @@ class Environment:
         return done.stdout + done.stderr
 
     def post(self, pod: str, container: str, url: str, *, check: bool = True) -> str:
-        """Send a POST request from inside a pod."""
         return self.run(pod, container, "wget", "-q", "-O-", "--post-data={}", url, check=check)
 
     def request(self, pod: str, container: str, url: str, *headers: str, method: str = "GET") -> tuple[int, str, str]:
@@ -189,7 +186,6 @@ class Environment:
 
 
 def container_status(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
-    """Return the kubelet's status of a container of a pod."""
     statuses = [*pod["status"].get("initContainerStatuses", []), *pod["status"].get("containerStatuses", [])]
     found: Mapping[str, Any] = next((one for one in statuses if one["name"] == container), {})
     return found
@@ -207,7 +203,6 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 
 
 def stays(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod is not terminating."""
     return "deletionTimestamp" not in pod["metadata"]
 
 
@@ -227,7 +222,6 @@ def calls(environment: Environment, model: str, *arguments: str, name: str = "ca
 
 
 def served(log: Log) -> tuple[int, set[str]]:
-    """Return the number of completed calls, and their proxies."""
     last = [event.details for event in log.events() if event.name == "answered"][-1:]
     return (last[0]["number"], set(last[0]["by"])) if last else (0, set())
 

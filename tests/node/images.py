@@ -159,7 +159,6 @@ def single_program(tool: str) -> Path:
 
 
 def _shell(root: Path, busybox: Path) -> None:
-    """Create a root directory with a shell."""
     for folder in ("bin", "usr/bin", "usr/local/bin", "tmp", "etc/ssl/certs", "proc", "sys", "dev", "run", "var/tmp"):
         (root / folder).mkdir(parents=True)
     (root / "tmp").chmod(0o1777)

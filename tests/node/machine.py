@@ -74,7 +74,6 @@ class Machine(LocalCluster):
 
 @contextmanager
 def machine() -> Iterator[Machine]:
-    """Start a node, and end it."""
     base = tools.cache_root() / "node"
     base.mkdir(parents=True, exist_ok=True)
     sweep(base)

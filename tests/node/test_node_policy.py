@@ -28,7 +28,6 @@ INDEX = f"http://127.0.0.1:{triton.HTTP_PORT}/v2/repository/index"
 
 
 def python(kept: Environment, program: str, *arguments: str, check: bool = True) -> str:
-    """Run a program in the policy's container, and return its output."""
     return kept.run(POD, CONTAINER, "python", "-c", program, *arguments, check=check).strip()
 
 
@@ -43,7 +42,6 @@ def admin(path: str) -> str:
 
 
 def secret(kept: Environment) -> str:
-    """Return the control secret in Triton's container."""
     return kept.run(POD, "triton", "cat", eviction_process.CONTROL_SECRET_FILE)
 
 
@@ -166,7 +164,6 @@ def hold(kept: Environment, *finalizers: str) -> None:
 
 
 def exit_codes(kept: Environment) -> dict[str, int]:
-    """Return the exit codes of both containers after they have ended."""
     pod = kept.pod(POD)
     states = {name: container_status(pod, name)["state"].get("terminated") for name in ("triton", CONTAINER)}
     return {name: state["exitCode"] for name, state in states.items()} if all(states.values()) else {}

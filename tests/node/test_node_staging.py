@@ -26,7 +26,6 @@ def pod_of(kind: str) -> str:
 
 
 def python(kept: Environment, kind: str, program: str) -> str:
-    """Run a program in the policy's container, and return its output."""
     return kept.run(pod_of(kind), POLICY, "python", "-c", program).strip()
 
 

@@ -84,17 +84,17 @@ def test_a_rolling_restart_under_load_loses_no_call_and_stopping_proxies_serve_l
     """Callers that keep their connection, callers with a new connection for each call, and one that uses an address."""
     old = names(environment)
     pod = environment.pod(environment.proxy())
-    key, log = environment.key, tmp_path / "log"
+    key, watched = environment.key, tmp_path / "watched"
     watch = [*environment.machine.prefix, sys.executable, "-c", WATCH, pod["status"]["podIP"], key]
     log = environment.log(pod, "proxy")
     with (
         calls(environment, "churn", f"x-api-key: {key}", name="caller-new") as renewed,
         calls(environment, "churn", f"x-api-key: {key}", "keep-alive", name="caller-kept") as kept,
-        log.open("w") as file,
+        watched.open("w") as file,
         subprocess.Popen(watch, stdout=file) as watching,
     ):
         try:
-            until("responses", lambda: len(log.read_text().splitlines()) > 5)
+            until("responses", lambda: len(watched.read_text().splitlines()) > 5)
             until("calls that are answered", lambda: min(served(renewed)[0], served(kept)[0]) > 100)
             environment.kubectl("rollout", "restart", "deployment/inference-proxy")
             environment.wait_until_ready()
@@ -109,7 +109,7 @@ def test_a_rolling_restart_under_load_loses_no_call_and_stopping_proxies_serve_l
     assert lost(renewed) == []
     assert lost(kept) == []
 
-    responses = [tuple(json.loads(line)) for line in log.read_text().splitlines()]
+    responses = [tuple(json.loads(line)) for line in watched.read_text().splitlines()]
     leaving = next(number for number, (ready, _) in enumerate(responses) if ready != HTTPStatus.OK)
     ready, after = responses[:leaving], responses[leaving:]
     assert {infer for _, infer in ready} == {HTTPStatus.OK}

@@ -43,7 +43,7 @@ def test_a_placeholder_refuses_to_be_known(root: Any, use: Callable[[Any], objec
 def test_a_field_that_only_some_kinds_have_needs_of_kind(root: Any) -> None:
     with pytest.raises(AttributeError, match=r"not all kinds of \(\$.Values.proxy.exposure\) have host: use of_kind"):
         root.proxy.exposure.host  # noqa: B018
-    with pytest.raises(AttributeError, match=r"\$.Values.proxy has a colour"):
+    with pytest.raises(AttributeError, match=r"\$.Values.proxy have colour"):
         root.proxy.colour  # noqa: B018
 
 

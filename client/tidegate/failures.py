@@ -69,7 +69,7 @@ _LATER = "try again later"
 _STATUSES: dict[int, tuple[type[TidegateError], str]] = {
     401: (RefusedError, "sign in again or renew it (MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and _PASSWORD), "
           "and run the same command again"),
-    403: (RefusedError, "ask the registry's owner for the permission. An expired credential can also cause this"),
+    403: (RefusedError, "get the permission from the registry's owner. An expired credential can also cause this"),
     404: (NotFoundError, ""),
     429: (BusyError, _LATER),
     503: (BusyError, _LATER),

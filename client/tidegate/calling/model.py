@@ -52,9 +52,9 @@ class Model:
     def predict(self, given: Any, params: Mapping[str, Any] | None = None) -> Any:
         """Return the outputs by name as arrays with one row for each input row, or as a table if `given` is a table.
 
-        `given` is a DataFrame, a dict of arrays or lists, a list of dicts, or an array for the only input. The columns of
-        a DataFrame are inputs, or features of the only input. `params`: `version`, `sticky`, `deadline` (seconds, for all
-        requests together), and Triton's `sequence_id`, `sequence_start`, `sequence_end`, `priority`, `timeout`.
+        `given` is a DataFrame, a dict of arrays or lists, a list of dicts, or an array for the only input. The columns
+        of a DataFrame are inputs, or features of the only input. `params` are `version`, `sticky`, `deadline` (seconds
+        for all requests), and Triton's `sequence_id`, `sequence_start`, `sequence_end`, `priority`, `timeout`.
         """
         return _as_given(given, self.ask(given, params).outputs)
 

@@ -17,8 +17,8 @@ from .proxy import SECONDS, ProxyClient, Version
 CONTEXT: Final = "model_context"
 """The artifact with the name of the model to call: JSON in the format of Domino's reference implementation."""
 VERSION: Final = "TIDEGATE_MODEL_VERSION"
-"""The version to call. `environment` (default): the environment's shares or alias choose it, so a promotion needs no new
-endpoint. `registered`: the version that this client was registered with. Or a number."""
+"""The version to call. `environment` (default): the environment's shares or alias choose it, so a promotion needs no
+new endpoint. `registered`: the version that this client was registered with. Or a number."""
 TIMEOUT: Final = "TIDEGATE_TIMEOUT_SECONDS"  # of a call, including retries
 
 

@@ -85,7 +85,7 @@ class IntegrityError(TidegateError):
 
 
 class UnfinishedError(TidegateError):
-    """An operation is incomplete. The version that served before is still served."""
+    """An operation is incomplete. The served versions are unchanged."""
 
     exit_code = ExitCode.UNFINISHED
 

@@ -151,7 +151,7 @@ def unreachable(what: str, where: str, why: str) -> UnreachableError:
 _AGAIN = "run the same command again"
 _Explanation = tuple[type[TidegateError], str, str]  # the kind of error, what is wrong, the remedy
 _NO_SPACE: _Explanation = (
-    UnfinishedError, "no space is left. The version that served before is still served",
+    UnfinishedError, "no space is left. The served versions are unchanged",
     f"free space (tidegate prune), then {_AGAIN}",
 )  # fmt: skip
 _FORBIDDEN: _Explanation = RefusedError, "no write permission for the repository", "get it from the owner of the volume"
@@ -162,7 +162,7 @@ _OF_FILES: dict[int | None, _Explanation] = {
                   "set the repository's path to a subdirectory of the dataset, on the same file system"),
 }  # fmt: skip
 _OF_VOLUME: _Explanation = (
-    UnreachableError, "the volume of the repository failed. The version that served before is still served",
+    UnreachableError, "the volume of the repository failed. The served versions are unchanged",
     f"check that the volume is mounted, then {_AGAIN}",
 )  # fmt: skip
 

@@ -66,7 +66,7 @@ class Plan:
         repository, model, configs = self.repository, self.target.model, self.repository.configs
         text, follows = repository.config(model), self.target.kind.follows_repository
         if text == self.before:
-            return "the version that served before is still served"  # nothing was written
+            return "the served versions are unchanged"  # nothing was written
         if self.before is not None and configs.read_published(self.before).served:
             repository.write_config(model, self.before)
         else:
@@ -76,7 +76,7 @@ class Plan:
         is_newest = self.target.newest and self.number == max(configs.read_published(self.first).served)
         if follows and (text == self.last or (text == self.first and is_newest)):
             return f"the earlier version is served again, but version {self.number} may have answered some calls"
-        return "the version that served before is still served"
+        return "the served versions are unchanged"
 
 
 def make_plan(target: Target, repository: Repository, number: int, entry_config: str, had: History) -> Plan:

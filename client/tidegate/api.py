@@ -67,8 +67,8 @@ class Tidegate(AbstractContextManager["Tidegate"]):
     ) -> "RegisteredVersion":
         """Register the entry in a directory as a new version. The same content always gives the same version.
 
-        `name` is the model's name (default: the directory's), `server` the inference server that its endpoints name,
-        `golden` a golden request or the JSON file with it. `trusted` accepts code in a language model's entry.
+        The default `name` of the model is the directory's. `server` is the inference server that its endpoints name.
+        `golden` is a golden request, or a JSON file with one. `trusted` accepts code in a language model's entry.
         """
         from .life.checks import against_environments
         from .registry import Registry

@@ -18,7 +18,7 @@ class Severity(StrEnum):
 
 
 class ServerHas(TypedDict, total=False):
-    """What the server has, to check an entry against. None or a missing key: unknown."""
+    """Features of the server that an entry is checked against. None or a missing key: unknown."""
 
     backends: Collection[str] | None
     gpus: int | None  # how many each of its replicas has

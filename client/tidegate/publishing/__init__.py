@@ -5,8 +5,8 @@
                         /7/.entry/…      the rest of the entry, as registered
                         /7/.manifest.json
 
-`Configs` generates the configuration. A version's files never change. The configuration that lists it is written last, so
-no server reads the version before. A new model first gets a configuration that makes servers load nothing.
+`Configs` generates the configuration. A version's files never change. The configuration that lists it is written last,
+so no server reads the version before. A new model first gets a configuration that makes servers load nothing.
 """
 
 from pathlib import Path

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate import errors
-from tidegate.calling.replies import _SAID, Reply, error_of, is_failure, retry_after
+from tidegate.calling.replies import _PROBLEMS, Reply, error_of, is_failure, retry_after
 from tidegate_proxy.kinds import KINDS as SERVERS
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
@@ -33,7 +33,7 @@ def triton(status: int, body: Any) -> Reply:
 
 
 def test_every_problem_of_the_proxy_has_words() -> None:
-    assert set(_SAID) == {kind.word for kind in ProblemType}
+    assert set(_PROBLEMS) == {kind.word for kind in ProblemType}
     assert set(EXPECTED) == set(ProblemType)
 
 

@@ -108,10 +108,10 @@ def test_what_was_tried_is_named_where_a_dataset_is_not_mounted(tmp_path: Path) 
         _folder("dev", Mounts(datasets={"dev/models": Path("/nowhere")}))
     with pytest.raises(UsageError, match="has no folder preload"):
         _folder("dev", Mounts(datasets={"dev/models": tmp_path}))
-    with pytest.raises(UsageError, match="this is no run of Domino's"):
+    with pytest.raises(UsageError, match="this is not a Domino run"):
         _folder("dev", Mounts(), Environments(environments=(_environment("dev", "v1", "64a1"),)))
     location = DatasetLocation(dataset="models", path="../prod/preload", volume="v1")
-    with pytest.raises(UsageError, match="leaves it"):
+    with pytest.raises(UsageError, match="leads out of"):
         environments.folder_of(location, "dev", "east", KNOWN, Mounts(datasets={"models": tmp_path}))
 
 
@@ -134,7 +134,7 @@ def test_domino_names_a_dataset_by_its_id(mounted: Path, monkeypatch: pytest.Mon
     with _domino({"/v4/datasetrw/datasets/64a1": (200, json.dumps({"id": "64a1", "name": NAME}))}) as api:
         assert _folder("dev", Mounts(domino_api=api), known) == mounted / NAME / "preload"
         monkeypatch.setattr(environments, "DOMINO_ROOTS", ("/nowhere",))
-        with pytest.raises(UsageError, match=f"there is no /nowhere/{NAME} .in Domino it is called {NAME}."):
+        with pytest.raises(UsageError, match=f"there is no /nowhere/{NAME} .its name in Domino is {NAME}."):
             _folder("dev", Mounts(domino_api=api), known)
 
 

@@ -115,13 +115,14 @@ def test_our_own_errors_pass_as_they_are() -> None:
     [
         ("HTTPConnectionPool(host='127.0.0.1', port=1): Max retries exceeded with url: /api/2.0/mlflow (Caused by "
          "NewConnectionError('<urllib3.connection.HTTPConnection object at 0x7f>: Failed to establish a connection: "
-         "[Errno 111] Connection refused'))", "nothing listens there"),
+         "[Errno 111] Connection refused'))", "no server listens there"),
         ("Max retries exceeded (Caused by NameResolutionError(\"<urllib3 object at 0x7f>: Failed to resolve 'x'\"))",
-         "there is no host of this name"),
-        ("Read timed out. (read timeout=5)", "it does not answer in time"),
-        ("('Connection aborted.', RemoteDisconnected('Remote end closed connection'))", "the connection was cut"),
+         "the host name cannot be resolved"),
+        ("Read timed out. (read timeout=5)", "timed out"),
+        ("('Connection aborted.', RemoteDisconnected('Remote end closed connection'))",
+         "the connection was interrupted"),
         ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))",
-         "its certificate is not believed"),
+         "its certificate is not trusted"),
     ],
     ids=["refused", "name", "time", "cut", "certificate"],
 )  # fmt: skip
@@ -140,8 +141,8 @@ WHERE = "/mnt/models"
     [
         *((number, errors.UnfinishedError, "tidegate prune") for number in (errno.ENOSPC, errno.EDQUOT)),
         *((number, errors.UnreachableError, "run the same") for number in (errno.ESTALE, errno.EIO, errno.ETIMEDOUT)),
-        *((number, errors.RefusedError, "ask whoever owns") for number in (errno.EACCES, errno.EROFS)),
-        (errno.EXDEV, errors.RefusedError, "a folder of its own"),
+        *((number, errors.RefusedError, "the owner of the volume") for number in (errno.EACCES, errno.EROFS)),
+        (errno.EXDEV, errors.RefusedError, "a subdirectory of the dataset"),
     ],
     ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",
 )

@@ -260,7 +260,7 @@ def _row(model: "VisibleModel", place: "Place | None") -> tuple[str, ...]:
     waiters = sum(each.waiters for each in model.places)
     bytes_ = place.footprint_bytes if place is not None else None
     failures = "; ".join(dict.fromkeys(each.why for place in model.places for each in place.failures))
-    lately = f"{busy} calls refused as busy in five minutes" if (busy := _busy(model)) else ""
+    lately = f"refused as busy in five minutes: {busy}" if (busy := _busy(model)) else ""
     known = "" if model.loading == "on-demand" and model.state in _UNKNOWN else model.why or failures
     why = "; ".join(filter(None, (known, f"{waiters} waiting" if waiters else "", lately)))
     return (

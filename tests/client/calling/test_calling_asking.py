@@ -148,7 +148,7 @@ def test_nobody_there_is_tried_a_few_times_and_told() -> None:
 def test_the_time_holds_however_slow_the_answer(behind: rig.Upstream, behave: rig.Behaviour, call: Call) -> None:
     behind.behave = behave
     began = time.monotonic()
-    with pytest.raises(UnreachableError, match="no answer in time"):
+    with pytest.raises(UnreachableError, match="timed out"):
         call(client(behind, seconds=0.6))
     assert 0.5 < time.monotonic() - began < 20
 
@@ -218,9 +218,9 @@ def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"model_stats":1}', b'{"model_stats":[1]}', b"\xff"], ids=repr)
 def test_statistics_that_are_none_are_told(behind: rig.Upstream, body: bytes) -> None:
     behind.behave = lambda caller: caller.answer(body)
-    with pytest.raises(UnreachableError, match="as an inference proxy does"):
+    with pytest.raises(UnreachableError, match="not a response of an inference proxy"):
         client(behind).statistics("m")
-    with pytest.raises(UnreachableError, match="as an inference proxy does"):
+    with pytest.raises(UnreachableError, match="not a response of an inference proxy"):
         client(behind).whoami()
 
 
@@ -229,7 +229,7 @@ def test_what_a_proxy_says_before_it_has_read_the_body_is_heard() -> None:
         told = Problem(ProblemType.TOO_LONG, "as it was told to")
         caller.answer(told.body("r-1"), 413, CONTENT_TYPE, connection="close")
 
-    with rig.upstream(early) as running, pytest.raises(UsageError, match="larger than the proxy takes"):
+    with rig.upstream(early) as running, pytest.raises(UsageError, match="exceed the proxy's size limit"):
         ProxyClient(f"http://{running.http}", KEY).infer("m", {"IN": numpy.ones(1 << 23, numpy.float32)})
 
 

@@ -141,7 +141,7 @@ BROKEN: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_no_answer_is_an_error_that_says_so(name: str) -> None:
-    with pytest.raises(UnreachableError, match=r"here: this is no answer"):
+    with pytest.raises(UnreachableError, match=r"here: not a response"):
         unpack(Reply(200, {}, BROKEN[name]), "here")
 
 

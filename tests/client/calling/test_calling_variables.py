@@ -168,7 +168,7 @@ def test_while_domino_is_silent_the_old_token_serves(domino: Upstream, monkeypat
     found._until = time.monotonic()
     assert found.header() == ("Authorization", f"Bearer {old}")
     found._until = time.monotonic() - credentials._EARLY_SECONDS
-    with pytest.raises(UnreachableError, match="Domino does not say"):
+    with pytest.raises(UnreachableError, match="Domino's token service returned no token"):
         found.header()
 
 
@@ -201,7 +201,7 @@ def test_asking_domino_is_in_the_time_of_the_call(domino: Upstream, behave: Beha
     with upstream() as proxy:
         client = ProxyClient(f"http://{proxy.http}", DominoToken(f"http://{domino.http}"))
         begun = time.monotonic()
-        with pytest.raises(UnreachableError, match="Domino does not say"):
+        with pytest.raises(UnreachableError, match="Domino's token service returned no token"):
             client.metadata("m", deadline=0.3)
         assert time.monotonic() - begun < 1.5
         assert proxy.requests == []

@@ -38,9 +38,9 @@ def test_programs_get_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("made", "nothing.onnx"), "nothing.onnx: there is no such file or folder"),
+        (("made", "nothing.onnx"), "nothing.onnx: it does not exist"),
         (("made", DOUBLE), "--input NAME:TYPE:DIMS"),
-        (("../made", DOUBLE), "no name for a model"),
+        (("../made", DOUBLE), "not a valid name of a model"),
         (("made", DOUBLE, "--framework", "pyton"), "mean python?"),
     ],
     ids=["source", "tensors", "name", "framework"],
@@ -96,7 +96,7 @@ def test_a_repository_is_checked_whole(repository: Path) -> None:
 @pytest.mark.parametrize("words", [("model", "check"), ("register",)])
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("empty", "this folder is empty"), ("none", "there is no such folder"), ("file", "this is a file")],
+    [("empty", "the directory is empty"), ("none", "the directory does not exist"), ("file", "this is a file")],
 )
 def test_where_there_is_no_entry_it_is_told_what_one_is(
     tmp_path: Path, words: tuple[str, ...], name: str, said: str
@@ -105,8 +105,8 @@ def test_where_there_is_no_entry_it_is_told_what_one_is(
     (tmp_path / "file").touch()
     done = CliRunner().invoke(app, [*words, str(tmp_path / name)])
     assert (done.exit_code, done.stdout) == (ExitCode.USAGE, "")
-    assert f"{tmp_path / name}: {said}\n  do: name a folder: a Triton model's, with config.pbtxt" in done.stderr
-    assert "a language model's, with config.json, a tokenizer and *.safetensors" in done.stderr
+    assert f"{tmp_path / name}: {said}\n  do: name a directory: a Triton model's with config.pbtxt" in done.stderr
+    assert "a language model's with config.json, a tokenizer and *.safetensors" in done.stderr
 
 
 def test_the_server_is_described_by_options(repository: Path) -> None:
@@ -123,5 +123,5 @@ def test_a_hint_that_several_findings_share_is_said_once(tmp_path: Path) -> None
         (entry / "1" / "__pycache__").mkdir(exist_ok=True)
         (entry / "1" / "__pycache__" / f"{name}.pyc").touch()
     said = run("check", str(entry)).stdout
-    assert said.count("is no part of a model") == 2
+    assert said.count("does not belong to a model") == 2
     assert said.count("do: delete it") == 1

@@ -62,7 +62,11 @@ def test_who_fails_after_a_run_killed_behind_its_cut_over_goes_back_by_the_recor
         life.bring(2)
     assert life.served() == (2,)
     life.papers.stopped, life.papers.request = None, golden(7)  # which nothing here answers
-    after = "where nothing served" if earlier is None else "answered by version 2, what served before serves again"
+    after = (
+        "on servers without an earlier version"
+        if earlier is None
+        else "the earlier version is served again, but version 2 may have answered"
+    )
     assert after in life.fails(2, "golden request").what
     assert life.served() == (() if earlier is None else (1,))
     life.papers.request = None
@@ -74,7 +78,7 @@ def test_where_nothing_could_be_written_it_is_not_said_that_the_version_may_answ
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Repository, "publish", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
-    assert life.fails(1).what == f"version 1 of {MODEL} did not come into prod: what served before serves on"
+    assert life.fails(1).what == f"version 1 of {MODEL} did not reach prod: the served versions are unchanged"
 
 
 def test_a_version_that_is_there_already_does_not_fail_to_come(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,8 +86,8 @@ def test_a_version_that_is_there_already_does_not_fail_to_come(life: Life, monke
     life.here.wait_seconds = 0
     monkeypatch.setattr(life.answers, "metadata", lambda *_, **__: {"versions": []})
     told = life.fails(1)
-    seen = f"prod has version 1 of {MODEL} already, and it was not seen to be called"
-    assert told.what == f"{seen}: what served before serves on"
+    seen = f"prod has version 1 of {MODEL}, but calls may not reach it"
+    assert told.what == f"{seen}: the served versions are unchanged"
     assert life.served() == (1,)
 
 
@@ -99,10 +103,10 @@ def test_a_load_that_fails_is_told_with_its_reason_before_the_time_is_up(life: L
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (errors.NotFoundError("no", why="'fraud' version 1 is not found"), "has not seen it in its repository yet"),
+        (errors.NotFoundError("no", why="'fraud' version 1 is not found"), "has not found it in its repository yet"),
         (
             errors.UnreachableError("no", why="'fraud' version 1 is not at ready state"),
-            "has seen it, and is loading it still",
+            "is still loading it",
         ),
         (errors.UnreachableError("the proxy cannot be reached", why="refused"), "refused"),
     ],
@@ -149,14 +153,11 @@ def test_who_stops_is_told_what_serves_and_what_is_left(life: Life) -> None:
     life.answers.killed = True
     with pytest.raises(SystemExit):
         life.bring(1)
-    assert (
-        "did not come into prod: where nothing served before, it may answer until its servers have looked"
-        in life.told[-1]
-    )
+    assert "did not reach prod: on servers without an earlier version, it can answer until they poll" in life.told[-1]
     life.answers.killed, life.papers.stopped = False, KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         life.bring(1)
-    assert "serves in prod, and not all is written down" in life.told[-1]
+    assert "is served in prod, but the registry is not up to date" in life.told[-1]
     assert "do: run the same command again" in life.told[-1]
 
 
@@ -178,7 +179,7 @@ def test_an_alias_that_somebody_moves_meanwhile_is_told_and_nothing_is_cut_over(
 def test_nothing_is_published_to_an_environment_that_mlflow_has_no_alias_for(life: Life, name: str) -> None:
     life.of = life.of.model_copy(update={"name": name})
     life.here.known = Environments(environments=(life.of,))
-    with pytest.raises(errors.UsageError, match="no version can be recorded") as refused:
+    with pytest.raises(errors.UsageError, match="cannot record versions") as refused:
         life.bring(1)
     assert "reserves" in refused.value.why
     assert [*life.models.iterdir()] == []
@@ -186,10 +187,10 @@ def test_nothing_is_published_to_an_environment_that_mlflow_has_no_alias_for(lif
 
 def test_an_alias_moved_after_the_cut_over_is_not_overwritten_and_the_remedy_is_not_to_run_it_again(life: Life) -> None:
     life.bring(1)
-    life.papers.stopped = errors.BusyError("the alias was moved", do="look at `tidegate history`")
+    life.papers.stopped = errors.BusyError("the alias was moved", do="read `tidegate history`")
     with pytest.raises(errors.UnfinishedError) as refused:
         life.bring(2)
-    assert refused.value.do == "look at `tidegate history`"
+    assert refused.value.do == "read `tidegate history`"
     assert life.papers.aliases == {"prod": 1}
 
 
@@ -198,7 +199,7 @@ def test_a_deployment_reports_an_alias_that_was_moved_by_hand_before_it(life: Li
     life.bring(2)
     life.papers.aliases["prod"] = 1
     (note,) = [each for each in life.bring(3).notes if "alias" in each]
-    assert "was at version 1 before, and the records say version 2" in note
+    assert "was at version 1, but the records have version 2" in note
     assert not [each for each in life.bring(4).notes if "alias" in each]
 
 
@@ -234,7 +235,7 @@ def test_a_configuration_that_is_no_text_is_told_with_its_place(life: Life) -> N
     life.papers.register(2)
     config = life.papers.folder / "2" / MODEL / "config.pbtxt"
     config.write_bytes(b"# caf\xe9\n" + config.read_bytes())
-    with pytest.raises(errors.UsageError, match=f"a shelf: version 2 of {MODEL}: config.pbtxt is no text in UTF-8"):
+    with pytest.raises(errors.UsageError, match=f"a shelf: version 2 of {MODEL}: config.pbtxt is not valid UTF-8"):
         life.bring(2)
     (life.models / MODEL / "1" / ".entry" / "config.pbtxt").write_bytes(b"\xff")
     with pytest.raises(errors.UsageError, match=r"1/\.entry/config\.pbtxt: config\.pbtxt is no text"):
@@ -247,7 +248,7 @@ def test_what_lies_among_the_records_and_is_none_is_told_and_decides_nothing(lif
     life.papers.junk = ("records/x.json",)
     life.bring(3)
     assert [each for each in life.told if each.startswith("warning: records/x.json cannot be read")]
-    with pytest.raises(errors.IntegrityError, match="it cannot be learned which version prod had before"):
+    with pytest.raises(errors.IntegrityError, match="the previous version of prod is unknown"):
         rollback(life.here, MODEL, "prod")
     assert rollback(life.here, MODEL, "prod", 2).version == 2
     life.papers.junk = ()
@@ -289,7 +290,7 @@ def deployed_to_dev(life: Life) -> None:
     [
         (lambda here: promote(here, f"{MODEL}@1", "prod"), errors.RefusedError, "version 1 was never in dev"),
         (lambda here: promote(here, MODEL, "prod"), errors.NotFoundError, "dev has no version of fraud"),
-        (lambda here: promote(here, MODEL, "dev"), errors.UsageError, "takes versions from no other environment"),
+        (lambda here: promote(here, MODEL, "dev"), errors.UsageError, "has no source environment"),
         (lambda here: deploy(here, MODEL, "prod"), errors.RefusedError, "tidegate promote fraud --to prod"),
         (lambda here: deploy(here, f"{MODEL}@"), errors.UsageError, "is no model"),
         (lambda here: rollback(here, MODEL, "prod"), errors.NotFoundError, "never had a version"),
@@ -321,5 +322,5 @@ def test_a_data_plane_that_tells_no_failures_is_no_proof_that_there_were_none(li
     between(life, tmp_path, soak_hours=1)
     deployed_to_dev(life)
     life.answers.failures = iter([0, None])
-    with pytest.raises(errors.RefusedError, match="cannot be learned whether calls of version 1 failed"):
+    with pytest.raises(errors.RefusedError, match="unknown whether calls of version 1 failed"):
         promote(life.here, f"{MODEL}@1", "prod")

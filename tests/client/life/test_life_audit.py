@@ -51,14 +51,18 @@ def _pipe(model: Path) -> None:
     ("spoil", "kinds", "said"),
     [
         (lambda model: (model / "3" / "factor").write_text("9 "), {"content"}, "3/factor"),
-        (lambda model: (model / "3" / "model.py").unlink(), {"content"}, "3/model.py is not there"),
+        (lambda model: (model / "3" / "model.py").unlink(), {"content"}, "3/model.py is missing"),
         (_leave, {"content", "stray"}, "copy of config.pbtxt"),
         (_stray, {"stray"}, "version 77 is not registered"),
         (_edit, {"config"}, "max_batch_size: 4 → 8"),
         (lambda model: (model / "config.pbtxt").unlink(), {"config", "missing", "stray"}, "should have version 3"),
-        (lambda model: shutil.rmtree(model / "3"), {"config", "stray"}, "it serves version 3, which is not there"),
+        (
+            lambda model: shutil.rmtree(model / "3"),
+            {"config", "stray"},
+            "it serves version 3, which is not in the repository",
+        ),
         (lambda model: (model.parent / ".ipynb_checkpoints").mkdir(), {"stray"}, "'.ipynb_checkpoints' cannot be"),
-        (_linked_model, {"content"}, "this is a symbolic link"),
+        (_linked_model, {"content"}, "symbolic links are not followed"),
         (lambda model: (model / "3" / "link").symlink_to("/"), {"content"}, "3/link is a link or a special file"),
         (lambda model: (model / "config.pbtxt").write_text("nonsense {"), {"config"}, "config.pbtxt cannot be read"),
         (_pipe, {"content"}, "config.pbtxt is a link or a special file"),
@@ -91,7 +95,7 @@ def test_versions_that_nobody_serves_are_removed_and_brought_back(life: Life, mo
     shown = unserved(life.here, "prod", MODEL)
     assert [each.version for each in shown] == [1]  # two is what a rollback goes back to
     assert shown[0].bytes > 0
-    with pytest.raises(BusyError, match="may still be loading"):
+    with pytest.raises(BusyError, match="may still load"):
         prune(life.here, "prod", shown)
     monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
     assert prune(life.here, "prod", shown) == shown

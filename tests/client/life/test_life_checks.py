@@ -61,14 +61,14 @@ def test_what_wants_a_gpu_is_refused_where_there_is_none(config: str) -> None:
     ("given", "said"),
     [
         ({"size": 900 * MIB, "memory_bytes": 1024 * MIB},
-         "error: it needs 1,125 MiB (estimated from its files), and the pool east/preload/main has room for 1,024 MiB"),
+         "error: it needs 1,125 MiB (estimated from its files), but the pool east/preload/main has 1,024 MiB"),
         ({"size": 800 * MIB, "memory_bytes": 1024 * MIB}, ""),
         ({"footprint": 11, "capacity_bytes": 10, "memory_bytes": 99},
-         "error: it needs 0 MiB (declared), and the pool east/preload/main has room for 0 MiB"),
+         "error: it needs 0 MiB (declared), but the pool east/preload/main has 0 MiB"),
         ({"size": 1 << 50}, ""),
         ({"footprint": 300 * MIB, "memory_bytes": 1000 * MIB, "peak": 4},
-         "warning: while it comes in, 4 versions are loaded at one time, which may need 1,200 MiB (declared for each), "
-         "and the pool east/preload/main has room for 1,000 MiB"),
+         "warning: during the deployment 4 versions are in memory, which can need 1,200 MiB (declared for each), "
+         "but the pool east/preload/main has 1,000 MiB"),
         ({"footprint": 300 * MIB, "memory_bytes": 1000 * MIB, "peak": 3}, ""),
     ],
     ids=["large", "fits", "declared", "unknown", "beside", "beside-fits"],
@@ -99,7 +99,7 @@ def test_code_without_weights_gets_an_advisory_unless_its_footprint_is_declared(
 def test_versions_whose_tensors_differ_cannot_serve_beside_each_other() -> None:
     one, other = CONFIG.format(name=MODEL, batch=4), CONFIG.format(name=MODEL, batch=8)
     (found,) = errors(TritonKind().check_beside(one, other, 1, 2))
-    assert "versions 1 and 2 cannot be served beside each other: max_batch_size: 4 → 8" in found.what
+    assert "versions 1 and 2 cannot be served at the same time: max_batch_size: 4 → 8" in found.what
     assert TritonKind().check_beside(one, one + "dynamic_batching { max_queue_delay_microseconds: 5 }", 1, 2) == []
 
 
@@ -121,7 +121,7 @@ def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: Re
     assert said(on("onnxruntime", "tensorrt")) == ["the server has no backend 'python'"]
     assert said(on("python")) == said(on()) == []
     config.write_text(CONFIG.format(name=MODEL, batch=4).replace("KIND_CPU", "KIND_GPU"))
-    assert said(on()) == ["KIND_GPU, and the server has no GPU"]
+    assert said(on()) == ["KIND_GPU, but the server has no GPU"]
     assert said(on(gpu=True)) == []
 
 
@@ -176,7 +176,7 @@ def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
     both: dict[str, Any] = {"footprint": 300 * MIB, "memory_bytes": 1000 * MIB, "others": (churn,)}
     (said,) = check_fits(on(**both), "", manifest(0), 1)
     assert said.severity == "warning"
-    assert "beside the 800 MiB that the pool's other models are declared to need" in said.what
+    assert "in addition to the 800 MiB declared for the pool's other models" in said.what
     assert check_fits(on(**both, loading="on-demand"), "", manifest(0), 1) == []
 
 

@@ -41,7 +41,7 @@ def commands(life: Life, monkeypatch: pytest.MonkeyPatch) -> Commands:
 
 def test_they_say_what_became_of_it(commands: Commands) -> None:
     assert commands.run("deploy", f"{MODEL}@1", "--to", "prod") == f"prod has version 1 of {MODEL}\n"
-    assert "note: no golden request was registered with it" in commands.err
+    assert "note: it was registered without a golden request" in commands.err
     assert commands.json("deploy", f"{MODEL}@1", "--to", "prod")["changed"] is False
     commands.life.papers.register(2)
     said = commands.run("promote", f"{MODEL}@2", "--to", "prod")
@@ -67,8 +67,8 @@ def test_undeploy_asks_first_and_says_what_is_gone(commands: Commands) -> None:
         (("rollback", MODEL, "--in", "prod"), ExitCode.NOT_FOUND, "never had a version"),
         (("deploy", MODEL, "--to", "prd"), ExitCode.NOT_FOUND, "did you mean prod"),
         (("deploy", f"{MODEL}@"), ExitCode.USAGE, "is no model"),
-        (("deploy", MODEL), ExitCode.USAGE, "it must be said where to"),
-        (("history", MODEL), ExitCode.NOT_FOUND, "nothing is written down"),
+        (("deploy", MODEL), ExitCode.USAGE, "you must name the environment"),
+        (("history", MODEL), ExitCode.NOT_FOUND, "there are no records"),
     ],
 )
 def test_what_is_wrong_is_one_message(commands: Commands, words: tuple[str, ...], code: ExitCode, said: str) -> None:

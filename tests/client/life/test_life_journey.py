@@ -29,7 +29,7 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
         broken = world.register("faulty", 5, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
         context.wait_seconds = 600
         begun = time.monotonic()
-        with pytest.raises(UnfinishedError, match="what served before serves on") as failed:
+        with pytest.raises(UnfinishedError, match="the served versions are unchanged") as failed:
             deploy(context, "faulty", "dev")
         assert "it cannot be loaded" in str(failed.value)
         assert "OSError" in str(failed.value)
@@ -100,7 +100,7 @@ def test_why_a_model_cannot_be_loaded_is_told(world: World, tmp_path: Path, monk
     deploy(context, f"ocr@{one}", "dev")
     broken = PROGRAM.replace("self.factor =", "raise OSError('no such device') #")
     world.register("ocr", 9, tmp_path, program=broken)
-    with pytest.raises(UnfinishedError, match="what served before serves on") as told:
+    with pytest.raises(UnfinishedError, match="the served versions are unchanged") as told:
         deploy(context, "ocr", "dev")
     assert "it cannot be loaded" in told.value.why  # it was not waited until the time was up
     assert "OSError: no such device" in told.value.why

@@ -65,7 +65,7 @@ def test_a_version_comes_to_both_data_planes_or_to_none(tmp_path: Path) -> None:
     two = papers.register(2)
     steps.watch(fail)
     try:
-        with pytest.raises(UnfinishedError, match="what served before serves on"):
+        with pytest.raises(UnfinishedError, match="the served versions are unchanged"):
             publish_version(here, "deploy", two, both, "ci")
     finally:
         steps.watch()
@@ -131,7 +131,7 @@ def test_a_lost_file_is_no_upload_cut_short(url: str, store: ObjectStore, tmp_pa
     life.bring(1)
     key = f"{url.removeprefix(f's3://{BUCKET}/')}/{MODEL}/1/factor"
     store.client().delete_object(Bucket=BUCKET, Key=key)
-    with pytest.raises(IntegrityError, match="1/factor is not there"):
+    with pytest.raises(IntegrityError, match="1/factor is missing"):
         life.bring(1)
 
 
@@ -141,7 +141,7 @@ def test_a_model_that_loads_on_demand_out_of_an_object_store_leaves_by_the_defin
     [east], [server] = life.of.planes, life.of.planes[0].servers
     pool = server.pools[0].model_copy(update={"loading": "on-demand"})
     east = east.model_copy(update={"servers": (server.model_copy(update={"pools": (pool,)}),)})
-    with pytest.raises(RefusedError, match=f"take {MODEL} out of `models` of prod"):
+    with pytest.raises(RefusedError, match=f"take {MODEL} from `models` of prod"):
         undeploy(replace(life.here, known=known(east)[1]), MODEL, "prod")
     assert read_published(repository.config(MODEL) or "").served == (1,)
 

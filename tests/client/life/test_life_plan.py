@@ -148,10 +148,10 @@ def test_after_a_cut_over_one_goes_back_by_the_records(repository: Repository, a
     named = History(1, frozenset({1}), named=2)  # the registry's alias was moved last, when all had been seen
     seen = make_plan(where, repository, 2, CONFIG, named)
     assert (first.before, seen.before) == (None, seen.now)
-    assert seen.put_back() == "what served before serves on"
-    assert again.put_back() == "where calls may have been answered by version 2, what served before serves again"
+    assert seen.put_back() == "the served versions are unchanged"
+    assert again.put_back() == "the earlier version is served again, but version 2 may have answered some calls"
     assert repository.config(MODEL) == clean
-    assert first.put_back().startswith("where nothing served before, it may answer until")
+    assert first.put_back().startswith("on servers without an earlier version, it can answer until")
 
 
 def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: Repository) -> None:
@@ -166,8 +166,8 @@ def test_a_model_that_somebody_else_put_there_is_not_touched(repository: Reposit
     folder = tmp_path / "dataset" / "models" / MODEL
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.py").write_text("")
-    with pytest.raises(UsageError, match="not published by tidegate"):
+    with pytest.raises(UsageError, match="tidegate did not publish"):
         make_plan(target(), repository, 2, CONFIG, had())
     (folder / "config.pbtxt").write_text(CONFIG)
-    with pytest.raises(UsageError, match="not published by tidegate"):
+    with pytest.raises(UsageError, match="tidegate did not publish"):
         make_plan(target(), repository, 2, CONFIG, had())

@@ -89,7 +89,7 @@ def test_who_registered_a_version_may_not_bring_it_in_where_duties_are_separated
     for by in ("anna", "Anna", ""):
         with pytest.raises(RefusedError, match="version 3"):
             rules.other_than_who_registered("prod", 3, by, ANNA)
-    with pytest.raises(RefusedError, match="not proven that root registered version 3"):
+    with pytest.raises(RefusedError, match="no proof that root registered version 3"):
         rules.other_than_who_registered("prod", 3, "root", ANNA, "it is the login name")
 
 
@@ -110,7 +110,7 @@ BACK = record("rollback", 1, 2, 1, "dev")
         ([DEPLOYED], 24, 0, [], ""),
         ([DEPLOYED], 25, 0, [], r"24\.0 hours of 25"),
         ([DEPLOYED], 24, 3, [], "3 calls of version 2 failed"),
-        ([DEPLOYED], 24, None, [], "cannot be learned whether"),
+        ([DEPLOYED], 24, None, [], "unknown whether"),
         ([DEPLOYED], 24, 0, ["records/x.json"], r"records/x\.json cannot be read"),
         ([DEPLOYED, BACK], 2, 0, [], r"1\.0 hours of 2"),
     ],

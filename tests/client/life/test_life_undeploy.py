@@ -84,7 +84,7 @@ def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, sta
     life.bring(1)
     before = (life.models / MODEL / "config.pbtxt").read_text()
     life.answers.places = (Place(replica="10.0.0.1:8000", state=state),)
-    with pytest.raises(UnfinishedError, match="servers that had let go load it again") as told:
+    with pytest.raises(UnfinishedError, match="servers that had unloaded it load it again") as told:
         undeploy(life.here, MODEL, "prod")
     assert f"it is still served after 6 s\n  why: 10.0.0.1:8000 ({state})" in told.value.why
     assert (life.models / MODEL / "config.pbtxt").read_text() == before
@@ -124,7 +124,7 @@ def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tell
     assert undeploy(life.here, MODEL, "prod").changed
     rollback(life.here, MODEL, "prod")
     life.answers.broken = {1: repeat(BusyError("too many calls"))}
-    with pytest.raises(UnfinishedError, match=r"(?s)could not be seen.*too many calls"):
+    with pytest.raises(UnfinishedError, match=r"(?s)could not confirm.*too many calls"):
         undeploy(life.here, MODEL, "prod")
     assert life.served() == (1,)
 
@@ -132,15 +132,15 @@ def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tell
 def test_a_proxy_that_stops_answering_leaves_open_whether_the_model_is_served(life: Life) -> None:
     life.bring(1)
     life.answers.silent = chain([None], repeat(UnreachableError("no answer", why="connection refused")))
-    with pytest.raises(UnfinishedError, match="was not taken out") as told:
+    with pytest.raises(UnfinishedError, match="was not removed") as told:
         undeploy(life.here, MODEL, "prod")
-    assert "it could not be seen that nothing serves it after 6 s\n  why: connection refused" in told.value.why
+    assert "the proxy could not confirm that no server serves it after 6 s\n  why: connection refused" in told.value.why
 
 
 def test_where_it_cannot_be_told_whether_it_is_served_nothing_is_done(life: Life) -> None:
     life.bring(1)
     life.answers.places = (Place(replica="10.0.0.1:8000", state="unseen"),)
-    with pytest.raises(UnreachableError, match="nothing was done"):
+    with pytest.raises(UnreachableError, match="nothing was changed"):
         undeploy(life.here, MODEL, "prod")
     assert (life.served(), life.papers.aliases) == ((1,), {"prod": 1})
     assert [each.what for each in history(life.here, MODEL)] == ["deploy"]
@@ -158,8 +158,8 @@ def test_a_configuration_that_could_not_be_put_back_is_not_said_to_be_back(
     monkeypatch.setattr(Repository, "write_config", full)
     with pytest.raises(UnfinishedError) as told:
         undeploy(life.here, MODEL, "prod")
-    assert told.value.what == f"{MODEL} was not taken out of prod"
-    assert "its configuration could not be put back: " in told.value.why
+    assert told.value.what == f"{MODEL} was not removed from prod"
+    assert "its configuration could not be restored: " in told.value.why
     assert "No space left on device" in told.value.why
 
 
@@ -170,8 +170,8 @@ def test_who_is_interrupted_is_told_that_the_configuration_is_back(life: Life) -
     with pytest.raises(KeyboardInterrupt):
         undeploy(life.here, MODEL, "prod")
     assert (life.served(), life.papers.aliases) == ((1,), {"prod": 1})
-    back = "its configuration is back, and servers that had let go load it again"
-    assert life.told[-1] == f"{MODEL} was not taken out of prod: {back}"
+    back = "its configuration is restored, and servers that had unloaded it load it again"
+    assert life.told[-1] == f"{MODEL} was not removed from prod: {back}"
     assert [each.ended for each in history(life.here, MODEL)] == ["interrupted", "done"]
 
 
@@ -196,7 +196,7 @@ def test_who_may_not_bring_versions_in_may_take_none_out(life: Life) -> None:
     life.bring(1)
     of = life.of.model_copy(update={"promotion": Promotion(principals=("otto",))})
     here = replace(life.here, known=Environments(environments=(of,)))
-    with pytest.raises(RefusedError, match="anna may not bring versions into prod"):
+    with pytest.raises(RefusedError, match="anna may not change versions in prod"):
         undeploy(here, MODEL, "prod")
     assert life.served() == (1,)
     assert [each.ended for each in history(life.here, MODEL)] == ["done"]
@@ -206,6 +206,6 @@ def test_a_model_that_tidegate_did_not_publish_is_not_touched(life: Life) -> Non
     life.bring(1)
     config = life.models / MODEL / "config.pbtxt"
     config.write_text(f'name: "{MODEL}"\n')
-    with pytest.raises(UsageError, match="was not published by tidegate"):
+    with pytest.raises(UsageError, match="tidegate did not publish"):
         undeploy(life.here, MODEL, "prod")
     assert config.read_text() == f'name: "{MODEL}"\n'

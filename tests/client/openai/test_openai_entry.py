@@ -76,32 +76,32 @@ def remote(*keys: str) -> Callable[[Path], object]:
 
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
-    ("config.json", Path.unlink, "config.json: error: it is not there"),
-    ("config.json", lambda file: file.write_text("{"), "config.json: error: this is no JSON object"),
-    ("config.json", lambda file: file.write_text("{}"), "it names no architectures"),
-    ("config.json", lambda file: change(file, model_type=None), "it names no model_type"),
+    ("config.json", Path.unlink, "config.json: error: the file is missing"),
+    ("config.json", lambda file: file.write_text("{"), "config.json: error: not a JSON object"),
+    ("config.json", lambda file: file.write_text("{}"), "it has no architectures"),
+    ("config.json", lambda file: change(file, model_type=None), "it has no model_type"),
     ("config.json", lambda file: change(file, auto_map={"AutoModel": "m.M"}), "config.json: error: it brings code"),
-    ("config.json", pointer, "config.json: error: this is a pointer of git-lfs"),
+    ("config.json", pointer, "config.json: error: a pointer of git-lfs"),
     ("config.json", lambda file: file.write_text('{\n"a" 1}'), "line 2, column 5: Expecting ':' delimiter"),
-    ("config.json", lambda file: file.write_bytes(b'{"a": "\xff"}'), "it is no text in UTF-8"),
+    ("config.json", lambda file: file.write_bytes(b'{"a": "\xff"}'), "not valid UTF-8"),
     ("processor_config.json", remote("auto_map"), "processor_config.json: error: it brings code"),
     ("video_preprocessor_config.json", remote("video", "auto_map"), "video_preprocessor_config.json: error: it brings"),
-    ("generation_config.json", lambda file: file.write_text("{"), "generation_config.json: error: this is no JSON"),
+    ("generation_config.json", lambda file: file.write_text("{"), "generation_config.json: error: not a JSON"),
     ("tokenizer.json", Path.unlink, "there is no tokenizer"),
-    ("tokenizer.json", lambda file: file.write_text("[]"), "tokenizer.json: error: this is no JSON object"),
-    ("tokenizer.model", pointer, "run `git lfs pull` in the clone that it is from"),
-    (ONE, Path.unlink, f"{ONE}: error: it is not there"),
+    ("tokenizer.json", lambda file: file.write_text("[]"), "tokenizer.json: error: not a JSON object"),
+    ("tokenizer.model", pointer, "run `git lfs pull` in its clone"),
+    (ONE, Path.unlink, f"{ONE}: error: the file is missing"),
     (ONE, headed(b'{"a'), "its header cannot be read: line 1, column 2: Unterminated string"),
-    (ONE, headed(b"[" * 100_000), "its header cannot be read: too many things lie in one another"),
+    (ONE, headed(b"[" * 100_000), "its header cannot be read: nested too deeply"),
     (ONE, headed(b'{"a": {"dtype": "F32", "shape": [2]}}'), "its header cannot be read"),
-    (ONE, cut, f"{ONE}: error: this file is not whole"),
-    (ONE, moved, f"{ONE}: error: this is a symbolic link"),
+    (ONE, cut, f"{ONE}: error: the file is incomplete"),
+    (ONE, moved, f"{ONE}: error: a symbolic link"),
     (INDEX, lambda file: file.write_text("{}"), "it has no weight_map"),
-    ("pytorch_model.bin", pointer, "pytorch_model.bin: error: no engine is to load this"),
+    ("pytorch_model.bin", pointer, "pytorch_model.bin: error: engines must not load pickles"),
     ("training/optimizer.pt", below, "training/optimizer.pt: error: no engine"),
     ("modeling.py", Path.touch, "modeling.py: error: it brings code"),
-    ("vocab.json", long, "why: it is too long for one"),
-    ("pipe", os.mkfifo, "pipe: error: this is neither a file nor a folder"),
+    ("vocab.json", long, "why: it is too long"),
+    ("pipe", os.mkfifo, "pipe: error: neither a file nor a directory"),
 ]
 
 
@@ -151,7 +151,7 @@ def test_a_language_model_whose_files_lie_one_folder_too_deep_is_told_so(tmp_pat
     for name in names:
         (entry / name).rename(entry / "1" / name)
     done = CliRunner().invoke(app, [str(entry)])
-    assert "error: this looks like a language model with files one folder too deep" in done.stdout
+    assert "error: this looks like a language model whose files are one directory too deep" in done.stdout
     assert done.exit_code == ExitCode.FOUND
 
 
@@ -310,5 +310,5 @@ def test_what_is_no_version_is_asked_of_nobody() -> None:
 
 
 def test_what_is_no_answer_of_the_api_is_told() -> None:
-    with pytest.raises(UnreachableError, match="no answer to /v1/chat/completions"):
+    with pytest.raises(UnreachableError, match="not a response of /v1/chat/completions"):
         judged(CHAT, {}, {"choices": [{}]})

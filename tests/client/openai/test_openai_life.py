@@ -224,17 +224,17 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
         assert tidegate.predict("chat", CHAT, environment="dev")["text"] == ["oneoneone"]
         with pytest.raises(UsageError, match="neither a chat"):
             tidegate.predict("chat", {"IN": [1]}, environment="dev")
-        with pytest.raises(NotFoundError, match="knows nothing of this name"):
+        with pytest.raises(NotFoundError, match="has nothing of this name"):
             tidegate.predict("chat@7", CHAT, environment="dev")
 
     # A second version beside it, whose golden request says what the first one answers.
     assert world.register("two", "oneoneone") == 2
     world.run("deploy", "chat", code=ExitCode.UNFINISHED)
     assert world.line() == VersionShare(version=2, weight=0, pool="v2")
-    assert "what served before serves on" in world.err
+    assert "the served versions are unchanged" in world.err
     dev.define({1: 100, 2: 0})
     world.run("deploy", "chat", code=ExitCode.UNFINISHED)
-    assert "answers its golden request otherwise" in world.err
+    assert "answers its golden request differently" in world.err
     assert "'twotwotwo' in place of 'oneoneone'" in world.err
     assert world.answer(dev) == "one"
     assert (
@@ -254,7 +254,7 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
     # Into prod, whose definition is its own; but nobody counts failures there.
     prod.soak_hours = 1e-9
     world.run("promote", "chat", "--to", "prod", code=ExitCode.REFUSED)
-    assert "tells no statistics" in world.err
+    assert "has no statistics" in world.err
     prod.soak_hours = 0
     world.run("promote", "chat", "--to", "prod", code=ExitCode.UNFINISHED)
     assert world.line() == VersionShare(version=2, weight=100)
@@ -280,6 +280,6 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
     assert "0 findings" in world.run("verify", "dev")
     assert "unserved version" in world.run("prune", "dev")
     world.run("undeploy", "chat", "--from", "dev", "--yes", code=ExitCode.REFUSED)
-    assert f"what {SERVER} serves is the definition's to say" in world.err
+    assert f"the definition decides what {SERVER} serves" in world.err
     (published / "config.json").write_text("{}")
     assert "1/config.json" in world.run("verify", "dev", code=ExitCode.INTEGRITY)

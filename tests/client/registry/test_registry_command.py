@@ -62,7 +62,7 @@ def test_files_that_a_notebook_or_an_editor_leaves_are_told_before_they_go_into_
 def test_without_a_proxy_the_name_is_that_of_the_run_or_of_the_login_and_says_so() -> None:
     name, unproven = registrant({"DOMINO_STARTING_USERNAME": "anna"})
     assert name == "anna"
-    assert "no proxy was asked" in unproven
+    assert "no proxy was configured" in unproven
     name, unproven = registrant({"DOMINO_INFERENCE_PROXY": "http://127.0.0.1:9"})
     assert name == getpass.getuser()
     assert "the proxy at http://127.0.0.1:9 does not prove it" in unproven

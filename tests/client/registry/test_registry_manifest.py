@@ -116,4 +116,4 @@ def test_what_is_no_entry_is_told(tmp_path: Path) -> None:
     (root / "config.pbtxt").rename(root / "1" / "config.pbtxt")
     with pytest.raises(UsageError, match=r"has no config\.pbtxt") as told:
         manifest_of(root)
-    assert "beside the version folder" in told.value.do
+    assert "next to the version directory" in told.value.do

@@ -125,7 +125,7 @@ def test_a_version_is_named_by_number_alias_or_as_the_latest_and_stays_pinned(wo
     registry.set_alias("named", "prod", 2, expect=1)
     assert registry.manifest(pinned) == registry.manifest(first)
     assert registry.version("named", "prod").number == registry.version("named", "2").number == second.number
-    for expect, words in ((1, "is at version 2, and was expected at version 1"), (None, "was expected at nowhere")):
+    for expect, words in ((1, "is at version 2, but was expected at version 1"), (None, "was expected not to exist")):
         with pytest.raises(BusyError, match=words):
             registry.set_alias("named", "prod", 1, expect=expect)
     registry.set_alias("named", "prod", 2, expect=1)  # it is there: whoever did it before has done it
@@ -139,7 +139,7 @@ def test_what_is_not_there_is_told_with_what_is(world: World, tmp_path: Path) ->
     registry.set_alias("there", "dev", 1, expect=None)
     for model, which, words in (
         ("ther", 1, "did you mean there"),
-        ("quite-another", 1, "\n  do: look at the spelling; `tidegate register` makes"),
+        ("quite-another", 1, "\n  do: check the spelling, or create it with `tidegate register`"),
         ("there", 9, "its versions are 1"),
         ("there", 10**30, "its versions are 1"),
         ("there", "9" * 5000, "its aliases are dev"),
@@ -150,7 +150,7 @@ def test_what_is_not_there_is_told_with_what_is(world: World, tmp_path: Path) ->
     with pytest.raises(UsageError, match="cannot be a model's name"):
         registry.version("../there", 1)
     world.client().create_model_version("there", "s3://models/elsewhere")
-    with pytest.raises(UsageError, match="none that an inference server can run"):
+    with pytest.raises(UsageError, match="not a model for an inference server"):
         registry.version("there", 2)
     assert [version.number for version in registry.versions("there")] == [1]
 
@@ -184,14 +184,14 @@ def test_another_golden_request_for_the_same_content_is_told_and_written_down(wo
     assert (told, [each.what for each in registry.records("golden")]) == ([], ["register"])
     assert registry.golden(register("bob", other)) == other
     (said,) = told
-    assert f"had the golden request {one.digest()[:12]}, and is tried with {other.digest()[:12]}" in said
+    assert f"had the golden request {one.digest()[:12]}. From now on it is tested with {other.digest()[:12]}" in said
     record = registry.records("golden")[-1]
     assert (record.what, record.version, record.who) == ("golden", 1, "bob")
     assert record.note == f"golden request {one.digest()} → {other.digest()}"
 
 
 def test_what_triton_would_not_serve_or_cannot_be_asked_is_not_registered(tmp_path: Path) -> None:
-    with pytest.raises(TidegateError, match=r"No server would serve this entry[\s\S]*2024-11-01"):
+    with pytest.raises(TidegateError, match=r"no server would serve this entry[\s\S]*2024-11-01"):
         checked(entry(tmp_path, "unservable", {"2024-11-01/model.py": program()}), "unservable")
     config = b"""backend: "python"
 input [{ name: "A" data_type: TYPE_FP32 dims: [ 1 ] }, { name: "B" data_type: TYPE_FP32 dims: [ 1 ] optional: true }]

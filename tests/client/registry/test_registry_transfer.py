@@ -110,10 +110,10 @@ def status(code: int, body: bytes = b"", content_type: str = "text/plain") -> Ca
         pytest.param(shorter, errors.IntegrityError, "after 199999 of 200000 bytes", id="truncated", marks=THOROUGH),
         pytest.param(longer, errors.IntegrityError, "larger than what was registered", id="it does not end"),
         pytest.param(flipped, errors.IntegrityError, "its SHA-256 is", id="a bit is another one"),
-        pytest.param(status(404), errors.IntegrityError, "not in the artifact store", id="missing", marks=THOROUGH),
+        pytest.param(status(404), errors.IntegrityError, "missing in the artifact store", id="missing", marks=THOROUGH),
         pytest.param(status(401), errors.RefusedError, "missing, wrong or expired", id="the token has expired"),
-        pytest.param(status(403), errors.RefusedError, "ask whoever runs the registry", id="forbidden", marks=THOROUGH),
-        pytest.param(status(503), errors.BusyError, "try again in a while", id="the server is busy", marks=THOROUGH),
+        pytest.param(status(403), errors.RefusedError, "get the permission", id="forbidden", marks=THOROUGH),
+        pytest.param(status(503), errors.BusyError, "try again later", id="the server is busy", marks=THOROUGH),
         pytest.param(status(500), errors.UnreachableError, "HTTP 500", id="the server fails", marks=THOROUGH),
     ],
 )  # fmt: skip
@@ -167,7 +167,7 @@ def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(world
                 ask()
             assert SECRET not in str(told.value)
     before.fault = only("/", status(200, b"<html>please sign in", "text/html"))
-    with pytest.raises(errors.TidegateError, match="no MLflow server"):
+    with pytest.raises(errors.TidegateError, match="not an MLflow server"):
         world.registry(uri=before.uri)
 
 
@@ -178,11 +178,11 @@ def test_a_listing_that_is_cut_short_fetches_nothing_and_one_that_is_none_is_tol
         answer.body = json.dumps(said).encode()
 
     fetch.before.fault = only("artifacts?path=", short)
-    with pytest.raises(errors.IntegrityError, match="is not in the artifact store"):
+    with pytest.raises(errors.IntegrityError, match="is missing in the artifact store"):
         fetch()
     for body in (b"<html>", b"[]", b'{"files": [1]}', b'{"files": [{"path": "x"}]}'):
         fetch.before.fault = only("artifacts?path=", status(200, body, "application/json"))
-        with pytest.raises(errors.UnreachableError, match="the answer is not MLflow's"):
+        with pytest.raises(errors.UnreachableError, match="the response is not MLflow's"):
             fetch()
 
 
@@ -191,7 +191,7 @@ def test_files_beyond_the_manifest_are_refused(
     world: World, own_version: RegisteredVersion, tmp_path: Path, path: str
 ) -> None:
     put(world, own_version, path, b"print('I was not registered')")
-    with pytest.raises(errors.IntegrityError, match="does not name") as told:
+    with pytest.raises(errors.IntegrityError, match="not in its manifest") as told:
         world.registry().fetch(own_version, tmp_path / "fetched")
     assert path.removeprefix("entry/")[:2] in told.value.why
     assert not [*(tmp_path / "fetched").rglob("*")]
@@ -207,7 +207,7 @@ def test_a_forged_manifest_is_refused_at_once(world: World, own_version: Registe
     for change, words in changes:
         content = json.dumps(said | change, sort_keys=True, separators=(",", ":")).encode()
         put(world, own_version, "manifest.json", content)
-        with pytest.raises(errors.IntegrityError, match=r"manifest\.json is not what was registered"):
+        with pytest.raises(errors.IntegrityError, match=r"manifest\.json differs from what was registered"):
             registry.fetch(own_version, tmp_path / "deep" / "fetched")
         fits = own_version.model_copy(update={"manifest_sha256": hashlib.sha256(content).hexdigest()})
         with pytest.raises(errors.IntegrityError, match=words):
@@ -215,7 +215,7 @@ def test_a_forged_manifest_is_refused_at_once(world: World, own_version: Registe
     assert list(tmp_path.rglob("*climbed*")) == []
     assert not (tmp_path / "deep").exists()
     forged = own_version.model_copy(update={"tags": own_version.tags | {"tidegate.golden.sha256": "0" * 64}})
-    with pytest.raises(errors.IntegrityError, match=r"golden-0000000000000000\.json is not in the artifact store"):
+    with pytest.raises(errors.IntegrityError, match=r"golden-0000000000000000\.json is missing in the artifact store"):
         registry.golden(forged)
 
 
@@ -245,7 +245,7 @@ def test_what_is_not_right_is_fetched_again(
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [(errno.ENOSPC, "make room"), (errno.ESTALE, "network share"), (errno.EACCES, "can be written")]
+    ("code", "words"), [(errno.ENOSPC, "free space"), (errno.ESTALE, "network share"), (errno.EACCES, "can be written")]
 )
 def test_what_the_disk_says_becomes_what_to_do(
     world: World, version: RegisteredVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: str

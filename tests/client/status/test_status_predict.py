@@ -53,7 +53,7 @@ def test_the_variable_of_endpoints_says_where_if_nobody_else_does(cli: Cli, monk
 
 def test_a_model_that_never_fits_is_told_so_at_once(cli: Cli) -> None:
     said = cli.run("predict", "huge", "-i", "INPUT=[1, 2, 3]", code=6)
-    assert "larger than the memory that it would get" in said
+    assert "larger than the memory of its pool" in said
     assert "2147483648 bytes" in said
 
 
@@ -82,4 +82,4 @@ def test_what_is_wrong_is_told_and_nothing_is_called(cli: Cli, words: tuple[str,
 def test_a_wrong_key_ends_every_command_alike(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_wrong")
     for words in (("status",), ("predict", "versions", "-i", "INPUT=[7]")):
-        assert "does not believe the credential" in cli.run(*words, code=3)
+        assert "does not accept the credential" in cli.run(*words, code=3)

@@ -88,7 +88,7 @@ def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each
     assert rows[0] == ["held", "gpu/small", "resident", *HELD.split(" ")]
     assert rows[1][2:] == ["cold", "no", "CUDA"]
     assert rows[2][2:] == ["quarantined", "no", "such", "�[31mlibrary"]
-    assert "and 1 more: `tidegate status`" in done.stdout
+    assert "and 1 more: run `tidegate status`" in done.stdout
 
 
 def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(tmp_path: Path)
         done = top()
         said = json.loads(top("--json").stdout)
     assert done.exit_code == 6
-    assert "prod on west   cannot be asked" in done.stdout
+    assert "prod on west   unreachable" in done.stdout
     assert any(line.startswith("ant ") for line in done.stdout.splitlines())
     assert "prod on west: http://" in done.stderr
     assert "http://" not in done.stdout
@@ -164,7 +164,7 @@ def test_at_every_width_a_model_its_state_and_since_when_are_whole_and_why_is_wi
 ) -> None:
     lines = drawn(width, model("unicorn", "quarantined", why=FULL, busy=79, **WORDS), model("ant", **WORDS), live=live)
     assert max(map(len, lines)) <= width
-    assert any(line.startswith("█ ▓ ▒ tell neighbours apart") for line in lines)
+    assert any(line.startswith("█ ▓ ▒ separate models") for line in lines)
     [head] = [line for line in lines if line.startswith("MODEL")]
     [row] = [line for line in lines if line.startswith("unicorn ")]
     assert re.match(r"unicorn .*\bquarantined +\d+ d\b", row)

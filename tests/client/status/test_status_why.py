@@ -64,11 +64,11 @@ def test_it_says_where_a_model_is_who_holds_it_what_it_waits_for_and_what_failed
         assert "proxy-a.1 (4 in flight)" in said.stdout
         assert "not while calls are in flight" in said.stdout
         assert "now" in said.stdout
-        assert "10.0.0.3:8000: it is wanted, and not in memory yet: there is no room" in said.stdout
+        assert "10.0.0.3:8000: it is requested, but not in memory yet: there is no room" in said.stdout
         assert "10.0.0.2:8000: version 4 failed (known since 2026-03-01 10:20:30" in said.stdout
         assert "no backend library" in said.stdout
-        assert "10.0.0.4:8000: it is not in memory, and its next call loads it\n" in said.stdout
-        assert "10.0.0.5:8000: it failed too often, and is not loaded until it changes" in said.stdout
+        assert "10.0.0.4:8000: it is not in memory, and the next call loads it\n" in said.stdout
+        assert "10.0.0.5:8000: it failed too often: it is loaded again after it changes" in said.stdout
         found = json.loads(why("fraud", "--json").stdout)
         assert [(each["plane"], len(each["models"][0]["places"])) for each in found] == [("east", 2), ("west", 3)]
         assert found[0]["models"][0]["places"][1]["failures"][0]["version"] == 4

@@ -85,7 +85,7 @@ ACCELERATED = (
 PACKED = CONFIG + 'parameters {\n key: "EXECUTION_ENV_PATH"\n value { string_value: "%s" } }\n'
 INSIDE = PACKED % "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
 HALF = {"1/weights": "", "2/model.py": MODEL}
-LACKS = "1: error: model.py is not there"
+LACKS = "1: error: model.py is missing"
 SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
     (ARCHITECTURES + TENSORS, {"1/h100.plan": ""}, {"backends": {"tensorrt"}}, ()),
     (f'backend: "own"\n{TENSORS}', {"1/libtriton_own.so": ""}, {"backends": {"python"}}, ()),
@@ -149,7 +149,7 @@ def test_a_check_says_this_and_no_more(
 
 def test_a_hopeless_name_is_said(tmp_path: Path) -> None:
     (finding,) = errors(check_entry(read_entry(entry(tmp_path, CONFIG), "../m")))
-    assert "no name for a model" in finding.what
+    assert "not a valid name of a model" in finding.what
 
 
 def test_findings_are_in_the_order_of_their_lines_errors_first(tmp_path: Path) -> None:

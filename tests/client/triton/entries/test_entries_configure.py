@@ -63,13 +63,13 @@ def test_what_files_tell_and_options_say_is_one_configuration(
         (FIXED, {"max_batch_size": 8}, "'x' is FP32 [1, 3]"),
         (SCALAR, {}, "single number"),
         (BATCHED, {"inputs": ["xx::3"]}, "did you mean x"),
-        (UNTOLD, {"inputs": ["x:FP32:3"]}, "nobody knows\n  do: say them: --input NAME:TYPE:DIMS"),
+        (UNTOLD, {"inputs": ["x:FP32:3"]}, "nobody knows\n  do: add --input NAME:TYPE:DIMS"),
         (UNTOLD, {"inputs": ["x::3"], "outputs": ["y:FP32:3"]}, "--input x:TYPE:DIMS"),
         (UNTOLD, {"inputs": ["image"]}, "NAME:TYPE:DIMS"),
         (UNTOLD, {"inputs": [":FP32:3"]}, "NAME:TYPE:DIMS"),
         (UNTOLD, {"inputs": ["a:FP31:3"]}, "mean FP32?"),
-        (UNTOLD, {"inputs": ["a:FP32:0"]}, "are no dimensions"),
-        (UNTOLD, {"inputs": ["a:FP32:3x4"]}, "are no dimensions"),
+        (UNTOLD, {"inputs": ["a:FP32:0"]}, "are not dimensions"),
+        (UNTOLD, {"inputs": ["a:FP32:3x4"]}, "are not dimensions"),
     ],
 )
 def test_what_does_not_fit_or_makes_no_sense_is_refused(reading: Reading, options: dict[str, Any], said: str) -> None:

@@ -68,23 +68,23 @@ def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any
     [
         (X.replace('"x"', '"input"') + Y, [3], [2], "the model has no input 'input'"),
         (X + Y.replace('"y"', '"Y"'), [3], [2], "the model has no output 'Y'"),
-        (X.replace("FP32", "INT64") + Y, [3], [2], "input 'x' is TYPE_INT64, and the model has TYPE_FP32"),
-        (X + Y.replace("FP32", "FP16"), [3], [2], "output 'y' is TYPE_FP16, and the model has TYPE_FP32"),
-        (X + Y, [4], [2], "input 'x' has dims [3], and the model [4]"),
-        (X.replace("[ 3", "[ -1") + Y, [4], [2], "input 'x' has dims [-1], and the model [4]"),
-        (X + Y, [1, 3], [2], "input 'x' has dims [3], and the model [1, 3]"),
-        (X + Y.replace("[ 2", "[ -1"), [3], [2], "output 'y' has dims [-1], and the model [2]"),
-        (BATCHES + X + Y, [3], [2], "max_batch_size is 8, and the model takes no batches: 'x'"),
-        (BATCHES + X + Y, [8, 3], [8, 2], "max_batch_size is 8, and the model takes no batches: 'x'"),
-        (BATCHES, [8, 3], ["b", 2], "max_batch_size is 8, and the model takes no batches: 'x'"),
+        (X.replace("FP32", "INT64") + Y, [3], [2], "input 'x' is TYPE_INT64, but the model has TYPE_FP32"),
+        (X + Y.replace("FP32", "FP16"), [3], [2], "output 'y' is TYPE_FP16, but the model has TYPE_FP32"),
+        (X + Y, [4], [2], "input 'x' has dims [3], but the model [4]"),
+        (X.replace("[ 3", "[ -1") + Y, [4], [2], "input 'x' has dims [-1], but the model [4]"),
+        (X + Y, [1, 3], [2], "input 'x' has dims [3], but the model [1, 3]"),
+        (X + Y.replace("[ 2", "[ -1"), [3], [2], "output 'y' has dims [-1], but the model [2]"),
+        (BATCHES + X + Y, [3], [2], "max_batch_size is 8, but the model takes no batches: 'x'"),
+        (BATCHES + X + Y, [8, 3], [8, 2], "max_batch_size is 8, but the model takes no batches: 'x'"),
+        (BATCHES, [8, 3], ["b", 2], "max_batch_size is 8, but the model takes no batches: 'x'"),
         (
             BATCHES + X.replace("[ 3", "[ 8, 3") + Y,
             [None, 3],
             [None, 2],
-            "input 'x' has dims [8, 3], and the model [3], without the batch",
+            "input 'x' has dims [8, 3], but the model [3], without the batch",
         ),
-        (X + Y, ["batch", 3], ["batch", 2], "input 'x' has dims [3], and the model [-1, 3]"),
-        (X + Y, [], [2], "input 'x' has dims [3], and the model []"),
+        (X + Y, ["batch", 3], ["batch", 2], "input 'x' has dims [3], but the model [-1, 3]"),
+        (X + Y, [], [2], "input 'x' has dims [3], but the model []"),
         (
             BATCHES + X.replace("3 ]", "3 ] allow_ragged_batch: true") + Y + "dynamic_batching { }",
             [None, 3],
@@ -108,7 +108,7 @@ def test_an_input_that_is_not_declared_is_an_error_and_those_that_triton_fills_a
     batch = (["batch", 3], ["batch", 2], ("start",))
     assert said(tmp_path / "with", BATCHES + X + Y + control % "start", *batch) == []
     (missing,) = said(tmp_path / "without", BATCHES + X + Y, *batch)
-    assert "error: the model takes the input 'start', which is not declared" in missing
+    assert "error: the model has the input 'start', which is not declared" in missing
     (other,) = said(tmp_path / "other", BATCHES + X + Y + control % "begin", *batch)
     assert "error: the model has no input 'begin'" in other
 
@@ -178,9 +178,9 @@ COMPARED: Files = {
         (VINO + NAMED + PROBABLE, None),
         (VINO + NAMED.replace("FP32", "FP16") + PROBABLE, None),
         (VINO + NAMED.replace("[ 3", "[ -1") + PROBABLE, None),
-        (VINO + NAMED + PROBABLE.replace("[ 2", "[ -1"), "output 'probabilities' has dims [-1], and the model [2]"),
+        (VINO + NAMED + PROBABLE.replace("[ 2", "[ -1"), "output 'probabilities' has dims [-1], but the model [2]"),
         (VINO + NAMED.replace("a_name", "x") + PROBABLE, "the model has no input 'x'"),
-        (VINO + NAMED.replace("[ 3", "[ 5") + PROBABLE, "input 'a_name' has dims [5], and the model [3]"),
+        (VINO + NAMED.replace("[ 3", "[ 5") + PROBABLE, "input 'a_name' has dims [5], but the model [3]"),
         (
             VINO
             + 'parameters { key: "RESHAPE_IO_LAYERS" value { string_value: "yes" } }'
@@ -189,7 +189,7 @@ COMPARED: Files = {
             None,
         ),
         (TORCH + X + X.replace("x", "z") + OUT, None),
-        (TORCH + X + OUT, "inputs are declared: 1, and forward takes 2"),
+        (TORCH + X + OUT, "1 inputs are declared, but forward takes 2"),
     ],
 )
 def test_files_of_other_frameworks_are_compared(tmp_path: Path, config: str, expected: str | None) -> None:
@@ -209,4 +209,4 @@ def test_a_forest_that_is_given_rows_of_another_length_is_warned_of(tmp_path: Pa
     files: Files = {"1/model.txt": FILES / "lightgbm_regression.txt"}
     assert check_entry(entry(tmp_path, config % features, files, "right")) == []
     (found,) = check_entry(entry(tmp_path, config % (features + 1), files, "wrong"))
-    assert f"warning: input 'input__0' has dims [{features + 1}], and the forest has {features}" in str(found)
+    assert f"warning: input 'input__0' has dims [{features + 1}], but the forest has {features}" in str(found)

@@ -68,8 +68,8 @@ def test_what_is_no_model_to_make_an_entry_of_is_refused(tmp_path: Path) -> None
     (tmp_path / "entry").mkdir()
     (tmp_path / "entry" / "config.pbtxt").write_text("")
     for source, words in (
-        (tmp_path / "model.onnx", "it is neither a file"), (tmp_path, "nor a folder with a model.py"),
-        (tmp_path / "entry", "tidegate model check"), (tmp_path / "nothing", "no such file or folder"),
+        (tmp_path / "model.onnx", "neither a file"), (tmp_path, "nor a directory with a model.py"),
+        (tmp_path / "entry", "tidegate model check"), (tmp_path / "nothing", "it does not exist"),
         (FILES / "legacy.pt", "never loaded"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=words):

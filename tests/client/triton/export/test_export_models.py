@@ -134,6 +134,6 @@ def test_a_difference_beyond_the_tolerance_is_an_error_and_there_is_no_entry(tmp
     words = ("--input", sample(tmp_path), "--tolerance", "1e-12")
     done = export(trained(tmp_path), tmp_path / "made", *words)
     assert done.exit_code == ExitCode.FOUND
-    assert "answers otherwise than the original" in done.stderr
+    assert "answers differently than the original" in done.stderr
     assert "probabilities is off by" in done.stderr
     assert {each.name for each in tmp_path.iterdir()} == {"sample.npy", "trained"}

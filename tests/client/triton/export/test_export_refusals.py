@@ -28,7 +28,7 @@ def test_a_pickle_is_not_loaded_unless_it_is_trusted(tmp_path: Path) -> None:
     folder = saved(Ridge().fit(ROWS, TARGETS), tmp_path / "model")
     (folder / "model.pkl").write_bytes(pickle.dumps(Booby()))
     found = refused(tmp_path, folder, "--input", sample(tmp_path))
-    assert "loading it runs whatever code is in it" in found
+    assert "loading it runs any code in it" in found
     assert "--trusted" in found
 
 
@@ -41,7 +41,7 @@ def test_a_model_whose_module_is_not_here_or_that_is_not_fitted_is_named(tmp_pat
     (folder / "model.pkl").write_bytes(b"csteps_of_mine\nMine\n.")
     found = refused(tmp_path, folder, *words)
     assert "No module named 'steps_of_mine'" in found
-    assert "name the folder of your own modules in PYTHONPATH" in found
+    assert "add the directory of your modules to PYTHONPATH" in found
 
 
 def test_what_no_exporter_knows_is_said_with_the_librarys_own_reason(tmp_path: Path) -> None:
@@ -78,13 +78,17 @@ def test_a_model_whose_answers_depend_on_the_rest_of_their_batch_has_no_batches(
     monkeypatch.setattr(entry, "convert", without_mean)
     monkeypatch.setattr(entry, "ask_original", lambda *_: [(ROWS[:40] - ROWS[:40].mean(axis=0)).astype(numpy.float32)])
     said = refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path), code=ExitCode.FOUND)
-    assert "otherwise than the original in a batch of 1" in said
+    assert "differently than the original in a batch of 1" in said
     assert "pass --max-batch-size 0" in said
 
 
 def test_a_flavor_of_mlflows_without_an_exporter_is_said(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    for flavor, do in (("prophet", "takes other models"), ("pytorch", "torch.onnx.export"), ("lightgbm", "save_model")):
+    for flavor, do in (
+        ("prophet", "only sklearn models"),
+        ("pytorch", "torch.onnx.export"),
+        ("lightgbm", "save_model"),
+    ):
         (tmp_path / "model/MLmodel").write_text(f"flavors:\n  {flavor}: {{}}\n")
         said = refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path))
         assert f"it has the flavors {flavor}" in said
@@ -132,18 +136,23 @@ Given = Callable[[Path], Path]
 @pytest.mark.parametrize(
     ("source", "given", "words", "said"),
     [
-        (trained, sparse, (), "write sparse matrices densely (matrix.toarray())"),
+        (trained, sparse, (), "convert sparse matrices (matrix.toarray())"),
         (trained, of(ROWS[:3, :2]), (), "the model does not answer these inputs"),
         (trained, of(numpy.full((2, FEATURES), numpy.nan)), (), "the model does not answer these inputs"),
         (trained, of(numpy.zeros((0, FEATURES))), (), "at least one"),
         (trained, of(numpy.float32(1)), (), "at least one"),
-        (trained, written("two.json", '{"a": [[1], [2]], "b": [[1]]}'), (), "these inputs are no tensors"),
-        (trained, None, (), "no inputs to compare on"),
+        (
+            trained,
+            written("two.json", '{"a": [[1], [2]], "b": [[1]]}'),
+            (),
+            "these inputs cannot be converted to tensors",
+        ),
+        (trained, None, (), "no inputs to compare"),
         (trained, lambda folder: folder / "none.npy", (), "cannot be read"),
-        (trained, sample, ("--name", "a b"), "'a b' is no name for a model"),
+        (trained, sample, ("--name", "a b"), "'a b' is not a valid name of a model"),
         *((trained, sample, ("--tolerance", each), "--tolerance") for each in ("nan", "inf", "-1", "much")),
-        (lambda folder: folder / "none", sample, (), "this is no folder of MLflow's"),
-        (written("model.txt", "hello"), sample, (), "this is no folder of MLflow's"),
+        (lambda folder: folder / "none", sample, (), "not a directory of MLflow"),
+        (written("model.txt", "hello"), sample, (), "not a directory of MLflow"),
         (broken, sample, (), "sklearn cannot load it"),
     ],
 )

@@ -82,7 +82,7 @@ def test_the_same_is_the_same_text_and_reads_back(aliases: dict[str, int], owner
 
 
 def test_an_alias_of_a_version_that_is_not_served_is_refused() -> None:
-    with pytest.raises(UsageError, match="alias prod of model m stands for version 3, which is not served"):
+    with pytest.raises(UsageError, match="alias prod of model m is version 3, which is not served"):
         published_config(OWNERS, model="m", owner=2, served=[2], aliases={"prod": 3})
     with pytest.raises(UsageError, match="would serve no version"):
         published_config(OWNERS, model="m", owner=2, served=[], aliases={})

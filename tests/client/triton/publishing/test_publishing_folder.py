@@ -40,7 +40,7 @@ def victim(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("spoilt", "said"),
     [
-        (lambda folder: (folder / "1/model.py").unlink(), "1/model.py is not there"),
+        (lambda folder: (folder / "1/model.py").unlink(), "1/model.py is missing"),
         (lambda folder: (folder / "1/extra").write_text(""), "1/extra is in no manifest"),
         (lambda folder: os.truncate(folder / "1/weights/data", 9), "1/weights/data has 9 bytes instead of 65536"),
         (lambda folder: (folder / "1/link").symlink_to("/etc/passwd"), "1/link is a link or a special file"),
@@ -157,7 +157,7 @@ def test_what_the_configuration_may_need_stays(root: Path, repository: Repositor
     publish(root, TWO, 2, [1, 2])
     with repository.lock("m", "a test"):
         repository.write_config("m", config(ONE, 1, [2]))
-        with pytest.raises(RefusedError, match="the configuration comes from it"):
+        with pytest.raises(RefusedError, match="the configuration is based on it"):
             repository.remove_version("m", 1)
         (root / "m" / "config.pbtxt").write_text('name: "m" version_policy { all {} }')
         with pytest.raises(RefusedError, match="tidegate did not write the configuration"):
@@ -170,7 +170,7 @@ def test_what_the_configuration_may_need_stays(root: Path, repository: Repositor
 def test_what_does_not_fit_is_told_before_it_is_fetched(repository: Repository) -> None:
     with (
         repository.lock("m", "a test"),
-        pytest.raises(UnfinishedError, match=r"needs 1152921504606846976 bytes more, and [0-9]+ are free"),
+        pytest.raises(UnfinishedError, match=r"needs 1152921504606846976 more bytes, but only [0-9]+ are free"),
     ):
         repository.staging("m", 1, size=1 << 60)
 
@@ -187,16 +187,16 @@ def test_strays_are_found(root: Path, repository: Repository) -> None:
     (root / "m" / "labels.txt").write_text("other")
     assert repository.strays("m", {1: ONE.manifest, 2: TWO.manifest}) == [
         "1/weights/__pycache__/model.cpython-311.pyc is in no manifest "
-        "(Python wrote it: Triton's mount of the repository should be read-only)",
+        "(Python wrote it: mount the repository read-only in Triton)",
         "2/weights/stray is in no manifest",
-        "labels.txt is of no version that is served",
-        "notes/2.txt is of no version that is served",
-        "notes/mine.txt is of no version that is served",
+        "labels.txt does not belong to a served version",
+        "notes/2.txt does not belong to a served version",
+        "notes/mine.txt does not belong to a served version",
         "version 7 is not registered",
     ]
     assert repository.strays("m", {1: ONE.manifest, 2: TWO.manifest, 7: TWO.manifest})[2:] == [
-        "labels.txt is not as version 7 has it",
-        "notes/mine.txt is of no version that is served",
+        "labels.txt differs from version 7",
+        "notes/mine.txt does not belong to a served version",
     ]
     assert repository.differences("m", 1, ONE.manifest) == []
     assert repository.differences("m", 2, TWO.manifest) == ["2/weights/stray is in no manifest"]
@@ -206,7 +206,7 @@ def test_what_is_missing_or_changed_is_found_to_the_byte(root: Path, repository:
     publish(root, ONE, 1)
     (root / "m" / "labels.txt").unlink()
     (stray,) = repository.strays("m", {1: ONE.manifest})
-    assert stray == "labels.txt is not there, which version 1 has beside its folder"
+    assert stray == "labels.txt is missing, but version 1 needs it"
     publish(root, ONE, 1)
     assert repository.strays("m", {1: ONE.manifest}) == []
     for path in ONE.files:
@@ -215,7 +215,7 @@ def test_what_is_missing_or_changed_is_found_to_the_byte(root: Path, repository:
         file.write_bytes(ONE.files[path][:-1] + b"?")
     assert len(repository.differences("m", 1, ONE.manifest)) == len(ONE.files)
     (root / "m" / "1" / "model.py").unlink()
-    assert "1/model.py is not there" in repository.differences("m", 1, ONE.manifest)
+    assert "1/model.py is missing" in repository.differences("m", 1, ONE.manifest)
     with pytest.raises(IntegrityError, match=r"1/model\.py is not there"):
         publish(root, ONE, 1)
 

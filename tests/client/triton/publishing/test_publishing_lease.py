@@ -156,7 +156,7 @@ def test_a_holder_that_was_stopped_for_long_writes_nothing_more(
             lambda: repository.publish("m", 2, staged, entry(2).manifest, config(entry(2), 2, [1, 2])),
             lambda: repository.write_config("m", config(entry(1), 1, [1], prod=1)),
         ):
-            with pytest.raises(BusyError, match="may be changed by another publisher"):
+            with pytest.raises(BusyError, match="another publisher may be changing model"):
                 change()
     assert (repository.versions("m"), repository.config("m")) == ([1], before)
 
@@ -164,7 +164,7 @@ def test_a_holder_that_was_stopped_for_long_writes_nothing_more(
 @pytest.mark.parametrize("text", ["\0" * 50_000, "\x1b[2Jroot\n  do: run evil", ""])
 def test_a_lease_that_is_nonsense_is_held_for_a_while(root: Path, text: str) -> None:
     FolderStore(root).put(f"{FOLDER}/lease-1", text.encode(), create=True)
-    with pytest.raises(BusyError, match="another publisher is at it") as told:
+    with pytest.raises(BusyError, match="another publisher holds the lease") as told:
         publish(root, entry(1), 1)
     assert "evil" not in str(told.value)
     expire(root.parent)

@@ -107,7 +107,7 @@ def test_a_bucket_or_a_store_that_is_not_there_is_told(url: str, monkeypatch: py
     with pytest.raises(errors.UnreachableError, match="NoSuchBucket"):
         open_repository(url.replace(BUCKET, "no-such-bucket", 1)).models()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(errors.UnreachableError, match="see that the bucket is there"):
+    with pytest.raises(errors.UnreachableError, match="check that the bucket exists"):
         open_repository(url).models()
 
 

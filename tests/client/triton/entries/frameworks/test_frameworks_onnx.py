@@ -94,5 +94,5 @@ def test_weights_in_files_beside_it_come_along(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "a/../../b", "gone.bin", ""])
 def test_weights_elsewhere_are_refused(tmp_path: Path, location: str) -> None:
-    with pytest.raises(UsageError, match="its weights lie in"):
+    with pytest.raises(UsageError, match="its weights are in"):
         read(outside(tmp_path, location))

@@ -57,11 +57,11 @@ def test_what_is_no_such_file_is_refused(
         ('precision="FP32" names="a_name,x"', 'precision="U4" names="a_name,x"', "'U4'"),
         ('<?xml version="1.0"?>', '<!DOCTYPE net [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]>', "DOCTYPE"),
         ('<?xml version="1.0"?>', '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE net>', "DOCTYPE"),
-        ('<?xml version="1.0"?>', '<?xml version="1.0" encoding="none"?>', "no OpenVINO model"),
-        ("</net>", "", "no OpenVINO model"),
-        ("<dim>-1</dim>", "<dim>many</dim>", "no OpenVINO model"),
-        ('type="Result"', 'type="Other"', "no OpenVINO model"),
-        ("", "", r"copy m\.bin beside it"),
+        ('<?xml version="1.0"?>', '<?xml version="1.0" encoding="none"?>', "not a readable OpenVINO model"),
+        ("</net>", "", "not a readable OpenVINO model"),
+        ("<dim>-1</dim>", "<dim>many</dim>", "not a readable OpenVINO model"),
+        ('type="Result"', 'type="Other"', "not a readable OpenVINO model"),
+        ("", "", r"copy m\.bin next to it"),
     ],
     ids=["no-name", "type", "entities", "utf-16", "encoding", "cut", "dim", "no-result", "no-weights"],
 )
@@ -93,7 +93,7 @@ SCRIPTED = ("forward takes image, mask, and returns Tuple[Tensor, Tensor]", "pyt
     [
         (torch.read_script, FILES / "script.pt", {}, ["model.pt"], SCRIPTED),
         (torch.read_script, FILES / "traced.pt", {}, ["model.pt"], SCRIPTED),
-        (python.read, "", {"model.py": SERVED}, ["model.py"], ["are what you say they are"]),
+        (python.read, "", {"model.py": SERVED}, ["model.py"], ["cannot be read from it"]),
         (python.read, "", {"model.py": COMPLETING}, ["model.py"], ["(auto_complete_config)"]),
     ],
 )

@@ -1,4 +1,4 @@
-"""`from tidegate import Tidegate`: one object whose methods are the commands; and one rule for names."""
+"""`from tidegate import Tidegate`: its methods are the commands. One rule for names."""
 
 import inspect
 import os
@@ -21,7 +21,7 @@ from tests.client.triton.entries.files import FILES
 
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {"rollback": "roll_back", "top": None, "export": None}
-"""Commands whose method has another name, or that are for people only."""
+"""Commands whose method has another name, or that have none."""
 
 
 def test_every_command_is_a_method_that_says_what_it_does() -> None:

@@ -63,7 +63,7 @@ def test_a_strange_file_is_named_with_the_place(
 ) -> None:
     file = tmp_path / "environments.json"
     if text == "a pipe":
-        os.mkfifo(file)  # which is not waited for
+        os.mkfifo(file)  # reading it would block
     elif text is not None:
         file.write_text(text)
     with pytest.raises(UsageError) as told:
@@ -117,7 +117,7 @@ def test_what_was_tried_is_named_where_a_dataset_is_not_mounted(tmp_path: Path) 
 
 @contextmanager
 def _domino(answers: dict[str, tuple[int, str]]) -> Iterator[str]:
-    """Speak Domino's dataset API, as facts about it say; the real one is a whole platform."""
+    """A fake of Domino's dataset API. The real one is a whole platform."""
 
     def behave(caller: Caller) -> None:
         status, body = answers.get(caller.request.path, (404, "{}"))

@@ -1,4 +1,4 @@
-"""What libraries say becomes what people can act on, and never has a secret in it."""
+"""Errors of libraries become messages with a remedy and without secrets."""
 
 import base64
 import errno
@@ -82,7 +82,7 @@ def test_a_status_is_the_error_that_people_know(status: int, error: type[errors.
         ("PERMISSION_DENIED", errors.RefusedError),
         ("UNAUTHENTICATED", errors.RefusedError),
         ("INVALID_PARAMETER_VALUE", errors.UsageError),
-        ("INTERNAL_ERROR", errors.UnreachableError),  # what it is without a code
+        ("INTERNAL_ERROR", errors.UnreachableError),  # the default without a code
     ],
 )
 def test_what_mlflow_raises_is_translated(code: str, error: type[errors.TidegateError]) -> None:

@@ -1,4 +1,4 @@
-"""What is tried again and what is not, within the time; before a proxy that misbehaves as it is told to."""
+"""Retries of requests within their deadline, against a proxy with faults."""
 
 import json
 import threading

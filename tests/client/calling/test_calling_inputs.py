@@ -1,4 +1,4 @@
-"""Tables, arrays, dicts and lists become the tensors that a model takes, or it is said why they cannot."""
+"""Conversion of tables, arrays, dicts and lists to a model's tensors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ ANY = Signature((TensorSpec("X", "FP32", (-1,)), TensorSpec("OPTIONAL", "INT32",
 
 
 def table(said: Any, columns: list[str] | None = None) -> Callable[[], Any]:
-    """Return what makes a table: pandas takes long to import, so no collecting of tests waits for it."""
+    """Return the constructor of tables. pandas takes long to import, so it is not imported at collection."""
 
     def make() -> Any:
         import pandas

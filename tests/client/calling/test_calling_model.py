@@ -1,4 +1,4 @@
-"""A model's signature is kept, and forgotten when another version takes over."""
+"""A model's signature is cached until another version takes over."""
 
 import json
 import time
@@ -17,15 +17,15 @@ from tests.proxy.rigs.upstream import Caller, Upstream, upstream
 
 
 class Triton:
-    """Stands in for a proxy whose model takes one input of a type that can be changed."""
+    """Replaces a proxy whose model has one input, the type of which can change."""
 
     def __init__(self) -> None:
         self.takes = "FP32"
         self.config: bytes | ProblemType | None = None
-        """What is answered when it is asked for its configuration, instead of the truth."""
+        """The response to a request for the configuration, instead of the real one."""
         self.asked: list[str] = []
-        self.turns_after: int | None = None  # After how many requests it takes something else.
-        self.pause = 0.0  # Seconds before each answer.
+        self.turns_after: int | None = None  # number of requests after which the type changes
+        self.pause = 0.0  # seconds before each response
 
     def __call__(self, caller: Caller) -> None:
         if self.turns_after is not None and len(self.asked) >= self.turns_after:

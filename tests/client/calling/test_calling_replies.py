@@ -1,4 +1,4 @@
-"""What the proxy and Triton answer: refusals in words that people understand."""
+"""Responses of the proxy and Triton as errors."""
 
 import json
 from typing import Any
@@ -23,7 +23,6 @@ EXPECTED = {kind: error for error, kinds in KINDS.items() for kind in kinds}
 
 
 def told(problem: Problem) -> Reply:
-    """What the proxy answers."""
     headers = {name.decode().lower(): value.decode() for name, value in problem.headers()}
     return Reply(problem.type.status, headers | {"content-type": CONTENT_TYPE}, problem.body("order-7"))
 

@@ -1,4 +1,4 @@
-"""Tensors over HTTP, in files and in words: the bytes that Triton's own client sends, and nothing that it does not."""
+"""Tensors over HTTP, in files and on the command line: the same bytes as from Triton's own client."""
 
 import json
 from contextlib import suppress
@@ -34,7 +34,7 @@ def _texts(*each: bytes) -> Array:
 
 
 def answered(array: Array, before: bytes = b"") -> Reply:
-    """What Triton answers with an array, packed by its own client's counterpart."""
+    """Return Triton's response with an array, packed by its own client's counterpart."""
     pieces, _ = pack({"OUT": array})
     head = json.loads(bytes(pieces[0]))["inputs"][0]
     said = {"model_name": "m", "model_version": "3", "outputs": [head]}
@@ -118,7 +118,7 @@ def test_what_json_cannot_say_is_refused(array: Array) -> None:
 
 
 def output(size: Any, shape: Any, kind: str = "FP32") -> bytes:
-    """What describes an output of so many bytes."""
+    """Describe an output of so many bytes."""
     about = {"name": "a", "datatype": kind, "shape": shape, "parameters": {"binary_data_size": size}}
     return json.dumps({"outputs": [about]}).encode()
 

@@ -1,4 +1,4 @@
-"""When a caller comes again, and that a request ends with its time."""
+"""Pauses between tries, and the deadline of a request."""
 
 import socket
 import threading
@@ -50,12 +50,12 @@ def test_without_a_word_of_the_proxys_pauses_grow_up_to_two_seconds(clock: Clock
 
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-BODY = bytes(16 << 20)  # more than both sides' buffers hold
+BODY = bytes(16 << 20)  # more than the buffers of both sides
 
 
 @contextmanager
 def slow(*pauses: float) -> Iterator[str]:
-    """Serve requests over one connection, and pause before the body of each is read; yields the address."""
+    """Serve requests over one connection, and pause before reading each body. Yields the address."""
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

@@ -1,4 +1,4 @@
-"""The client model as MLflow runs it: logged as code, light, and moved from dev to prod by a variable alone."""
+"""The client model as MLflow runs it: logged as code, light, and moved from dev to prod by a variable."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ CONTEXT = {
 
 @pytest.fixture(scope="module")
 def environments(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Two proxies before one Triton: dev serves version 1 of `versions`, prod version 2. Both know one key."""
+    """Two proxies in front of one Triton: dev serves version 1 of `versions`, prod version 2. Both accept one key."""
     found = {"key": new_key()}
     with ExitStack() as stack:
         for number, name in enumerate(("dev", "prod"), 1):
@@ -46,14 +46,14 @@ def environments(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def endpoint(environments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What a model endpoint in dev is given."""
+    """Return the variables of a model endpoint in dev."""
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", environments["dev"])
     monkeypatch.setenv("TIDEGATE_API_KEY", environments["key"])
     return environments
 
 
 def saved(folder: Path, **changes: str) -> str:
-    """Save the client model as MLflow does when it is logged; return where it is."""
+    """Save the client model as MLflow does when it logs it. Return its path."""
     from mlflow.pyfunc import save_model
 
     (folder / "model_context.json").write_text(json.dumps(CONTEXT | changes))
@@ -176,7 +176,7 @@ def test_calling_brings_little_into_memory() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True, timeout=60)
     said: dict[str, Any] = json.loads(done.stdout)
     assert HEAVY & set(said["modules"]) == set()
-    # The rest of the client does not go with a registered model.
+    # The rest of the client is not part of a registered model.
     own = {name for name in said["modules"] if name.startswith("tidegate.")}
     assert {name for name in own if not name.startswith("tidegate.calling")} == {"tidegate.errors", "tidegate.names"}
     assert said["bytes"] < MOST_BYTES

@@ -1,4 +1,4 @@
-"""Where the proxy is and who calls, as environment variables say it: in which order, kept fresh, and never shown."""
+"""Environment variables for the proxy and the credential: their order, renewal, and secrecy."""
 
 import time
 from collections.abc import Iterator
@@ -146,7 +146,7 @@ def test_dominos_token_is_asked_for_once_and_again_before_it_ends(domino: Upstre
     assert found.header() == ("Authorization", f"Bearer {first}")
     assert found.header() == ("Authorization", f"Bearer {first}")
     assert [request.path for request in domino.requests] == ["/access-token"]
-    found._until = time.monotonic()  # half of a minute has gone
+    found._until = time.monotonic()  # half of a minute has passed
     assert found.header() == ("Authorization", f"Bearer {second}")
     assert found._until - time.monotonic() == pytest.approx(3570, abs=5)
     domino.behave = saying("third")

@@ -1,4 +1,4 @@
-"""`tidegate` as a whole: help, version, exit codes, and errors that are one message."""
+"""The command `tidegate`: help, version, exit codes, and errors as one message."""
 
 import os
 import re
@@ -104,7 +104,7 @@ def test_nothing_that_somebody_wrote_gives_orders_to_the_terminal(capsys: pytest
 
 
 def test_ctrl_c_while_it_is_being_loaded_is_one_line() -> None:
-    """The imports take a while, and more of it on a share; here Ctrl-C comes with that of typer."""
+    """The imports take a while, and longer on a network share. Here Ctrl-C comes during that of typer."""
     program = (
         "import builtins, runpy, sys\n"
         "load = builtins.__import__\n"

@@ -1,4 +1,4 @@
-"""A shell completes names of models and environments as the file of environments has them."""
+"""Shell completion of models and environments from `environments.json`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`tidegate model new` and `check`, as people and programs call them."""
+"""`tidegate model new` and `check`, for people and programs."""
 
 import json
 from pathlib import Path

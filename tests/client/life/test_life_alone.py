@@ -1,4 +1,4 @@
-"""What a life's steps leave to the next run, and what verifying finds where others have been at the repository."""
+"""Recovery from interrupted operations, and `verify` after changes by others, without real servers."""
 
 import errno
 import os
@@ -28,10 +28,10 @@ from .test_life_target import MODEL, dataset, known, plane
 
 
 def test_who_was_killed_before_the_golden_request_sends_it_in_the_next_run(life: Life) -> None:
-    life.papers.request = golden(7)  # which nothing here answers
+    life.papers.request = golden(7)  # no version here gives this answer
     life.answers.killed = True
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Plan, "put_back", lambda _, **_how: None)  # who is killed puts nothing back
+        patch.setattr(Plan, "put_back", lambda _, **_how: None)  # a killed process restores nothing
         with pytest.raises(SystemExit):
             life.bring(1)
     life.answers.killed = False
@@ -61,7 +61,7 @@ def test_who_fails_after_a_run_killed_behind_its_cut_over_goes_back_by_the_recor
     with pytest.raises(SystemExit):
         life.bring(2)
     assert life.served() == (2,)
-    life.papers.stopped, life.papers.request = None, golden(7)  # which nothing here answers
+    life.papers.stopped, life.papers.request = None, golden(7)  # no version here gives this answer
     after = (
         "on servers without an earlier version"
         if earlier is None
@@ -204,7 +204,7 @@ def test_a_deployment_reports_an_alias_that_was_moved_by_hand_before_it(life: Li
 
 
 def test_an_environment_and_a_plane_of_other_names_keep_their_past(life: Life) -> None:
-    """The alias of before stays beside the one of now, and a version that is there is not brought in again."""
+    """The former alias stays next to the current one, and an existing version is not published again."""
     life.bring(1)
     life.bring(2)
     written = [*life.papers.written]
@@ -270,7 +270,7 @@ def test_records_are_in_the_order_in_which_they_came_whatever_the_clocks_say(lif
 
 
 def between(life: Life, tmp_path: Path, **promotion: object) -> None:
-    """Have prod take versions from dev, which is on two data planes, by such rules."""
+    """Let prod take versions from dev, which is on two data planes, under such rules."""
     dev = known(plane("east", dataset("a")), plane("west", dataset("b")))[0].model_copy(update={"name": "dev"})
     asked = Promotion.model_validate({"source": "dev"} | promotion)
     prod = Environment(name="prod", promotion=asked, planes=(plane("north", dataset("c")),))

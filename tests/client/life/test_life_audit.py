@@ -1,4 +1,4 @@
-"""Verifying and pruning: what there is to see of environments, before a registry that is papers."""
+"""`verify` and `prune`, with a fake registry."""
 
 import os
 import shutil
@@ -93,7 +93,7 @@ def test_what_was_published_is_as_it_was_registered_and_what_is_nowhere_is_told(
 
 def test_versions_that_nobody_serves_are_removed_and_brought_back(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = unserved(life.here, "prod", MODEL)
-    assert [each.version for each in shown] == [1]  # two is what a rollback goes back to
+    assert [each.version for each in shown] == [1]  # a rollback goes back to version 2
     assert shown[0].bytes > 0
     with pytest.raises(BusyError, match="may still load"):
         prune(life.here, "prod", shown)

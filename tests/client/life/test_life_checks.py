@@ -35,7 +35,7 @@ def fits(config: str, size: int = 0, peak: int = 1, footprint: int | None = None
 
 
 def on(*backends: str, footprint: int | None = None, others: tuple[ModelFacts, ...] = (), **pool: Any) -> Target:
-    """Return where the model goes: a pool of such facts on a server that has these backends, and other models too."""
+    """Return the model's target: a pool of these facts on a server with these backends, and other models."""
     made = plane("east", dataset("a"), footprint_bytes=footprint)
     facts = PoolFacts.model_validate({"name": "main", "loading": "preload", "gpu": False} | pool)
     server = made.servers[0].model_copy(update={"pools": (facts,), "backends": backends})
@@ -126,7 +126,7 @@ def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: Re
 
 
 def write_ensemble(folder: Path) -> Path:
-    """Write an ensemble of one step, scorer, and return its folder."""
+    """Write an ensemble of one step, scorer, and return its directory."""
     (folder / "1").mkdir(parents=True)
     (folder / "config.pbtxt").write_text(
         f"""name: "{MODEL}"
@@ -149,7 +149,7 @@ def test_an_ensemble_says_which_steps_to_bring_there_first_and_how(
     tmp_path: Path, repository: Repository, source: str | None, command: str
 ) -> None:
     ensemble = write_ensemble(tmp_path / "staged")
-    if source is not None:  # its files are there, and it was taken out
+    if source is not None:  # its files are there, but it was undeployed
         scorer = write_entry(Path(repository.where) / "scorer", 3) / "config.pbtxt"
         text = config.published_config(scorer.read_text(), model="scorer", owner=1, served=[1], aliases={})
         scorer.write_text(config.withdrawn_config(text))
@@ -185,7 +185,7 @@ def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
     [
         (MODEL, {"gpus": 2}, ""),
         (MODEL, {"gpus": 1}, "prod/preload: gpus: [1]"),
-        ("another", {"gpus": 1}, ""),  # which no environment has, so that any server may serve it
+        ("another", {"gpus": 1}, ""),  # in no environment, so any server may serve it
     ],
 )
 def test_an_entry_is_held_against_the_environments_before_it_is_registered(

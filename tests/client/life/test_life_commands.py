@@ -1,4 +1,4 @@
-"""What the commands of a model's life print, and with which exit code they end."""
+"""Output and exit codes of the commands of a model's life."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from .test_life_target import MODEL, dataset, known, plane
 
 
 class Commands:
-    """The command line, before papers."""
+    """The command line, with a fake registry."""
 
     def __init__(self, life: Life) -> None:
         self.life = life

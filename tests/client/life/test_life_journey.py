@@ -1,4 +1,4 @@
-"""From a registration to production and back, with real parts, while somebody calls all the time."""
+"""From a registration to production and back, with real parts and constant calls."""
 
 import time
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
             deploy(context, "faulty", "dev")
         assert "it cannot be loaded" in str(failed.value)
         assert "OSError" in str(failed.value)
-        assert time.monotonic() - begun < 60  # what Triton says at once is not waited for
+        assert time.monotonic() - begun < 60  # errors that Triton reports immediately end the wait
         assert repository.read_text() == before
         context.wait_seconds = 60
         lies = world.register("faulty", 7, tmp_path, expected=8)
@@ -81,7 +81,7 @@ def test_what_is_taken_out_is_let_go_of_and_a_rollback_brings_it_back(world: Wor
         caller.until(13)
     assert undeploy(context, name, "dev").changed
 
-    def is_gone() -> bool:  # a proxy looks twice a second at the most
+    def is_gone() -> bool:  # a proxy polls at most twice a second
         [model] = client.whereabouts(name).models
         return model.state in ("unknown", "cold")
 
@@ -102,10 +102,10 @@ def test_why_a_model_cannot_be_loaded_is_told(world: World, tmp_path: Path, monk
     world.register("ocr", 9, tmp_path, program=broken)
     with pytest.raises(UnfinishedError, match="the served versions are unchanged") as told:
         deploy(context, "ocr", "dev")
-    assert "it cannot be loaded" in told.value.why  # it was not waited until the time was up
+    assert "it cannot be loaded" in told.value.why  # before the timeout
     assert "OSError: no such device" in told.value.why
     with Caller(world.client(world.dev), "ocr") as caller:
-        caller.until(7)  # as soon as the policy has seen what was put back
+        caller.until(7)  # as soon as the policy has seen the restored configuration
 
 
 def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World, tmp_path: Path) -> None:
@@ -129,5 +129,5 @@ def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World,
     asks(soak_hours=1e-9)
     with pytest.raises(RefusedError, match=f"1 calls of version {number} failed in dev"):
         promote(context, "soaked", "prod")
-    asks(separation_of_duties=True)  # it was registered by anna
+    asks(separation_of_duties=True)  # anna registered it
     assert promote(context, "soaked", "prod").version == number

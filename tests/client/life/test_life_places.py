@@ -1,4 +1,4 @@
-"""Repositories of another kind or number: a version comes to both data planes or to none, and an upload is finished."""
+"""Several repositories: a version is published to both data planes or to none, and uploads are completed."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ from .test_life_target import MODEL, dataset, known, plane
 
 
 class Both(Answers):
-    """Two Tritons, of which each has loaded what is served in the repository that both mean."""
+    """Two Tritons, both of which have loaded the versions of one repository."""
 
     def _served(self, model: str) -> tuple[int, ...]:
         return tuple(set.intersection(*(set(of(each, model)[0]) for each in self.repository)))
@@ -59,7 +59,7 @@ def test_a_version_comes_to_both_data_planes_or_to_none(tmp_path: Path) -> None:
         nonlocal seen
         if (when, step) == ("before", "rename to config.pbtxt"):
             seen += 1
-            if seen == 4:  # the cut-over in the west; the east has had its own
+            if seen == 4:  # the switch in the west, after the one in the east
                 raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
     two = papers.register(2)
@@ -110,7 +110,7 @@ def test_who_is_killed_in_the_middle_of_an_upload_finishes_it_in_the_next_run(
             raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(Plan, "put_back", lambda _, **_how: None)  # who is killed puts nothing back
+        patch.setattr(Plan, "put_back", lambda _, **_how: None)  # a killed process restores nothing
         steps.watch(kill)
         try:
             with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""What the records tell of an environment's past, and who may bring which version into it."""
+"""The records of an environment's past, and the rules for changing its versions."""
 
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A model is taken out of an environment: nothing serves it, and a rollback brings it back."""
+"""`undeploy`: nothing serves the model afterwards, and a rollback restores it."""
 
 import errno
 import os
@@ -37,7 +37,7 @@ def test_nothing_serves_what_was_taken_out_and_the_registry_says_so(life: Life) 
     assert [each.what for each in life.papers.written] == ["deploy", "undeploy"]
     repository = life.here.repository(home(life))
     assert repository.models() == []
-    assert not (life.models / MODEL).exists()  # else a Triton that has loaded it would serve on
+    assert not (life.models / MODEL).exists()  # otherwise a Triton that has loaded it would still serve it
 
 
 def test_a_folder_that_two_data_planes_read_is_taken_away_when_neither_is_loading_it(life: Life) -> None:
@@ -113,7 +113,7 @@ def test_a_pool_of_which_no_replica_gets_calls_is_not_waited_for(life: Life, pla
     life.answers.places = places
     life.answers.broken = {1: repeat(BusyError("no replica is ready"))}
     assert undeploy(life.here, MODEL, "prod").changed
-    assert (life.models / MODEL).exists() == bool(places)  # who cannot be asked may be loading it
+    assert (life.models / MODEL).exists() == bool(places)  # an unreachable replica may be loading it
 
 
 def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tells_is_not_believed(life: Life) -> None:
@@ -180,7 +180,7 @@ def test_a_run_that_was_killed_is_ended_by_the_next_one(life: Life, after: str) 
     life.bring(1)
     repository = life.here.repository(home(life))
     with repository.lock(MODEL, "anna"):
-        repository.withdraw(MODEL)  # what a kill leaves behind: nothing is put back
+        repository.withdraw(MODEL)  # after a kill nothing is restored
     if after == "the alias":
         life.papers.aliases.clear()
     life.answers.places = (STAYING,)

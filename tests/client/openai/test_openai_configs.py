@@ -1,4 +1,4 @@
-"""What `tidegate` writes down beside the versions of a language model."""
+"""The file of `tidegate` next to the versions of a language model."""
 
 import pytest
 from hypothesis import given

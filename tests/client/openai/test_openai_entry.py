@@ -1,4 +1,4 @@
-"""A language model is looked at before it is registered: whole, of one piece, and without code that nobody trusts."""
+"""Checks of a language model before its registration: complete, consistent, and without untrusted code."""
 
 import json
 import os
@@ -42,13 +42,13 @@ def headed(header: bytes) -> Callable[[Path], object]:
 
 
 def pointer(file: Path) -> None:
-    """Write what git leaves of a file that git-lfs keeps, where that did not come."""
+    """Write the pointer that git has for a file of git-lfs which was not fetched."""
     file.write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 988097824\n")
 
 
 def long(file: Path) -> None:
     with file.open("wb") as opened:
-        opened.truncate((1 << 28) + 1)  # takes no place on the disk
+        opened.truncate((1 << 28) + 1)  # a sparse file
 
 
 def moved(file: Path) -> None:
@@ -63,7 +63,7 @@ def below(file: Path) -> None:
 
 
 def remote(*keys: str) -> Callable[[Path], object]:
-    """Return what names code of somebody else's, which is in no file of the entry."""
+    """Return settings that name code outside the entry."""
 
     def write(file: Path) -> None:
         said: dict[str, Any] = {"AutoProcessor": "somebody/model--processing.Processor"}
@@ -190,7 +190,7 @@ def test_code_that_is_trusted_is_told_all_the_same(tmp_path: Path) -> None:
         checked(entry, "chat")
     assert "it brings code" in checked(entry, "chat", trusted=True)[0]
     (tmp_path / "staged").mkdir()
-    entry.rename(tmp_path / "staged" / ENTRY_VERSION)  # as it is fetched to be deployed
+    entry.rename(tmp_path / "staged" / ENTRY_VERSION)  # like a fetched entry
     found = KIND.check_staged(
         tmp_path / "staged", "chat", open_repository(tmp_path, KIND.configs), backends=None, bring=str
     )
@@ -261,7 +261,7 @@ def test_a_golden_request_that_cannot_be_compared_is_refused(
 
 
 class Engine(ProxyClient):
-    """Answers as OpenAI's API has it, whatever is asked."""
+    """Responds to every request in the format of OpenAI's API."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__("http://nowhere.test", Credential())
@@ -274,7 +274,7 @@ class Engine(ProxyClient):
 
 
 def judged(request_: dict[str, Any], outputs: dict[str, list[Any]], answer: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the call that a golden request was, and what is wrong with its answer."""
+    """Return the call of a golden request, and the differences in its response."""
     engine = Engine(answer)
     found = KIND.ask(engine, "m", request_, version=3)
     [(call, body)] = engine.asked

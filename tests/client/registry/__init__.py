@@ -1,1 +1,1 @@
-"""The registry, against a real MLflow server with object storage and folders behind it."""
+"""The registry, with a real MLflow server on object storage and directories."""

@@ -9,12 +9,12 @@ CONFIG = 'backend: "python"\nmax_batch_size: 0\n'
 
 
 def program(number: int = 1) -> bytes:
-    """Return a model's program; programs of all numbers below ten are of one length."""
+    """Return a model's program. Programs of all numbers below ten have the same length."""
     return f"class TritonPythonModel:\n    x = {number}\n".encode()
 
 
 def entry(folder: Path, name: str, files: dict[str, bytes] | None = None) -> Path:
-    """Write an entry of some files, besides its configuration; return its folder."""
+    """Write an entry with a configuration and these files. Return its directory."""
     root = folder / name
     said = {"config.pbtxt": f'name: "{name}"\n{CONFIG}'.encode(), "1/model.py": program()} | (files or {})
     for path, content in said.items():

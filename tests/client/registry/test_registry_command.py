@@ -1,4 +1,4 @@
-"""`tidegate register`, as people and programs run it."""
+"""`tidegate register`, for people and programs."""
 
 import getpass
 import json

@@ -1,4 +1,4 @@
-"""A golden request tells a right answer from a wrong one."""
+"""Golden requests: parsing, checks against a configuration, and differences."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The manifest of an entry: every file with its digest, and nothing that a version cannot have."""
+"""The manifest of an entry: every file with its digest, and refusals of what cannot be registered."""
 
 import hashlib
 import os
@@ -85,7 +85,7 @@ def test_links_and_special_files_are_refused_and_named(tmp_path: Path, monkeypat
             os.mkfifo(place)
         else:
             with socket.socket(socket.AF_UNIX) as listening:
-                monkeypatch.chdir(place.parent)  # the name of a socket may not be long
+                monkeypatch.chdir(place.parent)  # the name of a socket must be short
                 listening.bind(place.name)
         with pytest.raises(UsageError, match=words) as told:
             manifest_of(root)

@@ -1,4 +1,4 @@
-"""Versions come into the registry whole, once, and are found again, whatever way their artifacts go."""
+"""Versions are registered completely and once, and are found again, for every kind of artifact access."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_the_same_content_is_the_same_version(world: World, tmp_path: Path, way:
     first = registered(registry, root)
     again = registry.register(root, registered_by="bob")
     assert again == first
-    (root / "1").rename(root / "7")  # the registry gives it its number
+    (root / "1").rename(root / "7")  # the registry assigns the number
     assert registered(registry, root).number == 1
     (root / "7" / "model.py").write_bytes(program(2))
     second = registered(registry, root)
@@ -128,7 +128,7 @@ def test_a_version_is_named_by_number_alias_or_as_the_latest_and_stays_pinned(wo
     for expect, words in ((1, "is at version 2, but was expected at version 1"), (None, "was expected not to exist")):
         with pytest.raises(BusyError, match=words):
             registry.set_alias("named", "prod", 1, expect=expect)
-    registry.set_alias("named", "prod", 2, expect=1)  # it is there: whoever did it before has done it
+    registry.set_alias("named", "prod", 2, expect=1)  # already done by another run
     registry.tag(second, "reviewed", "yes")
     assert registry.version("named", 2).tags["reviewed"] == "yes"
 
@@ -164,7 +164,7 @@ def test_history_is_written_once_and_read_in_order(world: World, tmp_path: Path)
     events = [Record(what="deploy", when=datetime.now(UTC) + timedelta(seconds=number), **said) for number in range(3)]
     for event in (events[1], events[0], events[2]):
         registry.append_record(version, event)
-    registry.append_record(version, events[0])  # the same again is one more file, never another content of one
+    registry.append_record(version, events[0])  # the same record again is one more file
     with pytest.raises(ValueError, match="of another version"):
         registry.append_record(version, events[0].model_copy(update={"version": 2}))
     assert registry.records("history") == [begun, events[0], events[0], events[1], events[2]]

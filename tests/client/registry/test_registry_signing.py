@@ -1,4 +1,4 @@
-"""A signature tells whose version it is, and holds for nothing else."""
+"""Signatures of versions, and their verification."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who writes what the registry tells gets no credential by it, no file of ours, and no say over other versions."""
+"""Users who can write to the registry gain no credentials, no local files, and no influence on other versions."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What is not as it was registered never lies on disk as if it were, and every failure says what to do."""
+"""Content that differs from the registered one never reaches its place on disk, and every failure has a remedy."""
 
 import errno
 import hashlib
@@ -39,7 +39,7 @@ def version(world: World, root: Path) -> RegisteredVersion:
 
 @dataclass
 class Fetch:
-    """A version that is fetched through the relay, and into which folder."""
+    """A version, fetched through the relay to a directory."""
 
     registry: Registry
     version: RegisteredVersion
@@ -65,7 +65,7 @@ def fetch(
 
 @pytest.fixture
 def own_version(world: World, tmp_path: Path, request: pytest.FixtureRequest) -> RegisteredVersion:
-    """One that the test may spoil."""
+    """A version that the test may damage."""
     name = f"spoilt-{hashlib.sha256(request.node.name.encode()).hexdigest()[:8]}"
     return registered(world.registry(), entry(tmp_path, name, {"1/data": noise(3, 50_000)}))
 
@@ -76,7 +76,7 @@ def put(world: World, version: RegisteredVersion, path: str, content: bytes) -> 
 
 
 def only(part: str, change: Callable[[Answer], None]) -> Callable[[str, str, Answer], None]:
-    """Return a fault of the answers to what has a part in its path."""
+    """Return a fault for responses whose path contains a text."""
     return lambda _method, path, answer: change(answer) if part in path else None
 
 
@@ -133,7 +133,7 @@ def test_a_file_that_does_not_come_as_it_was_registered_is_refused_and_the_next_
     fetch()
     assert fetch.is_whole
     asked = {path.rpartition("/entry/")[2] for path in fetch.before.sent("GET", "/artifacts/model/entry/")}
-    assert asked.isdisjoint(there)  # what was whole is not asked for again
+    assert asked.isdisjoint(there)  # complete files are not requested again
 
 
 def test_a_connection_that_breaks_once_is_no_failure(fetch: Fetch) -> None:
@@ -149,11 +149,11 @@ def test_a_connection_that_breaks_once_is_no_failure(fetch: Fetch) -> None:
     manifest = fetch(got.append)
     assert broken
     assert fetch.is_whole
-    assert sum(got) == manifest.size  # what came twice counts once
+    assert sum(got) == manifest.size  # a file that was sent twice counts once
 
 
 def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(world: World, fetch: Fetch) -> None:
-    """Gateways answer with JSON of their own, or with a page to sign in."""
+    """Gateways respond with their JSON, or with a login page."""
     before, registry = fetch.before, fetch.registry
     for body, kind in ((b'{"error": "expired"}', "application/json"), (b"<html>", "text/html"), (b"", "text/plain")):
         before.fault = only("/", status(401, body, kind))
@@ -198,7 +198,7 @@ def test_files_beyond_the_manifest_are_refused(
 
 
 def test_a_forged_manifest_is_refused_at_once(world: World, own_version: RegisteredVersion, tmp_path: Path) -> None:
-    """Who can write the registry and its store can make both fit; not even then is anything written elsewhere."""
+    """Whoever can write to the registry and its store can forge both. Even then nothing is written elsewhere."""
     registry = world.registry()
     said = json.loads(registry.manifest(own_version).canonical())
     changes: list[tuple[dict[str, object], str]] = [({"model": "other"}, "of model 'other'")]
@@ -235,7 +235,7 @@ def test_what_is_not_right_is_fetched_again(
     monkeypatch.setattr(transfer, "hashed", lambda path: read.setdefault(path, hashed(path)))
     world.registry().fetch(version, tmp_path / "fetched")
     assert contents(tmp_path / "fetched") == contents(root)
-    assert {path.name for path in read} & {"2.bin", "6.bin"} == {"2.bin"}  # its size tells of the other that it is half
+    assert {path.name for path in read} & {"2.bin", "6.bin"} == {"2.bin"}  # the other's size shows the fault
     (tmp_path / "second").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "second" / "1").symlink_to(tmp_path / "outside")
@@ -265,12 +265,12 @@ def test_what_the_disk_says_becomes_what_to_do(
 def test_a_store_is_told_apart_from_a_refusal_and_from_a_missing_file(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """Straight to S3: a wrong key, a token that is none, no such file, no such server."""
+    """Direct access to S3: a wrong key, an invalid token, a missing file, no server."""
     import boto3
     from mlflow.store.artifact import s3_artifact_repo
 
     def forget() -> None:
-        boto3.setup_default_session()  # each is another process, as it were
+        boto3.setup_default_session()  # as in separate processes
         s3_artifact_repo._cached_get_s3_client.cache_clear()
 
     def opened() -> Artifacts:

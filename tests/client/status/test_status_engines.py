@@ -1,4 +1,4 @@
-"""`tidegate status` and `top` of servers that speak OpenAI's API: where their models are, ready or not."""
+"""`tidegate status` and `top` for servers of OpenAI's API."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.proxy.openai.tables import access
 from tests.proxy.rigs.tables import write_key
 from tests.proxy.rigs.upstream import Caller, upstream
 
-NAMES = "meta/llama-3.1-8b-instruct", "llama3:8b"  # By which clients call the model `plain`, too.
+NAMES = "meta/llama-3.1-8b-instruct", "llama3:8b"  # further names of the model `plain`
 
 
 def serving(name: str) -> Any:
@@ -38,7 +38,7 @@ def pool(name: str, port: int) -> routing.Pool:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A proxy in front of two engines, one of which serves another version than it should; the caller's variables."""
+    """The variables of a caller of a proxy with two engines, one of which serves another version than it should."""
     root, key = tmp_path_factory.mktemp("engines"), new_key()
     with ExitStack() as stack:
         engines = {name: stack.enter_context(upstream(serving(name))) for name in ("chat-v3", "chat-v2", "plain")}

@@ -1,4 +1,4 @@
-"""`tidegate predict`, of a real environment: what goes in, what comes out, and where it is called."""
+"""`tidegate predict` with a real environment."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`tidegate status`, of a real environment: nothing is loaded for looking."""
+"""`tidegate status` with a real environment. It loads nothing."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which proxies are asked, and what is told of models that are not deployed."""
+"""Which proxies are queried, and what is shown for models that are not deployed."""
 
 import json
 import time
@@ -93,7 +93,7 @@ MISSING = "no version of it is in memory"
 
 
 def found_at(model: str, state: str, **more: object) -> dict[str, object]:
-    """A model at the only replica of its pool, as a proxy tells it."""
+    """Return a model at the only replica of its pool, as in a proxy's response."""
     place = {"replica": "10.0.0.1:8000", "state": state} | more
     about = {"server": "gpu", "pool": "main", "loading": "preload", "model": model}
     return about | {"state": state, "places": [place]} | more
@@ -106,7 +106,7 @@ def listed(caller: Caller, *models: dict[str, object]) -> None:
 
 
 def proxy(caller: Caller) -> None:
-    """Answer as a proxy whose Triton has one of three models; an alias of one of the others is not set."""
+    """Respond like a proxy whose Triton has one of three models. The alias of another one is not set."""
     path = caller.request.path
     if path == "/whoami":
         caller.answer(json.dumps(WHO).encode())
@@ -152,7 +152,7 @@ def test_the_configuration_of_a_model_is_asked_for_where_it_is_shown_and_not_in_
 
 
 def without_gpu(caller: Caller) -> None:
-    """Answer as a proxy that has lost one of two Tritons, and knows of nothing better than to come again."""
+    """Respond like a proxy that has lost one of two Tritons, and has only a Retry-After."""
     path = caller.request.path
     if path.startswith("/servers/gpu"):
         problem = Problem(ProblemType.BUSY, "No replica of gpu/main can be used: there is no answer.", retry_after=30.0)

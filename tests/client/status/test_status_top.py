@@ -1,4 +1,4 @@
-"""`tidegate top`: slices as bars, models as rows, and a proxy that cannot be asked hides no other."""
+"""`tidegate top`: slices as bars, models as rows. A failed proxy does not hide others."""
 
 import io
 import json

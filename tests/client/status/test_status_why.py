@@ -1,4 +1,4 @@
-"""`tidegate why`: one answer about one model from every proxy, whatever one of them has to say."""
+"""`tidegate why`: combines the responses of all proxies about one model."""
 
 import json
 from functools import partial
@@ -48,7 +48,7 @@ def saying(answer: Any) -> Any:
     return act
 
 
-planes = partial(proxies.planes, saying)  # whose proxies say this of any model: places, a problem
+planes = partial(proxies.planes, saying)  # their proxies have this of any model: places, a problem
 
 
 def why(*words: str) -> Result:

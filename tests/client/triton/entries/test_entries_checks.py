@@ -1,4 +1,4 @@
-"""What a check says where the test's Triton has no word: other backends, other servers, newer and stricter ones."""
+"""Findings that the test's Triton cannot confirm: other backends, other servers, newer and stricter ones."""
 
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
     (f'backend: "own"\n{TENSORS}', {"1/libtriton_own.so": ""}, {"backends": {"python"}}, ()),
     ('backend: "python"', {"1/model.py": COMPLETING}, {}, ()),
     (CONFIG, {"1/model.py": f"open('ran', 'w')\n{MODEL}"}, {}, ()),
-    (CONFIG, {"1/model.py": f"{MODEL}\nx = {'-' * 50000}1\n"}, {}, ()),  # too deep for a look
+    (CONFIG, {"1/model.py": f"{MODEL}\nx = {'-' * 50000}1\n"}, {}, ()),  # nested too deeply to check
     (VERSIONS, PUBLISHED | {"3/model.py": MODEL, "7/model.py": MODEL}, {}, ()),
     (
         f'backend: "onnx"\n{TENSORS}',
@@ -111,7 +111,7 @@ SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
     (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {"gpus": 0}, ("error: KIND_GPU",)),
     *((f"{CONFIG}instance_group {{ gpus: [ 0, 1 ] }}\n", None, {"gpus": gpus}, ()) for gpus in (None, 2)),
     (f"{CONFIG}instance_group {{ gpus: [ 0, 1 ] }}\n", None, {"gpus": 1}, ("error: gpus: [0, 1]",)),
-    # Triton 2.51 reads what lies outside; newer ones refuse labels that climb out (core, model.cc).
+    # Triton 2.51 reads files outside. Newer ones refuse labels outside the model (core, model.cc).
     *(
         (CONFIG.replace('name: "OUT"', f'name: "OUT" label_filename: "{path}"'), None, {}, ("error: the labels",))
         for path in CLIMBING

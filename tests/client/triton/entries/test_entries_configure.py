@@ -1,4 +1,4 @@
-"""Options and what files tell, made one configuration."""
+"""Options and contents of files, combined into one configuration."""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,6 @@
-"""What a check says of a configuration whose tensors are not those of the model's own file.
+"""Findings about configurations whose tensors differ from those of the model's file.
 
-The verdicts are those of the backends' own code (see `checks.contents`): the Triton of the tests has none of them.
+The expectations follow the backends' own code (see `checks.contents`), because the test's Triton has none of them.
 """
 
 import tracemalloc
@@ -30,7 +30,7 @@ BATCHES = "max_batch_size: 8\n"
 
 
 def network(x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()) -> bytes:
-    """Return a network that takes x, and other scalars, and gives y."""
+    """Return a network with the input x, further scalars, and the output y."""
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)]
     inputs += [helper.make_tensor_value_info(name, TensorProto.INT32, ["batch", 1]) for name in more]
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, y)
@@ -114,7 +114,7 @@ def test_an_input_that_is_not_declared_is_an_error_and_those_that_triton_fills_a
 
 
 def test_an_output_whose_size_the_file_leaves_open_is_not_sure(tmp_path: Path) -> None:
-    """ONNX Runtime works sizes out that the file does not tell, and Triton compares with those."""
+    """ONNX Runtime infers sizes that the file does not contain, and Triton compares with those."""
     (warned,) = said(tmp_path, X + Y, [3], ["n"])
     assert "warning: output 'y' has dims [2]" in warned
 
@@ -127,7 +127,7 @@ def test_weights_are_not_read_however_large(tmp_path: Path) -> None:
     graph = model.graph.SerializeToString()
     weights = helper.make_tensor("w2", TensorProto.FLOAT, [0], b"", raw=True).SerializeToString()
     own = entry(tmp_path, ONNX + X + Y, {"1/empty": b""})
-    with (own / "1" / "model.onnx").open("wb") as file:  # a graph that ends with weights, of which nothing is written
+    with (own / "1" / "model.onnx").open("wb") as file:  # a graph with weights at the end, as a sparse file
         data = b"\x4a" + varint(size)
         inner = b"\x2a" + varint(len(weights) + len(data) + size) + weights + data
         file.write(b"\x3a" + varint(len(graph) + len(inner) + size) + graph + inner)

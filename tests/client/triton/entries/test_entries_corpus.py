@@ -1,4 +1,4 @@
-"""Our verdict about every entry of the corpus and that of a real Triton are the same."""
+"""A real Triton and our checks agree about every entry of the corpus."""
 
 import re
 import shutil
@@ -33,12 +33,12 @@ from .corpus_entries import (
 Verdicts = dict[str, str]
 Found = dict[str, list[Finding]]
 LOAD_SECONDS = 120.0
-HANGS_SECONDS = 12.0  # A load takes one to five seconds here; one that has not ended by then does not end.
+HANGS_SECONDS = 12.0  # A load takes one to five seconds here. A longer one never ends.
 DEADLY = re.compile("initial_state|model_warmup")
-"""What Triton 2.51 refuses only when the model's instances are there; now and then it dies of that, with SIGSEGV, at
-once or seconds later. So each of these has a Triton of its own."""
+"""Triton 2.51 refuses these only after it has created the model's instances, and sometimes crashes then or seconds
+later (SIGSEGV). So each of them gets a separate Triton."""
 NO_BACKEND = "unable to find backend library"
-HERE = {"python"}  # The backends of the Triton of the tests.
+HERE = {"python"}  # the backends of the test's Triton
 OPTIONS = ("--model-control-mode=explicit", "--strict-readiness=false")
 
 
@@ -57,7 +57,7 @@ def findings(repository: Path) -> Found:
 
 @pytest.fixture(scope="module")
 def verdicts(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
-    """What Triton says about each: nothing when it loads. It has a copy, for it leaves compiled programs behind."""
+    """Triton's error for each entry, empty if it loads. Triton gets a copy, because it writes compiled programs."""
     folder = tmp_path_factory.mktemp("triton")
     copy = shutil.copytree(repository, folder / "models")
     deadly = [name for name in names(BAD) if DEADLY.search((repository / name / CONFIG_NAME).read_text("utf-8"))]
@@ -112,7 +112,7 @@ def test_triton_and_a_check_agree_about_every_entry(verdicts: Verdicts, findings
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Triton]:
-    """A Triton of one test's own, which is left in ruins; its repository is `models`."""
+    """A separate Triton, which the test breaks. Its repository is `models`."""
     (tmp_path / "models").mkdir()
     with not_run("A REAL TRITON"), triton(tmp_path / "triton", tmp_path / "models", options=OPTIONS) as own:
         yield own
@@ -120,7 +120,7 @@ def server(tmp_path: Path) -> Iterator[Triton]:
 
 @pytest.mark.thorough
 def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> None:
-    """A version without its model, and a folder that begins with a number."""
+    """A version without its model, and a directory that starts with a number."""
     models = tmp_path / "models"
     folders = [entry(models, CONFIG, {}, "nothing_in_it"), entry(models, CONFIG, name="dated")]
     (folders[0] / "1").mkdir()
@@ -137,7 +137,7 @@ def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> N
 
 @pytest.mark.thorough
 def test_a_folder_whose_number_ends_triton_is_an_error(tmp_path: Path, server: Triton) -> None:
-    """Triton reads the number of a version without looking whether it is too large, and ends: for everybody."""
+    """Triton does not check whether the number of a version is too large, and crashes, for all models."""
     folder = entry(tmp_path / "models", CONFIG, name="too_large")
     (folder / ("9" * 20)).mkdir()
     with grpc.InferenceServerClient(server.grpc) as client:

@@ -1,4 +1,4 @@
-"""Which framework a model is of."""
+"""The framework of a model."""
 
 import os
 import pickle

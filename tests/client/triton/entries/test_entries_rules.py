@@ -1,6 +1,6 @@
-"""What Triton's source refuses, and the Triton of the tests cannot say: it has the Python backend only.
+"""Rules from Triton's source that the test's Triton cannot confirm, because it has only the Python backend.
 
-The rows follow fil_backend, pytorch_backend and onnxruntime_backend; each right entry has rows that change one thing.
+The rows follow fil_backend, pytorch_backend and onnxruntime_backend. Each valid entry has rows that change one thing.
 """
 
 from pathlib import Path
@@ -83,7 +83,7 @@ REFUSED: dict[str, tuple[str, Files, str, str]] = {
         'cc_model_filenames { key: "9.0" value: "h100.plan" } default_model_filename: "model.plan" platform',
     ),
 }  # fmt: skip
-"""A right entry, and what makes it one that a server refuses."""
+"""A valid entry, and changes that make a server refuse it."""
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -165,7 +165,7 @@ MANY = parameter("enable_multi_device", "true")
 def test_openvino_takes_instances_on_processors_only_and_tensorrt_on_gpus_only(
     model: tuple[str, str], said: str, gpus: int | None, refused: bool, tmp_path: Path
 ) -> None:
-    """What `kind: KIND_AUTO` comes to, which stands there when nothing does, depends on the server."""
+    """The default `kind: KIND_AUTO` depends on the server."""
     own = entry(tmp_path, f"{model[0]}\n{TENSORS}instance_group {{ {said} }}\n", {model[1]: ""})
     found = errors(check_entry(own, gpus=gpus))
     assert bool(found) is refused

@@ -1,4 +1,4 @@
-"""Texts of config.pbtxt are read whole or not at all, and every problem has the line where it stands."""
+"""Parsing of config.pbtxt: completely or not at all, and every problem has its line."""
 
 import time
 
@@ -118,13 +118,13 @@ def test_what_people_write_in_wrong_places_is_told_where_it_belongs(text: str, s
 
 
 def test_texts_of_any_size_are_gone_through_once_and_those_of_slips_given_up_early() -> None:
-    begun = time.process_time()  # not the time of others on the machine
+    begun = time.process_time()  # not the time of other processes
     assert len(read_config("a: 1\n" * 20_000).problems) == 50
     assert len(read_config("x { " * 20_000).problems) == 1
     assert read_config('name: "' + 'a\\"' * 100_000).config is None
     assert read_config(f"input {{ data_type: {'9' * 5000} }}").problems
     parameter = 'parameters { key: "%d" value { string_value: "" } }\n'
-    read = read_config("".join(parameter % number for number in range(15_000)))  # the largest that is read
+    read = read_config("".join(parameter % number for number in range(15_000)))  # the size limit
     assert read.line('parameters["14999"].string_value') == 15_000
     assert time.process_time() - begun < 30
 
@@ -133,7 +133,7 @@ def test_a_program_that_wants_a_config_is_told_the_place() -> None:
     with pytest.raises(UsageError, match=r"here/config\.pbtxt:2: .*'bakend'[\s\S]*did you mean 'backend'\?"):
         parse_config('name: "a"\nbakend: "python"', "here/config.pbtxt")
     assert parse_config('name: "a"').name == "a"
-    # Nor do unprintable characters of a text reach a terminal.
+    # Unprintable characters of a text do not reach a terminal.
     (problem,) = read_config("name: \x1b[2J").problems
     assert "\x1b" not in str(problem)
     assert r"\x1b" in str(problem)

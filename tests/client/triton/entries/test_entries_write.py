@@ -1,4 +1,4 @@
-"""Entries that are made: whole or not at all, accepted by `check_entry`, and loaded by the real Triton as meant."""
+"""New entries: atomic, accepted by `check_entry`, and loaded by the real Triton as intended."""
 
 import os
 from pathlib import Path
@@ -41,7 +41,7 @@ MADE: tuple[tuple[str, Framework, Options], ...] = (
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    """Return a folder with models of those frameworks that have no file among ours."""
+    """Return a directory with models of the frameworks that have no file among ours."""
     folder = tmp_path / "sources"
     folder.mkdir()
     (folder / "net.plan").write_text("ptrt")
@@ -147,7 +147,7 @@ def test_a_real_triton_loads_what_was_made_as_it_was_written_and_it_answers(tmp_
     made = make("batched", DOUBLE, repository, options)
     with triton(tmp_path / "triton", repository) as server, grpc.InferenceServerClient(server.grpc) as client:
         theirs = client.get_model_config("batched").config
-        theirs.dynamic_batching.ClearField("preferred_batch_size")  # which Triton chooses where nobody did
+        theirs.dynamic_batching.ClearField("preferred_batch_size")  # Triton's default
         for field, said in made.config.ListFields():
             assert said == getattr(theirs, field.name), field.name
         tensor = grpc.InferInput("raw", [2, 3], "FP32")

@@ -1,4 +1,4 @@
-"""A table's columns are those that the model was trained with, by their names, in whatever order they are given."""
+"""Columns of a table are matched by name with those of the training, in any order."""
 
 from pathlib import Path
 from typing import Any

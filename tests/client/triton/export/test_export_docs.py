@@ -1,4 +1,4 @@
-"""docs/export.md: its commands print what it says."""
+"""The commands in docs/export.md have the output on the page."""
 
 import os
 import re

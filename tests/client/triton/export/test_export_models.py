@@ -1,4 +1,4 @@
-"""What scikit-learn has trained answers alike as ONNX, or there is no entry."""
+"""scikit-learn models give the same answers as ONNX, or no entry is created."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def config(entry: Path) -> ModelConfig:
 
 
 def answers_its_golden_request(entry: Path) -> bool:
-    """Ask the entry's own model, by ONNX Runtime, as the golden request says."""
+    """Run the entry's model with ONNX Runtime and its golden request."""
     golden = read_golden((entry / "golden.json").read_bytes(), "golden.json")
     types = {"FP32": numpy.float32, "INT64": numpy.int64, "BYTES": object}
     inputs = {
@@ -37,7 +37,7 @@ def answers_its_golden_request(entry: Path) -> bool:
 
 
 def made(tmp_path: Path, *words: object) -> Path:
-    """Export what is named, and return the entry, in which `check` finds nothing."""
+    """Export a model, and return the entry, about which `check` finds nothing."""
     done = export(*words[:1], tmp_path / "made", *words[1:])
     assert done.exit_code == 0, done.output
     checked = CliRunner().invoke(app, ["model", "check", "--strict", str(tmp_path / "made")])

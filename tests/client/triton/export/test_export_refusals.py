@@ -1,4 +1,4 @@
-"""What cannot be exported is one message and an exit code, and leaves nothing behind."""
+"""Refused exports: one message, an exit code, and nothing left behind."""
 
 import pickle
 import sys

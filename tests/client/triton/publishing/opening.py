@@ -1,4 +1,4 @@
-"""Opens repositories of Tritons."""
+"""Opens Triton's repositories."""
 
 from pathlib import Path
 

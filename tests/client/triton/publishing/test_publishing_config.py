@@ -1,4 +1,4 @@
-"""The published configuration is the owner's, with what serves and what aliases stand for, in the same words always."""
+"""The published configuration: the owner's, with the served versions and the aliases. Its text is deterministic."""
 
 import pytest
 from google.protobuf import text_format
@@ -43,7 +43,7 @@ def test_it_names_the_versions_that_are_served_and_the_aliases_as_the_proxy_read
     assert list(config.version_policy.specific.versions) == [7, 12]
     assert not config.version_policy.HasField("latest")
     assert config.parameters[f"{ALIAS_PARAMETER}production"].string_value == "7"
-    # An entry brings no aliases of its own.
+    # An entry cannot have aliases.
     text = published_config(OWNERS, model="m", owner=9, served=[9], aliases={})
     assert read_published(text) == Published(9, (9,), {})
 
@@ -116,14 +116,14 @@ def test_differences_are_told_by_field() -> None:
 def test_a_closed_one_serves_nothing_that_can_be() -> None:
     closed = closed_config(published_config(OWNERS, model="m", owner=2, served=[2], aliases={"prod": 2}))
     assert list(parsed(closed).version_policy.specific.versions) == [10**18]
-    assert read_published(closed) == Published(2, (), {})  # an alias of what is not served is none
+    assert read_published(closed) == Published(2, (), {})  # aliases of versions that are not served do not count
 
 
 def test_a_withdrawn_one_is_an_ensemble_of_nothing_and_keeps_its_owner() -> None:
     withdrawn = withdrawn_config(published_config(OWNERS, model="m", owner=2, served=[2], aliases={"prod": 2}))
     assert (parsed(withdrawn).name, parsed(withdrawn).platform) == ("m", "ensemble")
     [step] = parsed(withdrawn).ensemble_scheduling.step
-    assert not is_name(step.model_name)  # no model can have it
+    assert not is_name(step.model_name)  # so no model can have this name
     assert read_published(withdrawn) == Published(2, (), {})
     assert withdrawn_config(withdrawn) == withdrawn
     assert read_published(withdrawn_config("none {")) == Published(None, (), {})

@@ -1,4 +1,4 @@
-"""A repository in a folder that others may write, too: versions come whole, and no link is followed."""
+"""A repository in a directory that others can write to: versions appear atomically, and no link is followed."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def repository(root: Path) -> Repository:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A folder with all that would be taken for one's own."""
+    """A directory with the same content, to which links point."""
     folder = tmp_path / "victim"
     for path in ("7/f", "m/7/f", "models/m/lock", "labels.txt", "notes/1.txt", "2/f", "1/.entry/f", "config.pbtxt"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

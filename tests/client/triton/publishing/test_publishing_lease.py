@@ -1,4 +1,4 @@
-"""One publisher at a time: processes that race, a holder that dies, one that was stopped for long."""
+"""One publisher at a time: processes that race, a holder that dies, and one that was stopped for long."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def lease(store: Store, who: str) -> Lease:
 
 @contextmanager
 def another_process(work: Callable[[], None]) -> Iterator[int]:
-    """Have another process work until it is killed."""
+    """Run the work in another process until it is killed."""
     if (child := os.fork()) == 0:
         try:
             work()
@@ -145,9 +145,9 @@ def test_a_holder_that_was_stopped_for_long_writes_nothing_more(
     publish(where, entry(1), 1)
     repository = open_repository(where)
     before = repository.config("m")
-    monkeypatch.setattr(Lease, "_beat", lambda *_: None)  # as of a stopped process
+    monkeypatch.setattr(Lease, "_beat", lambda *_: None)  # like a stopped process
     monkeypatch.setattr(Lease, "EXPIRY_SECONDS", 5.0)
-    monkeypatch.setattr(Lease, "BEAT_SECONDS", 2.0)  # S3 tells times in whole seconds.
+    monkeypatch.setattr(Lease, "BEAT_SECONDS", 2.0)  # S3 has times in whole seconds
     with repository.lock("m", "Ada"):
         staged = repository.staging("m", 2)
         entry(2).write(staged)

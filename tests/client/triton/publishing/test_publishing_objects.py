@@ -1,4 +1,4 @@
-"""A repository in a real S3 (MinIO): the configuration comes last, and who is stopped leaves the old or the new."""
+"""A repository in a real S3 (MinIO): the configuration is last, so a stopped publisher leaves the old or the new."""
 
 import os
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def test_a_new_model_is_closed_until_all_of_it_is_there(url: str, repository: Re
     assert len(files) >= 2 * 4
     assert all(text is not None and read_published(text).served == () for _, text in files)
     assert repository.config("m") == config(ONE, 1, [1], prod=1)
-    assert not any(Path(os.environ["TIDEGATE_CACHE"]).rglob("data"))  # nothing is left of what was staged
+    assert not any(Path(os.environ["TIDEGATE_CACHE"]).rglob("data"))  # nothing staged is left
 
 
 @pytest.mark.parametrize("of", [ONE, entry(2)], ids=["a new model", "a second version"])
@@ -68,7 +68,7 @@ def test_whoever_stops_after_any_put_leaves_the_old_or_the_new_and_the_next_run_
 
 
 def stopped(work: Callable[[], object], place: int) -> bool:
-    """Stop at the n-th put that is none of the lease; False if the work ended before."""
+    """Stop at the n-th put, not counting the lease's. Return False if the work ended before."""
     left = iter(range(place, -1, -1))
 
     def stop(when: str, step: str) -> None:

@@ -1,4 +1,4 @@
-"""What holds of every repository, in a folder as in a real S3: versions come whole, never change, and go whole."""
+"""Every repository, in a directory and in a real S3: versions appear and disappear completely, and never change."""
 
 from pathlib import Path
 
@@ -130,5 +130,5 @@ def test_one_publisher_at_a_time_has_the_lock(where: Path | str, repository: Rep
     with repository.lock("m", "Ada"):
         with pytest.raises(BusyError, match="Ada is at it since"):
             publish(where, ONE, 1)
-        assert publish(where, entry(1, "other"), 1) is True  # another model is free
+        assert publish(where, entry(1, "other"), 1) is True  # another model is not locked
     assert publish(where, ONE, 1) is True

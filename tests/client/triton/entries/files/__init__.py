@@ -1,4 +1,4 @@
-"""The files, and where they are."""
+"""Paths of the model files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Files that are damaged, or made to do harm: a reader tells what it can, or says in words that it cannot."""
+"""Damaged or malicious files: readers return a result or raise an error with a message."""
 
 import re
 import tempfile
@@ -35,7 +35,7 @@ DAMAGE = st.lists(st.tuples(st.integers(0, 6000), st.binary(min_size=0, max_size
 
 
 def traced(run: Callable[[], object]) -> tuple[object, int]:
-    """Return what it returns, and the bytes that it took at most."""
+    """Return the function's result, and its peak memory in bytes."""
     tracemalloc.start()
     try:
         return run(), tracemalloc.get_traced_memory()[1]
@@ -94,7 +94,7 @@ def test_lightgbm_without_a_tree_takes_little_memory(
 
 
 def test_openvino_takes_no_memory_for_what_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.triton.entries.frameworks.openvino.LIMIT", 4 << 20)  # what it takes for the bytes
+    monkeypatch.setattr("tidegate.triton.entries.frameworks.openvino.LIMIT", 4 << 20)  # the limit for the bytes
     junk = b"<!-- <!DOCTYPE net> --><rt_info>" + b"<a/>" * 500_000 + b"</rt_info></net>"
     (tmp_path / "m.xml").write_bytes((FILES / "openvino.xml").read_bytes().replace(b"</net>", junk))
     (tmp_path / "m.bin").write_bytes(b"")

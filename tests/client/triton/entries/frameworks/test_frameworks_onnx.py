@@ -1,4 +1,4 @@
-"""ONNX models, made by the library that reads them."""
+"""ONNX models, made with the classes that read them."""
 
 from pathlib import Path
 from typing import Any

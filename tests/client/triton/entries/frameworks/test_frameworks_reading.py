@@ -1,4 +1,4 @@
-"""What the files of each framework tell: as its own library wrote them, changed, and broken."""
+"""Files of each framework: written by its own library, changed, and broken."""
 
 import json
 import os

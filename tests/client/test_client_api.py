@@ -33,7 +33,7 @@ def test_every_command_is_a_method_that_says_what_it_does() -> None:
 
 def test_importing_it_waits_for_nothing_that_it_needs_later() -> None:
     heavy = {"mlflow", "grpc", "pydantic", "numpy", "rich", "typer", "urllib3"}
-    program = f"import sys; from tidegate import Tidegate; Tidegate(); print(sorted({heavy} & set(sys.modules)))"
+    program = f"import sys\nfrom tidegate import Tidegate\nTidegate()\nprint(sorted({heavy} & set(sys.modules)))"
     paths = os.pathsep.join([str(ROOT / "client"), str(ROOT / "contracts")])
     done = subprocess.run(
         [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True,

@@ -29,9 +29,9 @@ def well(caller: rig.Caller) -> None:
 
 def problem(kind: ProblemType, retry_after: float | None = None) -> rig.Behaviour:
     def behave(caller: rig.Caller) -> None:
-        told = Problem(kind, "as it was told to", retry_after)
-        headers = {name.decode().replace("-", "_"): value.decode() for name, value in told.headers()}
-        caller.answer(told.body("r-1"), kind.status, CONTENT_TYPE, **headers)
+        sent = Problem(kind, "as configured", retry_after)
+        headers = {name.decode().replace("-", "_"): value.decode() for name, value in sent.headers()}
+        caller.answer(sent.body("r-1"), kind.status, CONTENT_TYPE, **headers)
 
     return behave
 
@@ -80,7 +80,7 @@ def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(beh
     assert len(behind.requests) == 3
     behind.behave = problem(kind, 30)
     began = time.monotonic()
-    with pytest.raises(BusyError, match="as it was told to") as caught:
+    with pytest.raises(BusyError, match="as configured") as caught:
         infer(client(behind, seconds=5))
     assert caught.value.retry_after == 30
     assert time.monotonic() - began < 4
@@ -226,8 +226,8 @@ def test_statistics_that_are_none_are_told(behind: rig.Upstream, body: bytes) ->
 
 def test_what_a_proxy_says_before_it_has_read_the_body_is_heard() -> None:
     def early(caller: rig.Caller) -> None:
-        told = Problem(ProblemType.TOO_LONG, "as it was told to")
-        caller.answer(told.body("r-1"), 413, CONTENT_TYPE, connection="close")
+        sent = Problem(ProblemType.TOO_LONG, "as configured")
+        caller.answer(sent.body("r-1"), 413, CONTENT_TYPE, connection="close")
 
     with rig.upstream(early) as running, pytest.raises(UsageError, match="exceed the proxy's size limit"):
         ProxyClient(f"http://{running.http}", KEY).infer("m", {"IN": numpy.ones(1 << 23, numpy.float32)})

@@ -46,7 +46,7 @@ def test_a_signature_is_what_triton_says_of_a_model() -> None:
     }
     found = signature_of(config)
     assert found == Signature((TensorSpec("T", "BYTES", (-1, 2), True),), (TensorSpec("Y", "FP16", (1,)),), 8, True)
-    assert str(found) == "T BYTES[any, 2] (optional); up to 8 rows at once"
+    assert str(found) == "T BYTES[any, 2] (optional), up to 8 rows per request"
     assert found.required == ()
 
 

@@ -40,7 +40,7 @@ def test_help_lists_every_command_in_a_whole_sentence_and_every_exit_code() -> N
 
 
 def test_help_does_not_wait_for_mlflow() -> None:
-    program = "import sys; from tidegate.cli import app; print(sorted({'mlflow', 'pandas', 'grpc'} & set(sys.modules)))"
+    program = "import sys\nfrom tidegate.cli import app\nprint(sorted({'mlflow', 'pandas', 'grpc'} & set(sys.modules)))"
     assert python("-c", program).stdout.strip() == "[]"
 
 
@@ -108,9 +108,9 @@ def test_ctrl_c_while_it_is_being_loaded_is_one_line() -> None:
     program = (
         "import builtins, runpy, sys\n"
         "load = builtins.__import__\n"
-        "def stopped(name, *more, **said):\n"
+        "def stopped(name, *more, **options):\n"
         "    if name == 'typer': raise KeyboardInterrupt\n"
-        "    return load(name, *more, **said)\n"
+        "    return load(name, *more, **options)\n"
         "builtins.__import__ = stopped\n"
         "runpy.run_module('tidegate', run_name='__main__')\n"
     )

@@ -95,11 +95,12 @@ def test_memory_stays_flat_while_much_is_registered_and_fetched(world: World, tm
         with (large / "1" / f"{number}.bin").open("wb") as file:
             file.truncate(100 << 20)
     program = (
-        "import sys; from pathlib import Path; from tidegate.registry import Registry\n"
+        "import pathlib, sys\n"
+        "from tidegate.registry import Registry\n"
         "registry = Registry(sys.argv[1])\n"
         "for name in ('small-memory', 'large-memory'):\n"
-        "    version = registry.register(Path(sys.argv[2], name), registered_by='anna')\n"
-        "    registry.fetch(version, Path(sys.argv[2], 'fetched', name))\n"
+        "    version = registry.register(pathlib.Path(sys.argv[2], name), registered_by='anna')\n"
+        "    registry.fetch(version, pathlib.Path(sys.argv[2], 'fetched', name))\n"
         # Not ru_maxrss, which starts with the parent's memory at the fork.
         "    print(Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])\n"
     )

@@ -92,7 +92,8 @@ def test_runs_versions_and_tags_are_those_that_domino_looks_for(world: World, tm
 def test_an_endpoint_loads_the_client_model_with_nothing_of_ours_installed(world: World, tmp_path: Path) -> None:
     registered(world.registry(), entry(tmp_path, "endpoint"))
     program = (
-        "import logging, mlflow, sys; logging.disable()\n"
+        "import logging, mlflow, sys\n"
+        "logging.disable()\n"
         "model = mlflow.pyfunc.load_model('models:/endpoint-client/1')\n"
         "import tidegate.calling\n"
         "print(tidegate.__file__)\n"

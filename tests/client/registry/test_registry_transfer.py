@@ -198,7 +198,7 @@ def test_files_beyond_the_manifest_are_refused(
 
 
 def test_a_forged_manifest_is_refused_at_once(world: World, own_version: RegisteredVersion, tmp_path: Path) -> None:
-    """Whoever can write to the registry and its store can forge both. Even then nothing is written elsewhere."""
+    """Users who can write to the registry and its store can forge both. Even then nothing is written elsewhere."""
     registry = world.registry()
     said = json.loads(registry.manifest(own_version).canonical())
     changes: list[tuple[dict[str, object], str]] = [({"model": "other"}, "of model 'other'")]

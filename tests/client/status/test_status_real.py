@@ -41,8 +41,8 @@ def test_models_tell_what_they_take_and_give(cli: Cli) -> None:
     assert batched["inputs"] == ["INPUT FP32[3]"]
     assert batched["outputs"] == ["OUTPUT FP32[3]"]
     assert batched["maxBatch"] == 4
-    assert "takes INPUT FP32[3], 4 rows at most; gives OUTPUT FP32[3]" in cli.run("status", "batched")
-    assert "takes" not in cli.run("status")
+    assert "inputs: INPUT FP32[3], up to 4 rows. Outputs: OUTPUT FP32[3]" in cli.run("status", "batched")
+    assert "inputs:" not in cli.run("status")
 
 
 def test_the_proxys_address_alone_is_enough(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

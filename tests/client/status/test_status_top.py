@@ -20,7 +20,7 @@ from tests.proxy.rigs.upstream import Caller
 from . import proxies
 
 WIDE = 160
-HELD = "3.0 MiB 2 (4 in flight) 5 min ago 2 waiting; refused as busy in five minutes: 7"
+HELD = "; ".join(("3.0 MiB 2 (4 in flight) 5 min ago 2 waiting", "refused as busy in five minutes: 7"))
 ROOM = {
     "server": "gpu", "pool": "small", "replica": "10.0.0.1:8000", "policy": "break-even", "pod": "gpu-small-0",
     "capacityBytes": 1600,
@@ -82,7 +82,9 @@ def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each
     with planes(tmp_path, east={"models": models}):
         done = top()
     lines = done.stdout.splitlines()
-    assert lines[0].endswith("   1 quarantined, 2 resident, 13 cold; of these 1 failed to load, 1 refused as busy")
+    assert lines[0].endswith(
+        "; ".join(("   1 quarantined, 2 resident, 13 cold", "of these 1 failed to load, 1 refused as busy"))
+    )
     rows = [line.split() for line in lines[2:6]]
     assert [row[0] for row in rows] == ["held", "failed", "broken", "ant"]
     assert rows[0] == ["held", "gpu/small", "resident", *HELD.split(" ")]

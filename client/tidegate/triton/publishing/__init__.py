@@ -11,8 +11,8 @@ tests/client/triton/publishing/test_publishing_triton.py verifies:
 - Triton unloads a model whose directory exists under one configuration only: an ensemble of models that do not exist.
 - If only the set of served versions changes, Triton loads the new versions and drains the removed ones. It does not
   reload the others.
-- If an alias, any other part of the configuration or a file next to the versions changes, Triton loads every served
-  version a second time and then switches. It refuses no call, but needs the memory twice until then. Comments
+- After any other change (an alias, other fields, a file next to the versions), Triton loads every served version a
+  second time and then switches. It refuses no call, but needs the memory twice until then. Comments
   and unchanged text have no effect.
 - If one version fails to load, Triton keeps serving what it served before, and retries at every poll.
 - If the configuration cannot be read, the last valid one stays in force.

@@ -49,7 +49,7 @@ def parsed(text: str) -> Any:
             'output { name: "y" data_type: TYPE_STRING dims: 3 }'
         ),
     ],
-    ids=["the file's shapes", "without the batch", "what was chosen", "what is not told"],
+    ids=["the file's shapes", "without the batch", "what was chosen", "not in the file"],
 )  # fmt: skip
 def test_what_files_tell_and_options_say_is_one_configuration(
     reading: Reading, options: dict[str, Any], expected: str

@@ -18,10 +18,9 @@ import numpy, triton_python_backend_utils as triton
 
 class TritonPythonModel:
     def initialize(self, args):
-        here = os.path.join(args["model_repository"], args["model_version"])
-        with open(os.path.join(here, "weights", "data"), "rb") as data:
+        with open(os.path.join(args["model_repository"], args["model_version"], "weights", "data"), "rb") as data:
             if hashlib.sha256(data.read()).hexdigest() != "{digest}":
-                raise RuntimeError("half of the weights")
+                raise RuntimeError("incomplete weights")
         self.answer = [int(args["model_version"]), {release}, time.time_ns()]
         {more}
 

@@ -69,7 +69,7 @@ def test_moving_an_alias_loads_every_served_version_anew_and_refuses_no_call(rea
 @pytest.mark.thorough
 def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(real: Polling) -> None:
     """Deleting it during the load stops Triton's polling for good, as an experiment showed."""
-    bad = entry(1, "withdrawn", more='time.sleep(1); raise RuntimeError("does not load")')
+    bad = entry(1, "withdrawn", more='time.sleep(1)\n        raise RuntimeError("does not load")')
     publish(real.root, bad, 1, prod=1)
     real.server.process.wait_until(lambda: real.states("withdrawn").get(1) == "LOADING", SECONDS)
     with changing(real.root, "withdrawn") as repository:

@@ -70,7 +70,7 @@ def test_a_classifiers_zipmap_is_refused_with_the_option_that_leaves_it_out(tmp_
     maps = helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, key))
     made = model([value("x", TensorProto.FLOAT, [1])], [helper.make_value_info("probabilities", maps)])
     onnx.save(made, tmp_path / "m.onnx")
-    with pytest.raises(UsageError, match=r"'probabilities' is a sequence; .* ZipMap") as told:
+    with pytest.raises(UsageError, match=r"'probabilities' is a sequence, but .* ZipMap") as told:
         read(tmp_path / "m.onnx")
     assert "options={'zipmap': False}" in told.value.do
 

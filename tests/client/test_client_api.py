@@ -55,7 +55,7 @@ def test_what_is_not_said_is_an_error_as_the_command_prints_it(monkeypatch: pyte
 def test_a_name_that_is_none_is_refused_everywhere(tmp_path: Path, name: str) -> None:
     entry: Callable[[str], object] = lambda name: new_entry(name, FILES / "double.py", tmp_path, Options())  # noqa: E731
     for take in (entry, checked_name, checked_model, lambda name: model_path(None, name)):
-        with pytest.raises(UsageError, match="not more than 127"):
+        with pytest.raises(UsageError, match="use 1 to 127"):
             take(name)
 
 

@@ -55,7 +55,7 @@ def test_environments_are_read_from_the_file_that_is_named(tmp_path: Path, monke
         ('{"version": 2, "environments": []}', "version"),
         ('{"version": 1, "environments": [{"name": "dev", "planes": [], "color": "red"}]}', "environments.0.color"),
         (None, "No such file"),
-        ("a pipe", "is no file"),
+        ("a pipe", "not a file"),
     ],
 )
 def test_a_strange_file_is_named_with_the_place(
@@ -78,7 +78,7 @@ def test_a_strange_file_is_named_with_the_place(
 def test_a_misspelt_environment_or_model_is_told_with_the_nearest_one_or_the_line_that_is_missing() -> None:
     with pytest.raises(NotFoundError, match="did you mean prod"):
         environments.environment("prd", KNOWN)
-    with pytest.raises(NotFoundError, match="there are the environments dev, prod"):
+    with pytest.raises(NotFoundError, match="the environments are dev, prod"):
         environments.environment("x", KNOWN)
     of = environments.environment("dev", KNOWN)
     with pytest.raises(NotFoundError, match="did you mean fraud-score"):
@@ -102,7 +102,7 @@ def test_a_name_that_would_stand_for_two_volumes_is_refused_lest_prods_lands_in_
 
 
 def test_what_was_tried_is_named_where_a_dataset_is_not_mounted(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"names none of dev/east/models, dev/models, models\n.*=/path"):
+    with pytest.raises(UsageError, match=r"has none of dev/east/models, dev/models, models\n.*=/path"):
         _folder("dev", Mounts())
     with pytest.raises(UsageError, match="there is no /nowhere"):
         _folder("dev", Mounts(datasets={"dev/models": Path("/nowhere")}))

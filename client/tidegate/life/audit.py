@@ -154,7 +154,7 @@ def _alias(context: Context, of: Environment, repository: Repository, model: str
     serves = version_called(target, published, registered)
     if serves != registered:
         has, expects = ("no version" if number is None else f"version {number}" for number in (serves, registered))
-        what = f"{of.name} has {has} here, but the registry's alias {of.name} is {expects}"
+        what = f"{of.name} has {has} here, but the registry's alias {of.name} has {expects}"
         kind: Kind = "missing" if serves is None else "alias"
         yield Discrepancy(kind=kind, where=repository.where, model=model, version=serves, what=what)
 

@@ -75,7 +75,9 @@ class Plan:
                 return "on servers without an earlier version, it can answer until they poll the repository again"
         is_newest = self.target.newest and self.number == max(configs.read_published(self.first).served)
         if follows and (text == self.last or (text == self.first and is_newest)):
-            return f"the earlier version is served again, but version {self.number} may have answered some calls"
+            return (
+                f"on servers where version {self.number} may have answered calls, the earlier version is served again"
+            )
         return "the served versions are unchanged"
 
 

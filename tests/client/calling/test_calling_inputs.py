@@ -123,14 +123,14 @@ WRONG: dict[str, tuple[Any, Signature, str]] = {
     "a-name": ({"A": [1], "C": [1, 2]}, PAIR, r"no input 'C'"),
     "a-near-name": ({"TEXTS": ["a"]}, WORDS, r"did you mean TEXT\?"),
     "one-missing": ({"A": [1]}, PAIR, r"B is missing(.|\n)*B FP32\[2\]"),
-    "no-names": ([1, 2], PAIR, "names none"),
+    "no-names": ([1, 2], PAIR, "you must name them"),
     "a-shape": ({"A": [1], "B": [1, 2, 3]}, PAIR, r"input B has the shape \[3\]"),
     "rows": ({"A": [[1], [2]], "B": [[1, 2]]}, PAIR, "as many rows"),
     "columns": (table({"x": [1], "y": [2]}), FEATURES, "2 columns"),
     "twice": (table([[1, 2]], columns=["A", "A"]), PAIR, "two columns of the same name"),
     "cells": (table({"A": [1, 2], "B": [[1, 2], [3]]}), PAIR, "differ in shape"),
     "ragged": ({"A": [[1], [2, 3]], "B": [1, 2]}, PAIR, "input A"),
-    "uneven": ([{"A": 1, "B": [1, 2]}, {"A": 1}], PAIR, "same inputs"),
+    "uneven": ([{"A": 1, "B": [1, 2]}, {"A": 1}], PAIR, "different inputs"),
     "whole": (numpy.zeros((2, 2, 16)), WHOLE, r"\[2, 2, 16\]"),
 }
 
@@ -208,6 +208,6 @@ def test_a_refusal_names_the_input_the_value_its_row_and_what_the_model_takes(
     with pytest.raises(UsageError) as refused:
         take(given, signature_of({"max_batch_size": 8, "input": inputs, "output": []}))
     wrong = "who" if (value, row) in (("5", 1), ("None", 0)) else "age"
-    assert refused.value.what.startswith(f"input {wrong} has {value}")
+    assert refused.value.what.startswith(f"input {wrong} contains {value}")
     assert f"row {row}" in refused.value.what
     assert f"{wrong} {'BYTES' if wrong == 'who' else 'INT64'}[1]" in refused.value.do

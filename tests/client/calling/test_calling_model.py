@@ -98,7 +98,7 @@ def test_rows_that_were_answered_are_counted_when_the_model_changes(behind: Upst
 
 @pytest.mark.parametrize("deadline", ["5", -1, float("nan"), float("inf"), [1]])
 def test_a_deadline_that_is_no_time_is_refused(behind: Upstream, triton: Triton, deadline: Any) -> None:
-    with pytest.raises(UsageError, match="is no time"):
+    with pytest.raises(UsageError, match="is not a duration"):
         model(behind).predict({"X": [1]}, {"deadline": deadline})
     assert triton.asked == []
 

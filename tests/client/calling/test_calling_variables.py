@@ -53,7 +53,7 @@ def test_an_address_is_a_host_a_host_and_port_or_a_url(said: str, url: str) -> N
     ],
 )
 def test_what_is_no_address_is_refused(said: str) -> None:
-    with pytest.raises(UsageError, match=r"no address|scheme"):
+    with pytest.raises(UsageError, match=r"not an address|scheme"):
         proxy_url(said)
 
 
@@ -178,7 +178,7 @@ def test_while_domino_is_silent_the_old_token_serves(domino: Upstream, monkeypat
         (lambda caller, status=status: caller.answer(SECRET.encode(), status), UnreachableError, str(status))
         for status in (401, 404, 500)
     ]
-    + [(saying(f"<html> {SECRET}"), UsageError, "no credential")],
+    + [(saying(f"<html> {SECRET}"), UsageError, "not a valid credential")],
 )
 def test_what_is_no_token_is_not_shown(domino: Upstream, behave: Behaviour, kind: type[Exception], said: str) -> None:
     domino.behave = behave

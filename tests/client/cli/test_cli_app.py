@@ -52,8 +52,8 @@ def test_the_version_is_that_of_the_package() -> None:
     ("words", "code", "text"),
     [
         (("deploy", "churn"), ExitCode.USAGE, "TIDEGATE_ENVIRONMENTS"),
-        (("model", "check", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
-        (("model", "new", "m", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
+        (("model", "check", "/nowhere/at/all"), ExitCode.USAGE, "does not exist"),
+        (("model", "new", "m", "/nowhere/at/all"), ExitCode.USAGE, "does not exist"),
         (("register", "/nowhere/at/all"), ExitCode.USAGE, "/nowhere/at/all"),
         (("predict", "churn", "-i", "X=1"), ExitCode.USAGE, "TIDEGATE_ENVIRONMENTS"),
         (("flying",), ExitCode.USAGE, "flying"),

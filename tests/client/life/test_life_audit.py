@@ -55,7 +55,7 @@ def _pipe(model: Path) -> None:
         (_leave, {"content", "stray"}, "copy of config.pbtxt"),
         (_stray, {"stray"}, "version 77 is not registered"),
         (_edit, {"config"}, "max_batch_size: 4 → 8"),
-        (lambda model: (model / "config.pbtxt").unlink(), {"config", "missing", "stray"}, "should have version 3"),
+        (lambda model: (model / "config.pbtxt").unlink(), {"config", "missing", "stray"}, "alias prod has version 3"),
         (
             lambda model: shutil.rmtree(model / "3"),
             {"config", "stray"},

@@ -66,7 +66,7 @@ def test_undeploy_asks_first_and_says_what_is_gone(commands: Commands) -> None:
     [
         (("rollback", MODEL, "--in", "prod"), ExitCode.NOT_FOUND, "never had a version"),
         (("deploy", MODEL, "--to", "prd"), ExitCode.NOT_FOUND, "did you mean prod"),
-        (("deploy", f"{MODEL}@"), ExitCode.USAGE, "is no model"),
+        (("deploy", f"{MODEL}@"), ExitCode.USAGE, "is not a model"),
         (("deploy", MODEL), ExitCode.USAGE, "you must name the environment"),
         (("history", MODEL), ExitCode.NOT_FOUND, "there are no records"),
     ],

@@ -120,7 +120,7 @@ def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World,
         context.known = known
 
     asks(soak_hours=1)
-    with pytest.raises(RefusedError, match=r"has served in dev for 0\.0 hours of 1"):
+    with pytest.raises(RefusedError, match=r"was served in dev for 0\.0 hours of the required 1"):
         promote(context, "soaked", "prod")
     client = world.client(world.dev)
     bad = {"inputs": [REQUEST["inputs"][0] | {"data": [-1.0, 2.0]}]}

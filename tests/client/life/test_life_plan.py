@@ -149,7 +149,7 @@ def test_after_a_cut_over_one_goes_back_by_the_records(repository: Repository, a
     seen = make_plan(where, repository, 2, CONFIG, named)
     assert (first.before, seen.before) == (None, seen.now)
     assert seen.put_back() == "the served versions are unchanged"
-    assert again.put_back() == "the earlier version is served again, but version 2 may have answered some calls"
+    assert again.put_back() == "on servers where version 2 may have answered calls, the earlier version is served again"
     assert repository.config(MODEL) == clean
     assert first.put_back().startswith("on servers without an earlier version, it can answer until")
 

@@ -80,7 +80,7 @@ def test_who_is_named_may_and_others_are_told_who(promotion: Promotion, writers:
         return
     with pytest.raises(RefusedError) as told:
         rules.may_publish("prod", promotion, writers, ANNA)
-    assert f"allows {named};" in str(told.value)
+    assert f"allows {named}." in str(told.value)
     assert "https://idp knows you as anna, in the groups data-scientists, deployers" in str(told.value)
 
 
@@ -108,11 +108,11 @@ BACK = record("rollback", 1, 2, 1, "dev")
     ("records", "hours", "failures", "unreadable", "said"),
     [
         ([DEPLOYED], 24, 0, [], ""),
-        ([DEPLOYED], 25, 0, [], r"24\.0 hours of 25"),
+        ([DEPLOYED], 25, 0, [], r"24\.0 hours of the required 25"),
         ([DEPLOYED], 24, 3, [], "3 calls of version 2 failed"),
         ([DEPLOYED], 24, None, [], "unknown whether"),
         ([DEPLOYED], 24, 0, ["records/x.json"], r"records/x\.json cannot be read"),
-        ([DEPLOYED, BACK], 2, 0, [], r"1\.0 hours of 2"),
+        ([DEPLOYED, BACK], 2, 0, [], r"1\.0 hours of the required 2"),
     ],
 )
 def test_a_version_has_soaked(

@@ -184,7 +184,7 @@ def test_a_run_that_was_killed_is_ended_by_the_next_one(life: Life, after: str) 
     if after == "the alias":
         life.papers.aliases.clear()
     life.answers.places = (STAYING,)
-    with pytest.raises(UnfinishedError, match=f"{MODEL} is not out of prod yet"):
+    with pytest.raises(UnfinishedError, match=f"{MODEL} is not yet removed from prod"):
         undeploy(life.here, MODEL, "prod")
     life.answers.places = ()
     assert undeploy(life.here, MODEL, "prod").version == 1

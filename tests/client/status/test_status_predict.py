@@ -26,7 +26,7 @@ def test_a_table_shows_outputs_and_the_version_which_is_named_behind_the_model(c
     assert all(each in table for each in ("versions, version 1, ", "OUTPUT", "INT32"))
     assert "version 2" in cli.run("predict", "versions@2", "-i", "INPUT=[7]")
     assert "version 9" in cli.run("predict", "versions@9", "-i", "INPUT=[7]", code=5)
-    assert "no version" in cli.run("predict", "versions@x", "-i", "INPUT=[7]", code=2)
+    assert "not a version" in cli.run("predict", "versions@x", "-i", "INPUT=[7]", code=2)
 
 
 def test_inputs_come_as_words_and_files_of_every_kind(cli: Cli, tmp_path: Path) -> None:
@@ -62,12 +62,12 @@ def test_a_pickle_is_never_loaded(cli: Cli, tmp_path: Path) -> None:
     said = cli.run("predict", "batched", "-d", str(tmp_path / "evil.npy"), code=2)
     assert "evil.npy" in said
     (tmp_path / "evil.pkl").write_bytes(b"\x80\x04.")
-    assert "not known" in cli.run("predict", "batched", "-d", str(tmp_path / "evil.pkl"), code=2)
+    assert "cannot read inputs" in cli.run("predict", "batched", "-d", str(tmp_path / "evil.pkl"), code=2)
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [((), "one of --data"), (("-d", "-", "-i", "INPUT=1"), "one of --data"), (("-i", "INPUT"), "NAME=VALUE"),
+    [((), "either --data"), (("-d", "-", "-i", "INPUT=1"), "either --data"), (("-i", "INPUT"), "NAME=VALUE"),
      (("-i", "INPUT=1", "-i", "INPUT=2"), "given twice"), (("-d", "missing.json"), "cannot be read"),
      (("-i", "INPUTS=[1,2,3]"), "did you mean INPUT?"), (("-i", "INPUT=[1,2]"), "INPUT FP32[3]"),
      (("-i", "INPUT=abc"), "cannot hold")],

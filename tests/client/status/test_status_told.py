@@ -79,7 +79,7 @@ def test_what_there_is_not_is_told_with_the_nearest_and_no_credential_is_shown()
     for words, said in (
         (("pord",), "did you mean prod"),
         (("prod", "eats"), "mean east"),
-        (("nowhere",), "lives nowhere"),
+        (("nowhere",), "has no data plane"),
     ):
         with pytest.raises(NotFoundError, match=said):
             proxies(*words)

@@ -105,7 +105,7 @@ def test_what_is_no_name_of_a_model_is_told_before_anybody_is_asked(tmp_path: Pa
     with planes(tmp_path, east=None, west=None):
         said = why(name)
         assert said.exit_code == ExitCode.USAGE.value, said.output
-        assert said.output.count("is no name of a model") == 1
+        assert said.output.count("is not a valid name of a model") == 1
         with Tidegate() as tidegate, pytest.raises(UsageError):
             tidegate.why(name)
 

@@ -12,7 +12,10 @@ def export(
     source: Annotated[str, Argument(help="A model's directory, as MLflow saves and downloads it.")],
     folder: Annotated[Path, Argument(help="The directory to create. Its name is the model's.")],
     input_: Annotated[
-        Text, Option("--input", metavar="FILE", help="Inputs to compare: .json, .npy, .npz, .csv. Default: MLflow's.")
+        Text,
+        Option(
+            "--input", metavar="FILE", help="Inputs to compare (.json, .npy, .npz, .csv). Default: MLflow's example."
+        ),
     ] = None,
     tolerance: Annotated[float, Option(min=0, help="Maximum relative difference of numbers (absolute near 0).")] = 1e-4,
     name: Annotated[Text, Option(help="Name of the model. Default: the directory's name.")] = None,

@@ -120,7 +120,7 @@ def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
     odd = tmp_path / "odd"
     for to in (tmp_path, "nothing", None):
         os.mkfifo(odd) if to is None else odd.symlink_to(to)
-        with pytest.raises(UsageError, match=r"odd: it is no file"):
+        with pytest.raises(UsageError, match=r"odd: not a file"):
             python.files_of(tmp_path)
         odd.unlink()
 

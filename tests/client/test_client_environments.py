@@ -27,11 +27,11 @@ def _environment(name: str, volume: str, dataset_id: str | None = None) -> Envir
 KNOWN = Environments(environments=(_environment("dev", "v1"), _environment("prod", "v2")))
 
 
-def _folder(environment: str, said: Mounts, known: Environments = KNOWN) -> Path:
+def _folder(environment: str, message: Mounts, known: Environments = KNOWN) -> Path:
     (plane,) = environments.environment(environment, known).planes
     location = plane.servers[0].location
     assert isinstance(location, DatasetLocation)
-    return environments.folder_of(location, environment, plane.name, known, said)
+    return environments.folder_of(location, environment, plane.name, known, message)
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ def test_a_strange_file_is_named_with_the_place(
         os.mkfifo(file)  # reading it would block
     elif text is not None:
         file.write_text(text)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as caught:
         environments.load(file)
-    assert str(told.value).startswith(f"{file}: ")
-    assert why in str(told.value)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert why in str(caught.value)
     monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", " ")
     with pytest.raises(UsageError, match=r"TIDEGATE_ENVIRONMENTS is not set\n.*tidegate environments"):
         environments.load()
@@ -88,17 +88,17 @@ def test_a_misspelt_environment_or_model_is_told_with_the_nearest_one_or_the_lin
 
 
 def test_the_most_exact_name_of_a_dataset_wins(mounted: Path) -> None:
-    said = Mounts({"models": mounted / "dev", "prod/models": Path("/none"), "prod/east/models": mounted / "prod"})
-    assert _folder("prod", said) == mounted / "prod" / "preload"
-    assert _folder("dev", said) == mounted / "dev" / "preload"
+    message = Mounts({"models": mounted / "dev", "prod/models": Path("/none"), "prod/east/models": mounted / "prod"})
+    assert _folder("prod", message) == mounted / "prod" / "preload"
+    assert _folder("dev", message) == mounted / "dev" / "preload"
 
 
 def test_a_name_that_would_stand_for_two_volumes_is_refused_lest_prods_lands_in_dev(mounted: Path) -> None:
-    said = Mounts(datasets={"models": mounted / "dev"})
+    message = Mounts(datasets={"models": mounted / "dev"})
     with pytest.raises(UsageError, match="one volume here and another in dev on east"):
-        _folder("prod", said)
+        _folder("prod", message)
     same = Environments(environments=(_environment("dev", "v1"), _environment("prod", "v1")))
-    assert _folder("prod", said, same) == mounted / "dev" / "preload"
+    assert _folder("prod", message, same) == mounted / "dev" / "preload"
 
 
 def test_what_was_tried_is_named_where_a_dataset_is_not_mounted(tmp_path: Path) -> None:
@@ -142,17 +142,17 @@ def test_domino_names_a_dataset_by_its_id(mounted: Path, monkeypatch: pytest.Mon
 def test_a_domino_that_tells_no_name_is_told_with_its_address(body: str) -> None:
     known = Environments(environments=(_environment("dev", "v1", "64a1"),))
     with _domino({"/v4/datasetrw/datasets/64a1": (200, body)}) as api:
-        with pytest.raises(UnreachableError) as told:
+        with pytest.raises(UnreachableError) as caught:
             _folder("dev", Mounts(domino_api=api), known)
-        assert str(told.value).startswith(f"{api}/v4/datasetrw/datasets/64a1: ")
+        assert str(caught.value).startswith(f"{api}/v4/datasetrw/datasets/64a1: ")
     with _domino({}) as api, pytest.raises(UnreachableError, match="HTTP 404"):
         _folder("dev", Mounts(domino_api=api), known)
 
 
 def test_datasets_have_their_folders_by_name_and_by_environment_and_nothing_is_guessed() -> None:
     assert mounts({DATASETS: "", "DOMINO_API_PROXY": ""}) == Mounts()
-    said = mounts({DATASETS: "models=/mnt/models, prod/models = /mnt/prod,", "DOMINO_API_PROXY": "http://d/"})
-    assert said == Mounts({"models": Path("/mnt/models"), "prod/models": Path("/mnt/prod")}, "http://d")
+    message = mounts({DATASETS: "models=/mnt/models, prod/models = /mnt/prod,", "DOMINO_API_PROXY": "http://d/"})
+    assert message == Mounts({"models": Path("/mnt/models"), "prod/models": Path("/mnt/prod")}, "http://d")
 
 
 @pytest.mark.parametrize(

@@ -120,10 +120,10 @@ def test_only_what_harms_nobody_is_tried_again(
 
 
 def test_a_kept_connection_that_the_proxy_closed_is_not_used(behind: rig.Upstream) -> None:
-    said, closed = json.dumps(ANSWER).encode(), threading.Semaphore(0)
+    message, closed = json.dumps(ANSWER).encode(), threading.Semaphore(0)
 
     def behave(caller: rig.Caller) -> None:
-        caller.answer(said)
+        caller.answer(message)
         caller.close()
         closed.release()
 

@@ -18,13 +18,13 @@ WORDS = Signature((TensorSpec("TEXT", "BYTES", (1,)),), (), 4, False)
 ANY = Signature((TensorSpec("X", "FP32", (-1,)), TensorSpec("OPTIONAL", "INT32", (1,), True)), (), 0, False)
 
 
-def table(said: Any, columns: list[str] | None = None) -> Callable[[], Any]:
+def table(rows: Any, columns: list[str] | None = None) -> Callable[[], Any]:
     """Return the constructor of tables. pandas takes long to import, so it is not imported at collection."""
 
     def make() -> Any:
         import pandas
 
-        return pandas.DataFrame(said, columns=columns)
+        return pandas.DataFrame(rows, columns=columns)
 
     return make
 
@@ -161,7 +161,7 @@ arrays_of_any = arrays.arrays(
     arrays.array_shapes(min_dims=0, min_side=0, max_side=4),
 )
 tables = st.dictionaries(st.sampled_from(["A", "B", "X", "TEXT", "y"]), st.lists(whatever, min_size=2, max_size=2)).map(
-    lambda said: table(said)()
+    lambda rows: table(rows)()
 )
 
 

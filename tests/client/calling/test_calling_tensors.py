@@ -37,8 +37,8 @@ def answered(array: Array, before: bytes = b"") -> Reply:
     """Return Triton's response with an array, packed by its own client's counterpart."""
     pieces, _ = pack({"OUT": array})
     head = json.loads(bytes(pieces[0]))["inputs"][0]
-    said = {"model_name": "m", "model_version": "3", "outputs": [head]}
-    packed = json.dumps(said).encode() + before
+    message = {"model_name": "m", "model_version": "3", "outputs": [head]}
+    packed = json.dumps(message).encode() + before
     return Reply(200, {HEADER_LENGTH.lower(): str(len(packed))}, bytearray(packed + b"".join(pieces[1:])))
 
 
@@ -54,9 +54,9 @@ def test_a_request_says_what_that_of_tritonclient_says(inputs: dict[str, Array])
     pieces, own = pack(inputs)
     sent = b"".join(pieces)
     expected = json.loads(body[:length] if length is not None else body)
-    said = json.loads(sent[:own])
-    assert said["parameters"] == expected["parameters"]
-    for mine, other in zip(said["inputs"], expected["inputs"], strict=True):
+    message = json.loads(sent[:own])
+    assert message["parameters"] == expected["parameters"]
+    for mine, other in zip(message["inputs"], expected["inputs"], strict=True):
         other["parameters"].setdefault("binary_data_size", 0)
         assert mine == other
     assert sent[own:] == (b"" if length is None else body[length:])
@@ -102,8 +102,8 @@ def test_what_no_model_takes_is_refused_by_name(array: Array) -> None:
 
 
 def test_plain_json_says_the_same() -> None:
-    said = pack_json({"A": numpy.array([[1.5, 2]], numpy.float32), "B": numpy.array(["ä"])})
-    assert said == {
+    message = pack_json({"A": numpy.array([[1.5, 2]], numpy.float32), "B": numpy.array(["ä"])})
+    assert message == {
         "inputs": [
             {"name": "A", "datatype": "FP32", "shape": [1, 2], "data": [1.5, 2.0]},
             {"name": "B", "datatype": "BYTES", "shape": [1], "data": ["ä"]},
@@ -162,8 +162,8 @@ def test_damaged_archives_of_arrays_are_refused(tmp_path: Path) -> None:
     numpy.savez(tmp_path / "whole.npz", a=numpy.zeros(3000))
     content = bytearray((tmp_path / "whole.npz").read_bytes())
     content[200] ^= 255
-    for name, said in (("flipped.npz", bytes(content)), ("cut.npz", bytes(content[:100]))):
-        (tmp_path / name).write_bytes(said)
+    for name, message in (("flipped.npz", bytes(content)), ("cut.npz", bytes(content[:100]))):
+        (tmp_path / name).write_bytes(message)
         with pytest.raises(UsageError, match="not a valid NPZ"):
             read_inputs(str(tmp_path / name))
 

@@ -108,10 +108,12 @@ def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
     assert dicts["OUTPUT1"].tolist() == [each - 1 for each in range(16)]
 
 
-@pytest.mark.parametrize(("said", "version"), [("environment", 1), ("registered", 2), ("2", 2)])
+@pytest.mark.parametrize(("value", "version"), [("environment", 1), ("registered", 2), ("2", 2)])
 @pytest.mark.usefixtures("endpoint")
-def test_the_version_is_the_environments_the_registered_or_a_number(triton_model: Any, said: str, version: int) -> None:
-    model = triton_model.make_model(CONTEXT | {"model_version": "2"}, {"TIDEGATE_MODEL_VERSION": said})
+def test_the_version_is_the_environments_the_registered_or_a_number(
+    triton_model: Any, value: str, version: int
+) -> None:
+    model = triton_model.make_model(CONTEXT | {"model_version": "2"}, {"TIDEGATE_MODEL_VERSION": value})
     assert model.predict([7])["VERSION"].tolist() == [version]
 
 
@@ -174,9 +176,9 @@ def test_calling_brings_little_into_memory() -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("NOT RUN: there is no /proc here, so that the memory of a model endpoint was not measured.")
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True, timeout=60)
-    said: dict[str, Any] = json.loads(done.stdout)
-    assert HEAVY & set(said["modules"]) == set()
+    value: dict[str, Any] = json.loads(done.stdout)
+    assert HEAVY & set(value["modules"]) == set()
     # The rest of the client is not part of a registered model.
-    own = {name for name in said["modules"] if name.startswith("tidegate.")}
+    own = {name for name in value["modules"] if name.startswith("tidegate.")}
     assert {name for name in own if not name.startswith("tidegate.calling")} == {"tidegate.errors", "tidegate.names"}
-    assert said["bytes"] < MOST_BYTES
+    assert value["bytes"] < MOST_BYTES

@@ -17,7 +17,7 @@ from tests.proxy.rigs.upstream import Behaviour, Caller, Upstream, by_turns, dri
 
 
 @pytest.mark.parametrize(
-    ("said", "url"),
+    ("text", "url"),
     [
         ("proxy.example.com:443", "https://proxy.example.com"),
         ("proxy.dev:80", "http://proxy.dev"),
@@ -30,13 +30,13 @@ from tests.proxy.rigs.upstream import Behaviour, Caller, Upstream, by_turns, dri
         ("  proxy  ", "https://proxy"),
     ],
 )
-def test_an_address_is_a_host_a_host_and_port_or_a_url(said: str, url: str) -> None:
-    assert proxy_url(said) == url
-    assert proxy_url(None, {VARIABLE: said}) == url
+def test_an_address_is_a_host_a_host_and_port_or_a_url(text: str, url: str) -> None:
+    assert proxy_url(text) == url
+    assert proxy_url(None, {VARIABLE: text}) == url
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "ftp://proxy",
         "proxy:port",
@@ -52,9 +52,9 @@ def test_an_address_is_a_host_a_host_and_port_or_a_url(said: str, url: str) -> N
         "http:proxy",
     ],
 )
-def test_what_is_no_address_is_refused(said: str) -> None:
+def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"not an address|scheme"):
-        proxy_url(said)
+        proxy_url(text)
 
 
 def test_without_an_address_it_is_said_what_to_set_and_a_password_in_it_is_not_shown() -> None:
@@ -66,9 +66,9 @@ def test_without_an_address_it_is_said_what_to_set_and_a_password_in_it_is_not_s
 
 
 @given(st.text(max_size=40))
-def test_whatever_is_said_is_an_address_or_refused(said: str) -> None:
+def test_whatever_is_said_is_an_address_or_refused(text: str) -> None:
     try:
-        url = proxy_url(said)
+        url = proxy_url(text)
     except UsageError:
         return
     assert url.startswith(("http://", "https://"))
@@ -90,8 +90,8 @@ def token(seconds: float) -> str:
     return jwt.encode({"exp": int(time.time() + seconds)}, "x" * 32, "HS256")
 
 
-def saying(said: str) -> Behaviour:
-    return lambda caller: caller.answer(said.encode(), kind="text/plain")
+def saying(text: str) -> Behaviour:
+    return lambda caller: caller.answer(text.encode(), kind="text/plain")
 
 
 @pytest.fixture
@@ -173,16 +173,16 @@ def test_while_domino_is_silent_the_old_token_serves(domino: Upstream, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("behave", "kind", "said"),
+    ("behave", "kind", "text"),
     [
         (lambda caller, status=status: caller.answer(SECRET.encode(), status), UnreachableError, str(status))
         for status in (401, 404, 500)
     ]
     + [(saying(f"<html> {SECRET}"), UsageError, "not a valid credential")],
 )
-def test_what_is_no_token_is_not_shown(domino: Upstream, behave: Behaviour, kind: type[Exception], said: str) -> None:
+def test_what_is_no_token_is_not_shown(domino: Upstream, behave: Behaviour, kind: type[Exception], text: str) -> None:
     domino.behave = behave
-    with pytest.raises(kind, match=said) as caught:
+    with pytest.raises(kind, match=text) as caught:
         DominoToken(f"http://{domino.http}").header()
     assert SECRET not in str(caught.value)
 

@@ -34,8 +34,8 @@ def tidegate(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]
 
 
 def test_help_lists_every_command_in_a_whole_sentence_and_every_exit_code() -> None:
-    said = tidegate("--help").stdout
-    assert all(re.search(rf"^  {command} +[A-Z].*[^.]\.$", said, re.MULTILINE) for command in COMMANDS)
+    message = tidegate("--help").stdout
+    assert all(re.search(rf"^  {command} +[A-Z].*[^.]\.$", message, re.MULTILINE) for command in COMMANDS)
     assert all(f"{code.value} " in EPILOG for code in ExitCode)
 
 
@@ -80,10 +80,10 @@ def test_each_failure_has_its_exit_code(error: BaseException, code: int, capsys:
     with pytest.raises(typer.Exit) as ended, output.exit_codes():
         raise error
     assert ended.value.exit_code == code
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
     if isinstance(error, IntegrityError):
-        assert said == "a/b:3: w\n  why: so\n  do: that\n"
+        assert message == "a/b:3: w\n  why: so\n  do: that\n"
 
 
 @pytest.mark.parametrize(("count", "words"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")])
@@ -97,10 +97,10 @@ def test_nothing_that_somebody_wrote_gives_orders_to_the_terminal(capsys: pytest
     output.note(f"note{order}")
     with pytest.raises(typer.Exit), output.exit_codes():
         raise UsageError(f"error{order}", do="line by\nline")
-    said = capsys.readouterr()
-    assert "\x1b" not in said.out + said.err
-    assert "\x07" not in said.out + said.err
-    assert "line by\nline" in said.err
+    message = capsys.readouterr()
+    assert "\x1b" not in message.out + message.err
+    assert "\x07" not in message.out + message.err
+    assert "line by\nline" in message.err
 
 
 def test_ctrl_c_while_it_is_being_loaded_is_one_line() -> None:
@@ -121,8 +121,8 @@ def test_ctrl_c_while_it_is_being_loaded_is_one_line() -> None:
 def test_a_shell_completes_commands_and_options() -> None:
     def completed(words: str) -> list[str]:
         place = str(len(words.split(" ")) - 1)
-        said = tidegate(_TIDEGATE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)
-        return said.stdout.split()
+        message = tidegate(_TIDEGATE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)
+        return message.stdout.split()
 
     assert completed("tidegate pro") == ["promote"]
     assert set(completed("tidegate model ")) == {"new", "check"}

@@ -111,7 +111,7 @@ class Answers:
         self.killed = self.interrupted = False
         self.broken: dict[int, Iterator[TidegateError]] = {}
         """Reasons why versions cannot be loaded, one per request. Afterwards there is none."""
-        self.asked: list[int] = []
+        self.requested: list[int] = []
         self.places: tuple[Place, ...] = ()  # The places in `whereabouts`.
         self.silent: Iterator[BaseException | None] = iter(())  # Exceptions of `whereabouts`, one per request.
         self.is_ready = False  # Whether a replica is ready, regardless of the repository.
@@ -144,7 +144,7 @@ class Answers:
         return Whereabouts(environment="prod", models=(about,))
 
     def infer_json(self, _model: str, _request: Any, *, version: int, **_how: Any) -> dict[str, Any]:
-        self.asked.append(version)
+        self.requested.append(version)
         return {"outputs": [{"name": "OUTPUT", "data": [0.0, 0.0]}]}
 
     def whoami(self) -> WhoAmI:
@@ -178,8 +178,8 @@ class Life:
         self.answers = Answers(location.url if isinstance(location, ObjectStoreLocation) else self.models)
         self.of, everywhere = known(plane("east", location or dataset("a")))
         self.here = context(everywhere, self.papers, self.answers, folder / "dataset")
-        self.told: list[str] = []
-        self.here.tell = self.told.append
+        self.messages: list[str] = []
+        self.here.tell = self.messages.append
 
     def bring(self, number: int, what: Operation = "deploy") -> Outcome:
         registered = [each.number for each in self.papers.versions(MODEL)]
@@ -187,9 +187,9 @@ class Life:
         return publish_version(self.here, what, version, self.of, "anna")
 
     def fails(self, number: int, match: str | None = None) -> UnfinishedError:
-        with pytest.raises(UnfinishedError, match=match) as told:
+        with pytest.raises(UnfinishedError, match=match) as caught:
             self.bring(number)
-        return told.value
+        return caught.value
 
     def served(self) -> tuple[int, ...]:
         return read_published(open_repository(self.models).config(MODEL) or "").served

@@ -36,10 +36,10 @@ def test_who_was_killed_before_the_golden_request_sends_it_in_the_next_run(life:
             life.bring(1)
     life.answers.killed = False
     life.fails(1, "golden request")
-    assert (life.answers.asked, life.papers.written, life.papers.aliases) == ([1], [], {})
+    assert (life.answers.requested, life.papers.written, life.papers.aliases) == ([1], [], {})
     life.papers.request = golden(0)
     assert [life.bring(1).changed for _ in range(2)] == [True, False]
-    assert life.answers.asked == [1, 1]
+    assert life.answers.requested == [1, 1]
     assert [each.version for each in life.papers.written] == [1]
 
 
@@ -48,7 +48,7 @@ def test_a_configuration_that_somebody_broke_on_the_volume_ends_a_deployment_at_
     (life.models / MODEL / "config.pbtxt").write_text("name: this is none {\n")
     with pytest.raises(errors.UsageError, match=r"config\.pbtxt cannot be read: 1:\d+ : "):
         life.bring(2)
-    assert life.answers.asked == []
+    assert life.answers.requested == []
 
 
 @pytest.mark.parametrize("earlier", [None, 1])
@@ -85,9 +85,9 @@ def test_a_version_that_is_there_already_does_not_fail_to_come(life: Life, monke
     life.bring(1)
     life.here.wait_seconds = 0
     monkeypatch.setattr(life.answers, "metadata", lambda *_, **__: {"versions": []})
-    told = life.fails(1)
+    caught = life.fails(1)
     seen = f"prod has version 1 of {MODEL}, but calls may not reach it"
-    assert told.what == f"{seen}: the served versions are unchanged"
+    assert caught.what == f"{seen}: the served versions are unchanged"
     assert life.served() == (1,)
 
 
@@ -95,13 +95,13 @@ def test_a_load_that_fails_is_told_with_its_reason_before_the_time_is_up(life: L
     life.here.wait_seconds = 30
     broken = errors.LoadFailedError("the model cannot be loaded", why="no such file: weights.bin")
     life.answers.broken[1] = repeat(broken)
-    told = life.fails(1, "version 1 is not ready: it cannot be loaded")
-    assert "why: no such file: weights.bin" in str(told)
+    caught = life.fails(1, "version 1 is not ready: it cannot be loaded")
+    assert "why: no such file: weights.bin" in str(caught)
     assert life.served() == ()
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("message", "words"),
     [
         (errors.NotFoundError("no", why="'fraud' version 1 is not found"), "has not found it in its repository yet"),
         (
@@ -113,10 +113,10 @@ def test_a_load_that_fails_is_told_with_its_reason_before_the_time_is_up(life: L
     ids=["unseen", "seen", "away"],
 )
 def test_how_far_it_came_is_told(
-    life: Life, monkeypatch: pytest.MonkeyPatch, said: errors.TidegateError, words: str
+    life: Life, monkeypatch: pytest.MonkeyPatch, message: errors.TidegateError, words: str
 ) -> None:
     def metadata(*_: object, **__: object) -> None:
-        raise said
+        raise message
 
     life.here.wait_seconds = 0
     monkeypatch.setattr(life.answers, "ready", lambda *_, **__: False)
@@ -135,12 +135,12 @@ def test_a_failure_ends_it_only_when_it_was_seen_after_the_load_was_tried_again(
     loads = repeat(False, 7) if seen_seconds else repeat(False)
     monkeypatch.setattr(life.answers, "ready", lambda *_, **__: next(loads, True))
     not_ready = repeat(errors.UnreachableError("no", why=f"version 1 {config.NOT_READY}"), 7 if seen_seconds else 999)
-    told = life.answers.metadata
+    caught = life.answers.metadata
 
     def metadata(model: str, **how: Any) -> dict[str, Any]:
         if error := next(not_ready, None):
             raise error
-        return told(model, **how)
+        return caught(model, **how)
 
     monkeypatch.setattr(life.answers, "metadata", metadata)
     if seen_seconds:
@@ -153,12 +153,14 @@ def test_who_stops_is_told_what_serves_and_what_is_left(life: Life) -> None:
     life.answers.killed = True
     with pytest.raises(SystemExit):
         life.bring(1)
-    assert "did not reach prod: on servers without an earlier version, it can answer until they poll" in life.told[-1]
+    assert (
+        "did not reach prod: on servers without an earlier version, it can answer until they poll" in life.messages[-1]
+    )
     life.answers.killed, life.papers.stopped = False, KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         life.bring(1)
-    assert "is served in prod, but the registry is not up to date" in life.told[-1]
-    assert "do: run the same command again" in life.told[-1]
+    assert "is served in prod, but the registry is not up to date" in life.messages[-1]
+    assert "do: run the same command again" in life.messages[-1]
 
 
 def test_an_alias_that_somebody_moves_meanwhile_is_told_and_nothing_is_cut_over(life: Life) -> None:
@@ -247,7 +249,7 @@ def test_what_lies_among_the_records_and_is_none_is_told_and_decides_nothing(lif
     life.bring(2)
     life.papers.junk = ("records/x.json",)
     life.bring(3)
-    assert [each for each in life.told if each.startswith("warning: records/x.json cannot be read")]
+    assert [each for each in life.messages if each.startswith("warning: records/x.json cannot be read")]
     with pytest.raises(errors.IntegrityError, match="the previous version of prod is unknown"):
         rollback(life.here, MODEL, "prod")
     assert rollback(life.here, MODEL, "prod", 2).version == 2
@@ -272,8 +274,8 @@ def test_records_are_in_the_order_in_which_they_came_whatever_the_clocks_say(lif
 def between(life: Life, tmp_path: Path, **promotion: object) -> None:
     """Let prod take versions from dev, which is on two data planes, under such rules."""
     dev = known(plane("east", dataset("a")), plane("west", dataset("b")))[0].model_copy(update={"name": "dev"})
-    asked = Promotion.model_validate({"source": "dev"} | promotion)
-    prod = Environment(name="prod", promotion=asked, planes=(plane("north", dataset("c")),))
+    requested = Promotion.model_validate({"source": "dev"} | promotion)
+    prod = Environment(name="prod", promotion=requested, planes=(plane("north", dataset("c")),))
     life.here = context(Environments(environments=(dev, prod)), life.papers, life.answers, tmp_path)
     life.papers.register(1)
 
@@ -286,7 +288,7 @@ def deployed_to_dev(life: Life) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asks", "kind", "said"),
+    ("asks", "kind", "message"),
     [
         (lambda here: promote(here, f"{MODEL}@1", "prod"), errors.RefusedError, "version 1 was never in dev"),
         (lambda here: promote(here, MODEL, "prod"), errors.NotFoundError, "dev has no version of fraud"),
@@ -298,10 +300,10 @@ def deployed_to_dev(life: Life) -> None:
     ],
 )
 def test_every_way_says_what_it_takes(
-    life: Life, tmp_path: Path, asks: Callable[[object], object], kind: type[errors.TidegateError], said: str
+    life: Life, tmp_path: Path, asks: Callable[[object], object], kind: type[errors.TidegateError], message: str
 ) -> None:
     between(life, tmp_path)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         asks(life.here)
 
 

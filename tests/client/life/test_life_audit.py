@@ -48,7 +48,7 @@ def _pipe(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "kinds", "said"),
+    ("spoil", "kinds", "message"),
     [
         (lambda model: (model / "3" / "factor").write_text("9 "), {"content"}, "3/factor"),
         (lambda model: (model / "3" / "model.py").unlink(), {"content"}, "3/model.py is missing"),
@@ -69,7 +69,7 @@ def _pipe(model: Path) -> None:
     ],
 )
 def test_what_is_otherwise_hides_nothing_else(
-    life: Life, spoil: Callable[[Path], object], kinds: set[str], said: str
+    life: Life, spoil: Callable[[Path], object], kinds: set[str], message: str
 ) -> None:
     (life.models / "zebra").mkdir()
     assert {(each.model, each.kind) for each in verify(life.here, "prod").found} == {("zebra", "stray")}
@@ -77,13 +77,13 @@ def test_what_is_otherwise_hides_nothing_else(
     found = verify(life.here, "prod").found
     assert "zebra" in {each.model for each in found}
     assert {each.kind for each in found if each.model != "zebra"} >= kinds, found
-    assert any(said in each.what for each in found), found
+    assert any(message in each.what for each in found), found
 
 
 def test_what_was_published_is_as_it_was_registered_and_what_is_nowhere_is_told(life: Life) -> None:
-    said = verify(life.here, "prod", [MODEL])
-    assert (said.found, said.versions, said.content) == ((), 3, False)
-    assert said.bytes > 0
+    message = verify(life.here, "prod", [MODEL])
+    assert (message.found, message.versions, message.content) == ((), 3, False)
+    assert message.bytes > 0
     with pytest.raises(NotFoundError, match="did you mean fraud"):
         verify(life.here, "prod", ["fruad"])
     life.papers.aliases["prod"] = 2

@@ -51,14 +51,14 @@ def repository(tmp_path: Path) -> Repository:
 
 @pytest.mark.parametrize("config", ['platform: "tensorrt_plan"', 'backend: "tensorrtllm"', 'backend: "dali"'])
 def test_what_wants_a_gpu_is_refused_where_there_is_none(config: str) -> None:
-    (said,) = fits(config)
-    assert said.startswith("error: ")
-    assert "east/preload/main has none" in said
+    (message,) = fits(config)
+    assert message.startswith("error: ")
+    assert "east/preload/main has none" in message
     assert fits(config, gpu=True) == []
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"size": 900 * MIB, "memory_bytes": 1024 * MIB},
          "error: it needs 1,125 MiB (estimated from its files), but the pool east/preload/main has 1,024 MiB"),
@@ -73,8 +73,8 @@ def test_what_wants_a_gpu_is_refused_where_there_is_none(config: str) -> None:
     ],
     ids=["large", "fits", "declared", "unknown", "beside", "beside-fits"],
 )  # fmt: skip
-def test_a_model_must_fit_its_slice_and_should_beside_itself(given: dict[str, Any], said: str) -> None:
-    assert fits("", **given) == ([said] if said else [])
+def test_a_model_must_fit_its_slice_and_should_beside_itself(given: dict[str, Any], message: str) -> None:
+    assert fits("", **given) == ([message] if message else [])
 
 
 @pytest.mark.parametrize(
@@ -114,15 +114,15 @@ def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: Re
     entry = write_entry(tmp_path / "staged", 3)
     config = entry / "config.pbtxt"
 
-    def said(target: Target) -> list[str]:
+    def message(target: Target) -> list[str]:
         return [each.what for each in errors(check_staged(entry, target, repository))]
 
     config.write_text(CONFIG.format(name=MODEL, batch=4))
-    assert said(on("onnxruntime", "tensorrt")) == ["the server has no backend 'python'"]
-    assert said(on("python")) == said(on()) == []
+    assert message(on("onnxruntime", "tensorrt")) == ["the server has no backend 'python'"]
+    assert message(on("python")) == message(on()) == []
     config.write_text(CONFIG.format(name=MODEL, batch=4).replace("KIND_CPU", "KIND_GPU"))
-    assert said(on()) == ["KIND_GPU, but the server has no GPU"]
-    assert said(on(gpu=True)) == []
+    assert message(on()) == ["KIND_GPU, but the server has no GPU"]
+    assert message(on(gpu=True)) == []
 
 
 def write_ensemble(folder: Path) -> Path:
@@ -156,9 +156,9 @@ def test_an_ensemble_says_which_steps_to_bring_there_first_and_how(
     (home,) = on().homes
     of = home.environment.model_copy(update={"promotion": Promotion(source=source)})
     findings = check_staged(ensemble, replace(on(), homes=(replace(home, environment=of),)), repository)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as caught:
         refuse(findings, "it cannot be served", "there")
-    assert told.value.do == command
+    assert caught.value.do == command
 
 
 def test_a_step_whose_configuration_somebody_broke_is_told_with_its_file_and_line(
@@ -166,22 +166,22 @@ def test_a_step_whose_configuration_somebody_broke_is_told_with_its_file_and_lin
 ) -> None:
     scorer = write_entry(Path(repository.where) / "scorer", 3) / "config.pbtxt"
     scorer.write_text("\n" + scorer.read_text().replace("max_batch", "max_bach"))
-    with pytest.raises(UsageError, match=r"max_bach_size") as told:
+    with pytest.raises(UsageError, match=r"max_bach_size") as caught:
         check_staged(write_ensemble(tmp_path / "staged"), on(), repository)
-    assert re.fullmatch(rf"{re.escape(str(scorer))}:[0-9]+", str(told.value.where))
+    assert re.fullmatch(rf"{re.escape(str(scorer))}:[0-9]+", str(caught.value.where))
 
 
 def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
     churn = ModelFacts(name="churn", server="preload", pool="main", footprint_bytes=800 * MIB)
     both: dict[str, Any] = {"footprint": 300 * MIB, "memory_bytes": 1000 * MIB, "others": (churn,)}
-    (said,) = check_fits(on(**both), "", manifest(0), 1)
-    assert said.severity == "warning"
-    assert "in addition to the 800 MiB declared for the pool's other models" in said.what
+    (message,) = check_fits(on(**both), "", manifest(0), 1)
+    assert message.severity == "warning"
+    assert "in addition to the 800 MiB declared for the pool's other models" in message.what
     assert check_fits(on(**both, loading="on-demand"), "", manifest(0), 1) == []
 
 
 @pytest.mark.parametrize(
-    ("model", "facts", "said"),
+    ("model", "facts", "message"),
     [
         (MODEL, {"gpus": 2}, ""),
         (MODEL, {"gpus": 1}, "prod/preload: gpus: [1]"),
@@ -189,7 +189,7 @@ def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
     ],
 )
 def test_an_entry_is_held_against_the_environments_before_it_is_registered(
-    model: str, facts: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, facts: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = write_entry(tmp_path / model, 1)
     with (entry / "config.pbtxt").open("a") as config:
@@ -202,7 +202,7 @@ def test_an_entry_is_held_against_the_environments_before_it_is_registered(
     (tmp_path / "environments.json").write_text(everywhere.model_dump_json(by_alias=True, exclude_none=True))
     monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
     found = [each.what for each in against_environments(entry, model)]
-    assert [each[: len(said)] for each in found] == ([said] if said else [])
+    assert [each[: len(message)] for each in found] == ([message] if message else [])
 
 
 def test_the_advisory_ends_once_every_environment_declares_the_footprint(

@@ -44,13 +44,13 @@ def test_they_say_what_became_of_it(commands: Commands) -> None:
     assert "note: it was registered without a golden request" in commands.err
     assert commands.json("deploy", f"{MODEL}@1", "--to", "prod")["changed"] is False
     commands.life.papers.register(2)
-    said = commands.run("promote", f"{MODEL}@2", "--to", "prod")
-    assert said == f"prod has version 2 of {MODEL} (before: version 1)\n"
+    message = commands.run("promote", f"{MODEL}@2", "--to", "prod")
+    assert message == f"prod has version 2 of {MODEL} (before: version 1)\n"
     assert commands.life.papers.tags["tidegate.prod.by"] == "anna"
     rolled = commands.json("rollback", MODEL, "--in", "prod")
     assert (rolled["what"], rolled["version"], rolled["previous"]) == ("rollback", 1, 2)
-    told = commands.json("history", MODEL, "--in", "prod")
-    assert [(each["what"], each["version"]) for each in told] == [("rollback", 1), ("promote", 2), ("deploy", 1)]
+    caught = commands.json("history", MODEL, "--in", "prod")
+    assert [(each["what"], each["version"]) for each in caught] == [("rollback", 1), ("promote", 2), ("deploy", 1)]
     assert "promote" in commands.run("history", MODEL)
 
 
@@ -62,7 +62,7 @@ def test_undeploy_asks_first_and_says_what_is_gone(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("rollback", MODEL, "--in", "prod"), ExitCode.NOT_FOUND, "never had a version"),
         (("deploy", MODEL, "--to", "prd"), ExitCode.NOT_FOUND, "did you mean prod"),
@@ -71,9 +71,9 @@ def test_undeploy_asks_first_and_says_what_is_gone(commands: Commands) -> None:
         (("history", MODEL), ExitCode.NOT_FOUND, "there are no records"),
     ],
 )
-def test_what_is_wrong_is_one_message(commands: Commands, words: tuple[str, ...], code: ExitCode, said: str) -> None:
+def test_what_is_wrong_is_one_message(commands: Commands, words: tuple[str, ...], code: ExitCode, message: str) -> None:
     assert commands.run(*words, code=code) == ""
-    assert said in commands.err
+    assert message in commands.err
 
 
 def test_they_say_what_they_found_by_their_exit_codes(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:

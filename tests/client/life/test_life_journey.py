@@ -37,9 +37,9 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
         assert repository.read_text() == before
         context.wait_seconds = 60
         lies = world.register("faulty", 7, tmp_path, expected=8)
-        with pytest.raises(UnfinishedError, match=r"7\.0 in place of 8\.0") as told:
+        with pytest.raises(UnfinishedError, match=r"7\.0 in place of 8\.0") as caught:
             deploy(context, f"faulty@{lies}", "dev")
-        assert str(told.value).count("do: ") == 1
+        assert str(caught.value).count("do: ") == 1
         assert repository.read_text() == before
         narrow = world.register("faulty", 9, tmp_path, batch=0)
         with pytest.raises(UsageError, match="max_batch_size"):
@@ -100,10 +100,10 @@ def test_why_a_model_cannot_be_loaded_is_told(world: World, tmp_path: Path, monk
     deploy(context, f"ocr@{one}", "dev")
     broken = PROGRAM.replace("self.factor =", "raise OSError('no such device') #")
     world.register("ocr", 9, tmp_path, program=broken)
-    with pytest.raises(UnfinishedError, match="the served versions are unchanged") as told:
+    with pytest.raises(UnfinishedError, match="the served versions are unchanged") as caught:
         deploy(context, "ocr", "dev")
-    assert "it cannot be loaded" in told.value.why  # before the timeout
-    assert "OSError: no such device" in told.value.why
+    assert "it cannot be loaded" in caught.value.why  # before the timeout
+    assert "OSError: no such device" in caught.value.why
     with Caller(world.client(world.dev), "ocr") as caller:
         caller.until(7)  # as soon as the policy has seen the restored configuration
 

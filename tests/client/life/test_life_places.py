@@ -39,8 +39,8 @@ class Both(Answers):
 
 
 def of(models: Path, model: str) -> tuple[tuple[int, ...], dict[str, int]]:
-    said = read_published((models / model / "config.pbtxt").read_text())
-    return said.served, said.aliases
+    message = read_published((models / model / "config.pbtxt").read_text())
+    return message.served, message.aliases
 
 
 def test_a_version_comes_to_both_data_planes_or_to_none(tmp_path: Path) -> None:
@@ -73,8 +73,10 @@ def test_a_version_comes_to_both_data_planes_or_to_none(tmp_path: Path) -> None:
     outcome = publish_version(here, "deploy", two, both, "ci")
     assert (outcome.version, outcome.previous, outcome.changed) == (2, 1, True)
     assert of(east, MODEL)[1] == of(west, MODEL)[1] == {"champion": 2}
-    told = [(each.version, each.plane, each.previous) for each in history(here, MODEL, "prod") if each.ended == "done"]
-    assert told == [(2, "west", 1), (2, "east", 1), (1, "west", None), (1, "east", None)]
+    caught = [
+        (each.version, each.plane, each.previous) for each in history(here, MODEL, "prod") if each.ended == "done"
+    ]
+    assert caught == [(2, "west", 1), (2, "east", 1), (1, "west", None), (1, "east", None)]
 
 
 BUCKET = "models"

@@ -78,10 +78,10 @@ def test_who_is_named_may_and_others_are_told_who(promotion: Promotion, writers:
     if not named:
         rules.may_publish("prod", promotion, writers, ANNA)
         return
-    with pytest.raises(RefusedError) as told:
+    with pytest.raises(RefusedError) as caught:
         rules.may_publish("prod", promotion, writers, ANNA)
-    assert f"allows {named}." in str(told.value)
-    assert "https://idp knows you as anna, in the groups data-scientists, deployers" in str(told.value)
+    assert f"allows {named}." in str(caught.value)
+    assert "https://idp knows you as anna, in the groups data-scientists, deployers" in str(caught.value)
 
 
 def test_who_registered_a_version_may_not_bring_it_in_where_duties_are_separated() -> None:
@@ -105,7 +105,7 @@ BACK = record("rollback", 1, 2, 1, "dev")
 
 
 @pytest.mark.parametrize(
-    ("records", "hours", "failures", "unreadable", "said"),
+    ("records", "hours", "failures", "unreadable", "message"),
     [
         ([DEPLOYED], 24, 0, [], ""),
         ([DEPLOYED], 25, 0, [], r"24\.0 hours of the required 25"),
@@ -116,7 +116,7 @@ BACK = record("rollback", 1, 2, 1, "dev")
     ],
 )
 def test_a_version_has_soaked(
-    records: list[Record], hours: float, failures: int | None, unreadable: list[str], said: str
+    records: list[Record], hours: float, failures: int | None, unreadable: list[str], message: str
 ) -> None:
-    with pytest.raises(RefusedError, match=said) if said else nullcontext():
+    with pytest.raises(RefusedError, match=message) if message else nullcontext():
         rules.has_soaked("dev", 2, hours, Records(records, unreadable), failures, NOW)

@@ -44,9 +44,9 @@ def test_a_folder_that_two_data_planes_read_is_taken_away_when_neither_is_loadin
     class Loading(Answers):
         def whereabouts(self, model: str, **how: Any) -> Whereabouts:
             assert (self.repository / model).exists() or not self.places
-            said = super().whereabouts(model, **how)
+            message = super().whereabouts(model, **how)
             self.places = () if next(looks) else self.places
-            return said
+            return message
 
     looks = chain([False, False], repeat(True))
     _, both = known(plane("east", dataset("a")), plane("west", dataset("a")))
@@ -84,9 +84,9 @@ def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, sta
     life.bring(1)
     before = (life.models / MODEL / "config.pbtxt").read_text()
     life.answers.places = (Place(replica="10.0.0.1:8000", state=state),)
-    with pytest.raises(UnfinishedError, match="servers that had unloaded it load it again") as told:
+    with pytest.raises(UnfinishedError, match="servers that had unloaded it load it again") as caught:
         undeploy(life.here, MODEL, "prod")
-    assert f"it is still served after 6 s\n  why: 10.0.0.1:8000 ({state})" in told.value.why
+    assert f"it is still served after 6 s\n  why: 10.0.0.1:8000 ({state})" in caught.value.why
     assert (life.models / MODEL / "config.pbtxt").read_text() == before
     assert life.papers.aliases == {"prod": 1}
     assert [each.what for each in life.papers.written] == ["deploy"]
@@ -132,9 +132,11 @@ def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tell
 def test_a_proxy_that_stops_answering_leaves_open_whether_the_model_is_served(life: Life) -> None:
     life.bring(1)
     life.answers.silent = chain([None], repeat(UnreachableError("no answer", why="connection refused")))
-    with pytest.raises(UnfinishedError, match="was not removed") as told:
+    with pytest.raises(UnfinishedError, match="was not removed") as caught:
         undeploy(life.here, MODEL, "prod")
-    assert "the proxy could not confirm that no server serves it after 6 s\n  why: connection refused" in told.value.why
+    assert (
+        "the proxy could not confirm that no server serves it after 6 s\n  why: connection refused" in caught.value.why
+    )
 
 
 def test_where_it_cannot_be_told_whether_it_is_served_nothing_is_done(life: Life) -> None:
@@ -156,11 +158,11 @@ def test_a_configuration_that_could_not_be_put_back_is_not_said_to_be_back(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Repository, "write_config", full)
-    with pytest.raises(UnfinishedError) as told:
+    with pytest.raises(UnfinishedError) as caught:
         undeploy(life.here, MODEL, "prod")
-    assert told.value.what == f"{MODEL} was not removed from prod"
-    assert "its configuration could not be restored: " in told.value.why
-    assert "No space left on device" in told.value.why
+    assert caught.value.what == f"{MODEL} was not removed from prod"
+    assert "its configuration could not be restored: " in caught.value.why
+    assert "No space left on device" in caught.value.why
 
 
 def test_who_is_interrupted_is_told_that_the_configuration_is_back(life: Life) -> None:
@@ -171,7 +173,7 @@ def test_who_is_interrupted_is_told_that_the_configuration_is_back(life: Life) -
         undeploy(life.here, MODEL, "prod")
     assert (life.served(), life.papers.aliases) == ((1,), {"prod": 1})
     back = "its configuration is restored, and servers that had unloaded it load it again"
-    assert life.told[-1] == f"{MODEL} was not removed from prod: {back}"
+    assert life.messages[-1] == f"{MODEL} was not removed from prod: {back}"
     assert [each.ended for each in history(life.here, MODEL)] == ["interrupted", "done"]
 
 

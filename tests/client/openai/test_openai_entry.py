@@ -66,10 +66,10 @@ def remote(*keys: str) -> Callable[[Path], object]:
     """Return settings that name code outside the entry."""
 
     def write(file: Path) -> None:
-        said: dict[str, Any] = {"AutoProcessor": "somebody/model--processing.Processor"}
+        message: dict[str, Any] = {"AutoProcessor": "somebody/model--processing.Processor"}
         for key in reversed(keys):
-            said = {key: said}
-        file.write_text(json.dumps(said))
+            message = {key: message}
+        file.write_text(json.dumps(message))
 
     return write
 
@@ -110,28 +110,28 @@ def test_a_whole_one_is_recognised_and_nothing_is_found(tmp_path: Path, *, shard
     entry = write_entry(tmp_path / "chat", "one", sharded=sharded)
     assert kind_of_entry(entry) is KIND
     assert kind_of_entry(tmp_path) is KIND
-    said = CliRunner().invoke(app, [str(tmp_path)])
-    assert (said.stdout, said.exit_code) == (f"{entry}: nothing found\n", 0)
+    message = CliRunner().invoke(app, [str(tmp_path)])
+    assert (message.stdout, message.exit_code) == (f"{entry}: nothing found\n", 0)
 
 
-@pytest.mark.parametrize(("name", "damage", "said"), BROKEN, ids=[said for _, _, said in BROKEN])
+@pytest.mark.parametrize(("name", "damage", "message"), BROKEN, ids=[message for _, _, message in BROKEN])
 def test_what_is_not_whole_does_not_fit_or_runs_code_is_an_error(
-    tmp_path: Path, name: str, damage: Callable[[Path], object], said: str
+    tmp_path: Path, name: str, damage: Callable[[Path], object], message: str
 ) -> None:
     entry = write_entry(tmp_path / "chat", "one", sharded=True)
     damage(entry / name)
     done = CliRunner().invoke(app, [str(entry)])
-    assert said in done.stdout
+    assert message in done.stdout
     assert done.exit_code == ExitCode.FOUND
     assert len([each for each in KIND.check(entry) if each.severity is Severity.ERROR]) == 1
 
 
 @pytest.mark.parametrize(
-    "said", [{"auto_map": 17}, [{"type": "Pooling"}], {"auto_map": {}}, json.loads("[" * 900 + "]" * 900)]
+    "message", [{"auto_map": 17}, [{"type": "Pooling"}], {"auto_map": {}}, json.loads("[" * 900 + "]" * 900)]
 )
-def test_a_word_of_a_vocabulary_is_no_code_and_neither_is_a_list(tmp_path: Path, said: object) -> None:
+def test_a_word_of_a_vocabulary_is_no_code_and_neither_is_a_list(tmp_path: Path, message: object) -> None:
     entry = write_entry(tmp_path / "chat", "one")
-    (entry / "vocab.json").write_text(json.dumps(said))
+    (entry / "vocab.json").write_text(json.dumps(message))
     assert KIND.check(entry) == []
 
 
@@ -167,8 +167,8 @@ def test_what_cannot_be_registered_is_told_before_all_of_its_weights_are_read(tm
         begun.append(what)
         yield lambda _bytes: None
 
-    said = "there is no tokenizer" if wrong == "entry" else "neither a chat"
-    with Tidegate(progress=progress) as tidegate, pytest.raises(TidegateError, match=said):
+    message = "there is no tokenizer" if wrong == "entry" else "neither a chat"
+    with Tidegate(progress=progress) as tidegate, pytest.raises(TidegateError, match=message):
         tidegate.register(entry, golden={"inputs": []})
     assert begun == []
 
@@ -221,10 +221,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     st.sampled_from(["config.json", "tokenizer.json", "tokenizer_config.json", INDEX]),
     st.dictionaries(st.sampled_from(KEYS), ANY) | st.builds(lambda vocab: {"model": {"vocab": vocab}}, ANY),
 )
-def test_whatever_stands_in_its_files_is_no_defect_of_ours(whole: Path, name: str, said: dict[str, Any]) -> None:
+def test_whatever_stands_in_its_files_is_no_defect_of_ours(whole: Path, name: str, message: dict[str, Any]) -> None:
     before = (whole / name).read_bytes()
     try:
-        change(whole / name, **said)
+        change(whole / name, **message)
         for each in KIND.check(whole):
             assert each.where
     finally:
@@ -243,7 +243,7 @@ CHAT = {"messages": [{"role": "user", "content": "word1"}], "temperature": 0}
 
 
 @pytest.mark.parametrize(
-    ("request_", "outputs", "said"),
+    ("request_", "outputs", "message"),
     [
         ({"inputs": []}, None, "neither a chat"),
         (CHAT | {"prompt": ""}, None, "neither a chat"),
@@ -254,9 +254,9 @@ CHAT = {"messages": [{"role": "user", "content": "word1"}], "temperature": 0}
     ],
 )
 def test_a_golden_request_that_cannot_be_compared_is_refused(
-    request_: dict[str, Any], outputs: dict[str, list[Any]] | None, said: str
+    request_: dict[str, Any], outputs: dict[str, list[Any]] | None, message: str
 ) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         KIND.check_golden(Path(), Golden(request=request_, outputs=outputs), "golden.json")
 
 
@@ -266,10 +266,10 @@ class Engine(ProxyClient):
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__("http://nowhere.test", Credential())
         self.answer = answer
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.requested: list[tuple[str, dict[str, Any]]] = []
 
     def openai(self, call: str, body: Mapping[str, Any], **_how: Any) -> dict[str, Any]:
-        self.asked.append((call, dict(body)))
+        self.requested.append((call, dict(body)))
         return self.answer
 
 
@@ -277,7 +277,7 @@ def judged(request_: dict[str, Any], outputs: dict[str, list[Any]], answer: dict
     """Return the call of a golden request, and the differences in its response."""
     engine = Engine(answer)
     found = KIND.ask(engine, "m", request_, version=3)
-    [(call, body)] = engine.asked
+    [(call, body)] = engine.requested
     assert body == request_ | {"model": "m-v3"}
     return call, Golden(request=request_, outputs=outputs).differences(found)
 
@@ -306,7 +306,7 @@ def test_what_is_no_version_is_asked_of_nobody() -> None:
     engine = Engine({})
     with pytest.raises(UsageError, match="'champion' is no version"):
         KIND.ask(engine, "m", CHAT, version="champion")
-    assert engine.asked == []
+    assert engine.requested == []
 
 
 def test_what_is_no_answer_of_the_api_is_told() -> None:

@@ -118,17 +118,19 @@ class World:
     def line(self) -> VersionShare:
         """Return the missing line of the definition, from the last message."""
         [text] = re.findall(r"- ({version: .*?})", self.err)
-        said = yaml.safe_load(text)
-        if "pool" in said:
-            assert said["pool"] == f"<a pool of {SERVER}>"
-            said["pool"] = "v2"
-        return VersionShare.model_validate(said)
+        output = yaml.safe_load(text)
+        if "pool" in output:
+            assert output["pool"] == f"<a pool of {SERVER}>"
+            output["pool"] = "v2"
+        return VersionShare.model_validate(output)
 
     def register(self, word: str, golden: str) -> int:
         folder = self.prepare(word, golden)
-        said = json.loads(self.run("register", str(folder / "chat"), "--golden", str(folder / "golden.json"), "--json"))
-        assert said["clientModel"] is None
-        number: int = said["number"]
+        output = json.loads(
+            self.run("register", str(folder / "chat"), "--golden", str(folder / "golden.json"), "--json")
+        )
+        assert output["clientModel"] is None
+        number: int = output["number"]
         return number
 
     def prepare(self, word: str, golden: str) -> Path:
@@ -143,8 +145,8 @@ class World:
     def answer(self, tier: Tier, model: str = "chat") -> str | None:
         """Call the model with OpenAI's own client."""
         client = openai.OpenAI(base_url=f"http://{tier.proxy.http}/v1", api_key=self.key, max_retries=3)
-        said = client.chat.completions.create(model=model, messages=[{"role": "user", "content": "x"}], max_tokens=1)
-        return said.choices[0].message.content
+        output = client.chat.completions.create(model=model, messages=[{"role": "user", "content": "x"}], max_tokens=1)
+        return output.choices[0].message.content
 
     def knows(self, tier: Tier, model: str) -> bool:
         """Return whether a proxy has a model of this name."""

@@ -16,8 +16,8 @@ def program(number: int = 1) -> bytes:
 def entry(folder: Path, name: str, files: dict[str, bytes] | None = None) -> Path:
     """Write an entry with a configuration and these files. Return its directory."""
     root = folder / name
-    said = {"config.pbtxt": f'name: "{name}"\n{CONFIG}'.encode(), "1/model.py": program()} | (files or {})
-    for path, content in said.items():
+    message = {"config.pbtxt": f'name: "{name}"\n{CONFIG}'.encode(), "1/model.py": program()} | (files or {})
+    for path, content in message.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(content)
     return root

@@ -85,6 +85,6 @@ def test_a_request_of_no_inputs_is_told_before_it_is_sent() -> None:
     ],
 )
 def test_a_file_that_is_none_is_told_with_its_place(text: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words) as told:
+    with pytest.raises(UsageError, match=words) as caught:
         read_golden(text, "g.json")
-    assert told.value.where == "g.json"
+    assert caught.value.where == "g.json"

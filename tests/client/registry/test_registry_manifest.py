@@ -32,10 +32,10 @@ def test_every_file_is_in_it_with_its_digest_or_the_entry_is_refused(names: set[
             with pytest.raises(UsageError, match="cannot be registered"):
                 manifest_of(root)
             return
-        told: list[int] = []
-        manifest = manifest_of(root, progress=told.append)
+        caught: list[int] = []
+        manifest = manifest_of(root, progress=caught.append)
         there = contents(root)
-        assert sum(told) == manifest.size
+        assert sum(caught) == manifest.size
         assert {file.path: (file.size, file.sha256) for file in manifest.files} == {
             path: (len(content), hashlib.sha256(content).hexdigest()) for path, content in there.items()
         }
@@ -87,9 +87,9 @@ def test_links_and_special_files_are_refused_and_named(tmp_path: Path, monkeypat
             with socket.socket(socket.AF_UNIX) as listening:
                 monkeypatch.chdir(place.parent)  # the name of a socket must be short
                 listening.bind(place.name)
-        with pytest.raises(UsageError, match=words) as told:
+        with pytest.raises(UsageError, match=words) as caught:
             manifest_of(root)
-        assert told.value.where == str(place)
+        assert caught.value.where == str(place)
     (entry(tmp_path, "m") / "configs").symlink_to(tmp_path)
     with pytest.raises(UsageError, match="symbolic link"):
         manifest_of(tmp_path / "m")
@@ -114,6 +114,6 @@ def test_what_is_no_entry_is_told(tmp_path: Path) -> None:
         manifest_of(tmp_path / "missing")
     root = entry(tmp_path, "m")
     (root / "config.pbtxt").rename(root / "1" / "config.pbtxt")
-    with pytest.raises(UsageError, match=r"has no config\.pbtxt") as told:
+    with pytest.raises(UsageError, match=r"has no config\.pbtxt") as caught:
         manifest_of(root)
-    assert "next to the version directory" in told.value.do
+    assert "next to the version directory" in caught.value.do

@@ -83,9 +83,9 @@ def test_runs_versions_and_tags_are_those_that_domino_looks_for(world: World, tm
     named = {"parent_run_id": version.run_id, "triton_model_name": "tagged", "triton_model_version": "1"}
     assert child.data.params == named
     (context,) = world.keys(f"{child.info.run_id}/artifacts/model/artifacts/model_context.json")
-    said = json.loads(world.store.client().get_object(Bucket="models", Key=context)["Body"].read())
+    message = json.loads(world.store.client().get_object(Bucket="models", Key=context)["Body"].read())
     model_said = {"inference_server_name": "preload", "model_name": "tagged", "model_version": "1"}
-    assert said == {"parent_run_id": version.run_id} | model_said
+    assert message == {"parent_run_id": version.run_id} | model_said
     assert not [key for key in world.keys("") if key.endswith((".pkl", ".pickle"))]
 
 
@@ -161,8 +161,10 @@ def test_history_is_written_once_and_read_in_order(world: World, tmp_path: Path)
     version = registered(registry, entry(tmp_path, "history"))
     (begun,) = registry.records("history")
     assert (begun.what, begun.who, begun.manifest_sha256) == ("register", "anna", version.manifest_sha256)
-    said: dict[str, Any] = {"model": "history", "version": 1, "who": "bob", "environment": "dev"}
-    events = [Record(what="deploy", when=datetime.now(UTC) + timedelta(seconds=number), **said) for number in range(3)]
+    message: dict[str, Any] = {"model": "history", "version": 1, "who": "bob", "environment": "dev"}
+    events = [
+        Record(what="deploy", when=datetime.now(UTC) + timedelta(seconds=number), **message) for number in range(3)
+    ]
     for event in (events[1], events[0], events[2]):
         registry.append_record(version, event)
     registry.append_record(version, events[0])  # the same record again is one more file
@@ -175,17 +177,17 @@ def test_another_golden_request_for_the_same_content_is_told_and_written_down(wo
     registry = world.registry()
     root = entry(tmp_path, "golden")
     one, other = (Golden(request={"inputs": []}, outputs={"OUT": [value]}) for value in (1.0, 2.0))
-    told: list[str] = []
+    caught: list[str] = []
 
     def register(who: str, golden: Golden | None) -> RegisteredVersion:
-        return registry.register(root, registered_by=who, golden=golden, tell=told.append)
+        return registry.register(root, registered_by=who, golden=golden, tell=caught.append)
 
     for golden in (one, None, one):
         register("anna", golden)
-    assert (told, [each.what for each in registry.records("golden")]) == ([], ["register"])
+    assert (caught, [each.what for each in registry.records("golden")]) == ([], ["register"])
     assert registry.golden(register("bob", other)) == other
-    (said,) = told
-    assert f"had the golden request {one.digest()[:12]}. From now on it is tested with {other.digest()[:12]}" in said
+    (message,) = caught
+    assert f"had the golden request {one.digest()[:12]}. From now on it is tested with {other.digest()[:12]}" in message
     record = registry.records("golden")[-1]
     assert (record.what, record.version, record.who) == ("golden", 1, "bob")
     assert record.note == f"golden request {one.digest()} → {other.digest()}"
@@ -206,19 +208,19 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }
         ({"request": {"inputs": [a]}, "outputs": {"RESULT": [1]}}, "names an output 'RESULT' at outputs.RESULT"),
         ({"request": {"inputs": [a], "outputs": [{"name": "X"}]}}, r"an output 'X' at request.outputs\[0\]"),
     ]
-    for said, words in wrong:
-        with pytest.raises(UsageError, match=words) as told:
-            checked(root, "tensors", Golden.model_validate(said))
-        assert told.value.where == str(root)
+    for message, words in wrong:
+        with pytest.raises(UsageError, match=words) as caught:
+            checked(root, "tensors", Golden.model_validate(message))
+        assert caught.value.where == str(root)
     checked(root, "tensors", Golden(request={"inputs": [a], "outputs": [{"name": "OUT"}]}, outputs={"OUT": [1]}))
 
 
 def test_what_was_taken_out_is_written_where_earlier_clients_look_for_no_records(world: World, tmp_path: Path) -> None:
     registry, before = world.registry("in-a-folder"), {*world.folder.rglob("*.json")}
     version = registered(registry, entry(tmp_path, "taken-out"))
-    said = {"model": "taken-out", "version": version.number, "who": "anna", "when": datetime.now(UTC)}
+    message = {"model": "taken-out", "version": version.number, "who": "anna", "when": datetime.now(UTC)}
     for what in ("deploy", "undeploy"):
-        registry.append_record(version, Record.model_validate(said | {"what": what}))
+        registry.append_record(version, Record.model_validate(message | {"what": what}))
     assert sorted(each.what for each in registry.records("taken-out")) == ["deploy", "register", "undeploy"]
     written = {path.name.split("-")[1]: path.parent for path in {*world.folder.rglob("2*-*.json")} - before}
     assert written["deploy"].name == "records" != written["undeploy"].name
@@ -238,8 +240,8 @@ def test_a_registrant_counts_until_a_proven_one_registers_the_same(world: World,
 @pytest.mark.parametrize("scheme", ["http", "HTTP"])
 def test_a_registry_that_is_not_there_is_told_at_once(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "s3cr3t-token")
-    with pytest.raises(UnreachableError, match="MLFLOW_TRACKING_URI") as told:
+    with pytest.raises(UnreachableError, match="MLFLOW_TRACKING_URI") as caught:
         Registry(f"{scheme}://anna:pass-w0rd@127.0.0.1:9/mlflow")
-    assert "pass-w0rd" not in str(told.value)
-    assert "s3cr3t" not in str(told.value)
-    assert "127.0.0.1:9/mlflow" in str(told.value)
+    assert "pass-w0rd" not in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)
+    assert "127.0.0.1:9/mlflow" in str(caught.value)

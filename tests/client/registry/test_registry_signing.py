@@ -56,9 +56,9 @@ def test_a_key_with_a_password_wants_it_and_never_shows_it(manifest: Manifest, t
     private, public = pair(tmp_path, "locked", PASSWORD)
     verify(manifest, sign(manifest, SigningKey(private, PASSWORD)), public, "here")
     for wrong in (None, "wr0ng-pass"):
-        with pytest.raises(UsageError, match="the key cannot sign") as told:
+        with pytest.raises(UsageError, match="the key cannot sign") as caught:
             sign(manifest, SigningKey(private, wrong))
-        assert "wr0ng" not in str(told.value)
+        assert "wr0ng" not in str(caught.value)
     assert PASSWORD not in repr(SigningKey(private, PASSWORD))
 
 

@@ -52,8 +52,8 @@ def test_forged_records_and_a_run_that_is_gone_keep_nobody_from_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def record(version: int, model: str = "m") -> bytes:
-        said = {"what": "deploy", "model": model, "version": version, "who": "eve", "when": "2026-01-01T00:00:00Z"}
-        return json.dumps(said).encode()
+        message = {"what": "deploy", "model": model, "version": version, "who": "eve", "when": "2026-01-01T00:00:00Z"}
+        return json.dumps(message).encode()
 
     late = record(1).replace(b"2026-01-01T00:00:00Z", b"9999-12-31T23:59:59-12:00")
     large = record(1).replace(b'"who"', b'"previous": 1000000000000000000000000000000, "who"')

@@ -121,10 +121,10 @@ def test_a_file_that_does_not_come_as_it_was_registered_is_refused_and_the_next_
     fetch: Fetch, change: Callable[[Answer], None], error: type[errors.TidegateError], words: str
 ) -> None:
     fetch.before.fault = only("entry/1/3.bin", change)
-    with pytest.raises(error, match=words) as told:
+    with pytest.raises(error, match=words) as caught:
         fetch()
-    assert SECRET not in str(told.value)
-    assert told.value.where.startswith("mlflow-artifacts:")
+    assert SECRET not in str(caught.value)
+    assert caught.value.where.startswith("mlflow-artifacts:")
     there = {path: content for path, content in contents(fetch.folder).items() if not path.startswith(PARTIAL)}
     assert "1/3.bin" not in there
     assert there.items() <= contents(fetch.root).items()
@@ -132,8 +132,8 @@ def test_a_file_that_does_not_come_as_it_was_registered_is_refused_and_the_next_
     fetch.before.requests.clear()
     fetch()
     assert fetch.is_whole
-    asked = {path.rpartition("/entry/")[2] for path in fetch.before.sent("GET", "/artifacts/model/entry/")}
-    assert asked.isdisjoint(there)  # complete files are not requested again
+    requested = {path.rpartition("/entry/")[2] for path in fetch.before.sent("GET", "/artifacts/model/entry/")}
+    assert requested.isdisjoint(there)  # complete files are not requested again
 
 
 def test_a_connection_that_breaks_once_is_no_failure(fetch: Fetch) -> None:
@@ -163,9 +163,9 @@ def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(world
             lambda: registry.versions("hurt"),
             lambda: world.registry(uri=before.uri),
         ):
-            with pytest.raises(errors.RefusedError, match="missing, wrong or expired") as told:
+            with pytest.raises(errors.RefusedError, match="missing, wrong or expired") as caught:
                 ask()
-            assert SECRET not in str(told.value)
+            assert SECRET not in str(caught.value)
     before.fault = only("/", status(200, b"<html>please sign in", "text/html"))
     with pytest.raises(errors.TidegateError, match="not an MLflow server"):
         world.registry(uri=before.uri)
@@ -173,9 +173,9 @@ def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(world
 
 def test_a_listing_that_is_cut_short_fetches_nothing_and_one_that_is_none_is_told(fetch: Fetch) -> None:
     def short(answer: Answer) -> None:
-        said = json.loads(answer.body)
-        said["files"] = said.get("files", [])[:1]
-        answer.body = json.dumps(said).encode()
+        message = json.loads(answer.body)
+        message["files"] = message.get("files", [])[:1]
+        answer.body = json.dumps(message).encode()
 
     fetch.before.fault = only("artifacts?path=", short)
     with pytest.raises(errors.IntegrityError, match="is missing in the artifact store"):
@@ -191,21 +191,21 @@ def test_files_beyond_the_manifest_are_refused(
     world: World, own_version: RegisteredVersion, tmp_path: Path, path: str
 ) -> None:
     put(world, own_version, path, b"print('I was not registered')")
-    with pytest.raises(errors.IntegrityError, match="not in its manifest") as told:
+    with pytest.raises(errors.IntegrityError, match="not in its manifest") as caught:
         world.registry().fetch(own_version, tmp_path / "fetched")
-    assert path.removeprefix("entry/")[:2] in told.value.why
+    assert path.removeprefix("entry/")[:2] in caught.value.why
     assert not [*(tmp_path / "fetched").rglob("*")]
 
 
 def test_a_forged_manifest_is_refused_at_once(world: World, own_version: RegisteredVersion, tmp_path: Path) -> None:
     """Users who can write to the registry and its store can forge both. Even then nothing is written elsewhere."""
     registry = world.registry()
-    said = json.loads(registry.manifest(own_version).canonical())
+    message = json.loads(registry.manifest(own_version).canonical())
     changes: list[tuple[dict[str, object], str]] = [({"model": "other"}, "of model 'other'")]
     for path in ("../climbed", "/etc/climbed", "1/../../climbed", "a//b", "1/\u0000x"):
         changes.append(({"files": [{"path": path, "size": 1, "sha256": "0" * 64}]}, "the manifest cannot be read"))
     for change, words in changes:
-        content = json.dumps(said | change, sort_keys=True, separators=(",", ":")).encode()
+        content = json.dumps(message | change, sort_keys=True, separators=(",", ":")).encode()
         put(world, own_version, "manifest.json", content)
         with pytest.raises(errors.IntegrityError, match=r"manifest\.json differs from what was registered"):
             registry.fetch(own_version, tmp_path / "deep" / "fetched")
@@ -281,9 +281,9 @@ def test_a_store_is_told_apart_from_a_refusal_and_from_a_missing_file(
     with pytest.raises(errors.NotFoundError):
         opened().download("not/there", tmp_path / "there")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    with pytest.raises(errors.RefusedError, match="renew the credentials of the store") as told:
+    with pytest.raises(errors.RefusedError, match="renew the credentials of the store") as caught:
         opened().list("")
-    assert SECRET not in str(told.value)
+    assert SECRET not in str(caught.value)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", world.store.secret_key)
     monkeypatch.setenv("AWS_SESSION_TOKEN", "expired")
     with pytest.raises(errors.RefusedError):

@@ -76,12 +76,12 @@ def test_a_model_of_two_environments_is_called_in_the_one_that_is_named(monkeypa
 def test_what_there_is_not_is_told_with_the_nearest_and_no_credential_is_shown() -> None:
     with pytest.raises(NotFoundError, match="did you mean churn"):
         proxy_of("chrun")
-    for words, said in (
+    for words, message in (
         (("pord",), "did you mean prod"),
         (("prod", "eats"), "mean east"),
         (("nowhere",), "has no data plane"),
     ):
-        with pytest.raises(NotFoundError, match=said):
+        with pytest.raises(NotFoundError, match=message):
             proxies(*words)
     assert "tgk_1" not in repr(proxies())
 
@@ -130,9 +130,9 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path) -> Non
         dev = facts.Environment(name="dev", planes=(made.model_copy(update=update),))
         known = facts.Environments(environments=(dev,))
         (tmp_path / "environments.json").write_text(known.model_dump_json(by_alias=True))
-        said = CliRunner().invoke(app, ["status"])
-        assert (said.exit_code, said.stdout.count("unknown")) == (0, 2), said.output
-        assert said.stderr.count(f"aliased, plain: {MISSING}") == 1
+        message = CliRunner().invoke(app, ["status"])
+        assert (message.exit_code, message.stdout.count("unknown")) == (0, 2), message.output
+        assert message.stderr.count(f"aliased, plain: {MISSING}") == 1
         [found] = json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout)
         assert {each["model"]: each["state"] for each in found["models"]} == {
             "there": "resident", "plain": "unknown", "aliased": "unknown",
@@ -144,11 +144,11 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path) -> Non
 
 def test_the_configuration_of_a_model_is_asked_for_where_it_is_shown_and_not_in_every_look() -> None:
     with upstream(proxy) as here:
-        for words, asked in (((), []), (("there",), ["/servers/gpu/v2/models/there/config"])):
+        for words, requested in (((), []), (("there",), ["/servers/gpu/v2/models/there/config"])):
             here.requests.clear()
-            said = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
-            assert said.exit_code == 0, said.output
-            assert [each.path for each in here.requests if each.path.endswith("/config")] == asked
+            message = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
+            assert message.exit_code == 0, message.output
+            assert [each.path for each in here.requests if each.path.endswith("/config")] == requested
 
 
 def without_gpu(caller: Caller) -> None:
@@ -179,9 +179,9 @@ def test_a_model_that_is_loaded_when_it_is_called_is_shown_with_the_versions_tha
         dev = facts.Environment(name="dev", planes=(plane("lab", 1).model_copy(update=update),))
         known = facts.Environments(environments=(dev,))
         (tmp_path / "environments.json").write_text(known.model_dump_json(by_alias=True))
-        said = CliRunner().invoke(app, ["status"])
-        rows = [line.split("│") for line in said.stdout.splitlines() if "│" in line]
-        assert [row[-2].strip() for row in rows] == ["3", "4"], said.output
+        message = CliRunner().invoke(app, ["status"])
+        rows = [line.split("│") for line in message.stdout.splitlines() if "│" in line]
+        assert [row[-2].strip() for row in rows] == ["3", "4"], message.output
         [found] = json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout)
         [model] = found["models"]
         assert (model["versions"], model["named"], model["missing"]) == ([], [3, 4], [])
@@ -190,8 +190,8 @@ def test_a_model_that_is_loaded_when_it_is_called_is_shown_with_the_versions_tha
 @pytest.mark.parametrize("words", [(), ("there",)])
 def test_what_is_no_proxy_is_told_as_such_and_not_as_one_without_the_model(words: tuple[str, ...]) -> None:
     with upstream(lambda caller: caller.answer(b"", 404)) as here:
-        said = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
-    assert (said.exit_code != 0, "/whoami" in said.output, "no model" in said.output) == (True, True, False)
+        message = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
+    assert (message.exit_code != 0, "/whoami" in message.output, "no model" in message.output) == (True, True, False)
 
 
 def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(tmp_path: Path) -> None:
@@ -206,13 +206,13 @@ def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(
             facts.Environments(environments=(dev,)).model_dump_json(by_alias=True)
         )
         began = time.monotonic()
-        said = CliRunner().invoke(app, ["status", "--json"])
+        message = CliRunner().invoke(app, ["status", "--json"])
         assert time.monotonic() - began < 5, "it does not wait for what may be back"
-        assert said.exit_code == 0, said.output
-        [found] = json.loads(said.stdout)
+        assert message.exit_code == 0, message.output
+        [found] = json.loads(message.stdout)
         assert found["error"] == ""
-        told = {each["model"]: (each["state"], each["why"]) for each in found["models"]}
-        assert told["there"] == ("resident", "")
-        assert told["lost"] == ("unreachable", "10.0.0.1:8000 gets no calls: there is no answer")
-        said = CliRunner().invoke(app, ["status"])
-        assert said.stderr == "dev on lab: lost, lost-too: 10.0.0.1:8000 gets no calls: there is no answer\n"
+        caught = {each["model"]: (each["state"], each["why"]) for each in found["models"]}
+        assert caught["there"] == ("resident", "")
+        assert caught["lost"] == ("unreachable", "10.0.0.1:8000 gets no calls: there is no answer")
+        message = CliRunner().invoke(app, ["status"])
+        assert message.stderr == "dev on lab: lost, lost-too: 10.0.0.1:8000 gets no calls: there is no answer\n"

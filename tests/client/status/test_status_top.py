@@ -96,13 +96,13 @@ def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each
 def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(tmp_path: Path) -> None:
     with planes(tmp_path, east={"models": [model("ant")]}, west=None):
         done = top()
-        said = json.loads(top("--json").stdout)
+        message = json.loads(top("--json").stdout)
     assert done.exit_code == 6
     assert "prod on west   unreachable" in done.stdout
     assert any(line.startswith("ant ") for line in done.stdout.splitlines())
     assert "prod on west: http://" in done.stderr
     assert "http://" not in done.stdout
-    assert [(each["plane"], len(each["models"]), bool(each["error"])) for each in said] == [
+    assert [(each["plane"], len(each["models"]), bool(each["error"])) for each in message] == [
         ("east", 1, False),
         ("west", 0, True),
     ]
@@ -133,8 +133,8 @@ WORDS: dict[str, Any] = {
 
 
 def overview(plane: str, *models: dict[str, Any], **more: Any) -> PlaneOverview:
-    said = {"environment": "prod", "plane": plane, "proxy": "x", "models": models, "slices": [ROOM]}
-    return PlaneOverview.model_validate(said | more)
+    message = {"environment": "prod", "plane": plane, "proxy": "x", "models": models, "slices": [ROOM]}
+    return PlaneOverview.model_validate(message | more)
 
 
 def drawn(width: int, *models: dict[str, Any], live: bool) -> list[str]:

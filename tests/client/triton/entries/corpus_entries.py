@@ -40,9 +40,9 @@ sequence_batching { state { input_name: "S" output_name: "T" data_type: TYPE_FP3
 """
 
 
-def texts(*said: str) -> bytes:
+def texts(*message: str) -> bytes:
     """Return texts in Triton's format, each after its length."""
-    return b"".join(len(each).to_bytes(4, "little") + each.encode() for each in said)
+    return b"".join(len(each).to_bytes(4, "little") + each.encode() for each in message)
 
 
 LAYOUTS: dict[str, dict[str, Files]] = {

@@ -22,7 +22,7 @@ ROWS = TENSORS.replace("IN", "input__0").replace("OUT", "output__0")
 EVERYTHING = (CORPUS / "elsewhere" / "everything.pbtxt").read_text("utf-8")
 
 
-def said(folder: Path, config: str, files: Files | None = None) -> list[str]:
+def message(folder: Path, config: str, files: Files | None = None) -> list[str]:
     return [str(finding) for finding in check_entry(entry(folder, config, files))]
 
 
@@ -46,7 +46,7 @@ def said(folder: Path, config: str, files: Files | None = None) -> list[str]:
 )
 def test_each_backend_finds_its_file_or_it_is_an_error(tmp_path: Path, config: str, file: str) -> None:
     tensors = ROWS if "fil" in config else TENSORS
-    assert said(tmp_path / "with", f"{config}\n{tensors}", {f"1/{file}": "{}" if file == "model.json" else ""}) == []
+    assert message(tmp_path / "with", f"{config}\n{tensors}", {f"1/{file}": "{}" if file == "model.json" else ""}) == []
     (finding,) = check_entry(entry(tmp_path / "without", f"{config}\n{tensors}", {"1/weights.bin": ""}))
     assert finding.severity is Severity.ERROR
     assert file.split("/model.onnx")[0] in finding.what

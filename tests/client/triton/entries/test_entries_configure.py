@@ -58,7 +58,7 @@ def test_what_files_tell_and_options_say_is_one_configuration(
 
 
 @pytest.mark.parametrize(
-    ("reading", "options", "said"),
+    ("reading", "options", "message"),
     [
         (FIXED, {"max_batch_size": 8}, "'x' is FP32 [1, 3]"),
         (SCALAR, {}, "single number"),
@@ -72,7 +72,9 @@ def test_what_files_tell_and_options_say_is_one_configuration(
         (UNTOLD, {"inputs": ["a:FP32:3x4"]}, "are not dimensions"),
     ],
 )
-def test_what_does_not_fit_or_makes_no_sense_is_refused(reading: Reading, options: dict[str, Any], said: str) -> None:
+def test_what_does_not_fit_or_makes_no_sense_is_refused(
+    reading: Reading, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         complete(reading, "m", Options(**options))
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -38,7 +38,9 @@ def network(x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()
     return helper.make_model(graph).SerializeToString()
 
 
-def said(folder: Path, config: str, x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()) -> list[str]:
+def message(
+    folder: Path, config: str, x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()
+) -> list[str]:
     own = entry(folder, ONNX + config, {"1/model.onnx": network(x, y, more)})
     return [str(finding) for finding in check_entry(own)]
 
@@ -60,7 +62,7 @@ def said(folder: Path, config: str, x: list[Any] | None, y: list[Any] | None, mo
     ],
 )
 def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any], y: list[Any]) -> None:
-    assert said(tmp_path, config, x, y) == []
+    assert message(tmp_path, config, x, y) == []
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any
 def test_what_the_backend_refuses_is_an_error(
     tmp_path: Path, config: str, x: list[Any], y: list[Any], expected: str
 ) -> None:
-    found = [each for each in said(tmp_path, config, x, y) if "error" in each.split("\n")[0]]
+    found = [each for each in message(tmp_path, config, x, y) if "error" in each.split("\n")[0]]
     assert expected in found[0]
     assert found[0].startswith("config.pbtxt:")
     assert "1/model.onnx has" in found[0]
@@ -106,16 +108,16 @@ def test_an_input_that_is_not_declared_is_an_error_and_those_that_triton_fills_a
     control = 'sequence_batching { control_input { name: "%s" control { kind: CONTROL_SEQUENCE_START '
     control += "int32_false_true: [ 0, 1 ] } } }"
     batch = (["batch", 3], ["batch", 2], ("start",))
-    assert said(tmp_path / "with", BATCHES + X + Y + control % "start", *batch) == []
-    (missing,) = said(tmp_path / "without", BATCHES + X + Y, *batch)
+    assert message(tmp_path / "with", BATCHES + X + Y + control % "start", *batch) == []
+    (missing,) = message(tmp_path / "without", BATCHES + X + Y, *batch)
     assert "error: the model has the input 'start', which is not declared" in missing
-    (other,) = said(tmp_path / "other", BATCHES + X + Y + control % "begin", *batch)
+    (other,) = message(tmp_path / "other", BATCHES + X + Y + control % "begin", *batch)
     assert "error: the model has no input 'begin'" in other
 
 
 def test_an_output_whose_size_the_file_leaves_open_is_not_sure(tmp_path: Path) -> None:
     """ONNX Runtime infers sizes that the file does not contain, and Triton compares with those."""
-    (warned,) = said(tmp_path, X + Y, [3], ["n"])
+    (warned,) = message(tmp_path, X + Y, [3], ["n"])
     assert "warning: output 'y' has dims [2]" in warned
 
 

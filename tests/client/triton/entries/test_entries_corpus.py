@@ -72,9 +72,9 @@ def verdicts(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Verd
             triton(folder / "triton", copy, options=OPTIONS) as server,
             grpc.InferenceServerClient(server.grpc) as client,
         ):
-            said = dict(zip(harmless, loading.map(lambda name: load(client, name), harmless), strict=True))
+            output = dict(zip(harmless, loading.map(lambda name: load(client, name), harmless), strict=True))
             server.process.check()
-        return said | dict(zip(deadly, loading.map(alone, deadly), strict=True))
+        return output | dict(zip(deadly, loading.map(alone, deadly), strict=True))
 
 
 def load(client: grpc.InferenceServerClient, name: str, seconds: float = LOAD_SECONDS) -> str:
@@ -126,9 +126,9 @@ def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> N
     (folders[0] / "1").mkdir()
     (folders[1] / "2024-11-21").mkdir()
     with grpc.InferenceServerClient(server.grpc) as client, ThreadPoolExecutor(2) as loading:
-        said = list(loading.map(lambda folder: load(client, folder.name, HANGS_SECONDS), folders))
+        output = list(loading.map(lambda folder: load(client, folder.name, HANGS_SECONDS), folders))
         assert not any(client.is_model_ready(folder.name) for folder in folders)
-    assert all(said)
+    assert all(output)
     for folder in folders:
         assert errors(check_entry(folder))
     shutil.rmtree(models / "dated" / "2024-11-21")

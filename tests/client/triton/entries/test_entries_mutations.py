@@ -144,6 +144,6 @@ def test_what_a_check_does_not_notice_a_real_triton_takes(name: str, tmp_path: P
         grpc.InferenceServerClient(server.grpc) as client,
         ThreadPoolExecutor(3) as loading,
     ):
-        said = loading.map(lambda number: load(client, f"{name}{number}", LOAD_SECONDS), silent)
-        refused = {what: refusal for what, refusal in zip(silent.values(), said, strict=True) if refusal}
+        output = loading.map(lambda number: load(client, f"{name}{number}", LOAD_SECONDS), silent)
+        refused = {what: refusal for what, refusal in zip(silent.values(), output, strict=True) if refusal}
     assert refused == {}

@@ -144,7 +144,7 @@ MANY = parameter("enable_multi_device", "true")
 
 
 @pytest.mark.parametrize(
-    ("model", "said", "gpus", "refused"),
+    ("model", "message", "gpus", "refused"),
     [
         (OPENVINO, "kind: KIND_CPU", 1, False),
         (OPENVINO, "kind: KIND_GPU", None, True),
@@ -163,10 +163,10 @@ MANY = parameter("enable_multi_device", "true")
     ],
 )
 def test_openvino_takes_instances_on_processors_only_and_tensorrt_on_gpus_only(
-    model: tuple[str, str], said: str, gpus: int | None, refused: bool, tmp_path: Path
+    model: tuple[str, str], message: str, gpus: int | None, refused: bool, tmp_path: Path
 ) -> None:
     """The default `kind: KIND_AUTO` depends on the server."""
-    own = entry(tmp_path, f"{model[0]}\n{TENSORS}instance_group {{ {said} }}\n", {model[1]: ""})
+    own = entry(tmp_path, f"{model[0]}\n{TENSORS}instance_group {{ {group} }}\n", {model[1]: ""})
     found = errors(check_entry(own, gpus=gpus))
     assert bool(found) is refused
     assert all("backend refuses KIND_" in each.what for each in found)

@@ -148,8 +148,8 @@ def test_a_real_triton_loads_what_was_made_as_it_was_written_and_it_answers(tmp_
     with triton(tmp_path / "triton", repository) as server, grpc.InferenceServerClient(server.grpc) as client:
         theirs = client.get_model_config("batched").config
         theirs.dynamic_batching.ClearField("preferred_batch_size")  # Triton's default
-        for field, said in made.config.ListFields():
-            assert said == getattr(theirs, field.name), field.name
+        for field, message in made.config.ListFields():
+            assert message == getattr(theirs, field.name), field.name
         tensor = grpc.InferInput("raw", [2, 3], "FP32")
         tensor.set_data_from_numpy(given)
         assert (client.infer("batched", [tensor]).as_numpy("doubled") == given * 2).all()

@@ -40,9 +40,9 @@ def test_columns_in_another_order_and_beside_others_make_the_very_same_entry(tmp
 
 def test_a_column_that_is_called_otherwise_is_refused_with_both_lists(tmp_path: Path) -> None:
     source, given = sklearn_model(tmp_path), csv(table().rename(columns={"age": "years"}), tmp_path)
-    said = refused(tmp_path, source, "--input", given, "--trusted")
-    assert "the inputs lack columns of the model: age" in said
-    trained, there = said.partition("it was trained with ")[2].split("\n")[0].split("; they have ")
+    message = refused(tmp_path, source, "--input", given, "--trusted")
+    assert "the inputs lack columns of the model: age" in message
+    trained, there = message.partition("it was trained with ")[2].split("\n")[0].split("; they have ")
     assert (trained, there) == ("age, net income, member", "years, net income, member")
 
 

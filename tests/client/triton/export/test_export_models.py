@@ -32,8 +32,8 @@ def answers_its_golden_request(entry: Path) -> bool:
     }
     found = ask_exported(entry / "1/model.onnx", Sample(None, inputs, 0), "")
     names = [each.name for each in config(entry).output]
-    said = [{"name": name, "data": each.reshape(-1).tolist()} for name, each in zip(names, found, strict=True)]
-    return golden.differences({"outputs": said}) == []
+    message = [{"name": name, "data": each.reshape(-1).tolist()} for name, each in zip(names, found, strict=True)]
+    return golden.differences({"outputs": message}) == []
 
 
 def made(tmp_path: Path, *words: object) -> Path:
@@ -116,11 +116,11 @@ def test_a_model_saved_with_skops_needs_trust_for_types_that_skops_does_not_know
 
 def test_programs_are_told_the_largest_difference_of_each_output(tmp_path: Path) -> None:
     done = export(trained(tmp_path), tmp_path / "made", "--input", sample(tmp_path), "--json")
-    said = json.loads(done.stdout)
-    assert said["differences"]["label"] == 0
-    assert 0 < said["differences"]["probabilities"] < 1e-6
-    assert said["rows"] == 40
-    assert said["then"] == f"tidegate register {tmp_path}/made --golden {tmp_path}/made/golden.json"
+    message = json.loads(done.stdout)
+    assert message["differences"]["label"] == 0
+    assert 0 < message["differences"]["probabilities"] < 1e-6
+    assert message["rows"] == 40
+    assert message["then"] == f"tidegate register {tmp_path}/made --golden {tmp_path}/made/golden.json"
 
 
 def test_without_batches_the_rows_are_a_dimension_of_any_size(tmp_path: Path) -> None:

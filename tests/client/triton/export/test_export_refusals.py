@@ -50,10 +50,10 @@ def test_what_no_exporter_knows_is_said_with_the_librarys_own_reason(tmp_path: P
     from sklearn.preprocessing import FunctionTransformer
 
     model = make_pipeline(FunctionTransformer(numpy.sinh), Ridge()).fit(ROWS, TARGETS)
-    said = refused(tmp_path, saved(model, tmp_path / "model"), "--input", sample(tmp_path), "--trusted")
-    assert "this model of sklearn cannot be exported" in said
-    assert "FunctionTransformer" in said
-    assert "tidegate model new" in said
+    message = refused(tmp_path, saved(model, tmp_path / "model"), "--input", sample(tmp_path), "--trusted")
+    assert "this model of sklearn cannot be exported" in message
+    assert "FunctionTransformer" in message
+    assert "tidegate model new" in message
 
 
 def test_rows_that_json_cannot_hold_are_no_golden_request(tmp_path: Path) -> None:
@@ -77,9 +77,9 @@ def test_a_model_whose_answers_depend_on_the_rest_of_their_batch_has_no_batches(
 
     monkeypatch.setattr(entry, "convert", without_mean)
     monkeypatch.setattr(entry, "ask_original", lambda *_: [(ROWS[:40] - ROWS[:40].mean(axis=0)).astype(numpy.float32)])
-    said = refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path), code=ExitCode.FOUND)
-    assert "differently than the original in a batch of 1" in said
-    assert "pass --max-batch-size 0" in said
+    message = refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path), code=ExitCode.FOUND)
+    assert "differently than the original in a batch of 1" in message
+    assert "pass --max-batch-size 0" in message
 
 
 def test_a_flavor_of_mlflows_without_an_exporter_is_said(tmp_path: Path) -> None:
@@ -90,9 +90,9 @@ def test_a_flavor_of_mlflows_without_an_exporter_is_said(tmp_path: Path) -> None
         ("lightgbm", "save_model"),
     ):
         (tmp_path / "model/MLmodel").write_text(f"flavors:\n  {flavor}: {{}}\n")
-        said = refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path))
-        assert f"it has the flavors {flavor}" in said
-        assert do in said
+        message = refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path))
+        assert f"it has the flavors {flavor}" in message
+        assert do in message
 
 
 @pytest.mark.parametrize("missing", ["skops", "skl2onnx", "onnxruntime"])
@@ -101,9 +101,9 @@ def test_a_library_that_is_missing_is_said_with_the_extra_that_has_it(
 ) -> None:
     file, rows = trained(tmp_path), sample(tmp_path)
     monkeypatch.setitem(sys.modules, missing, None)
-    said = refused(tmp_path, file, "--input", rows)
-    assert f"exporting this needs {missing}" in said
-    assert 'pip install "./client[sklearn]"' in said
+    message = refused(tmp_path, file, "--input", rows)
+    assert f"exporting this needs {missing}" in message
+    assert 'pip install "./client[sklearn]"' in message
 
 
 def sparse(folder: Path) -> Path:
@@ -134,7 +134,7 @@ Given = Callable[[Path], Path]
 
 
 @pytest.mark.parametrize(
-    ("source", "given", "words", "said"),
+    ("source", "given", "words", "message"),
     [
         (trained, sparse, (), "convert sparse matrices (matrix.toarray())"),
         (trained, of(ROWS[:3, :2]), (), "the model does not answer these inputs"),
@@ -157,10 +157,10 @@ Given = Callable[[Path], Path]
     ],
 )
 def test_what_does_not_go_together_is_said(
-    tmp_path: Path, source: Given, given: Given | None, words: tuple[str, ...], said: str
+    tmp_path: Path, source: Given, given: Given | None, words: tuple[str, ...], message: str
 ) -> None:
     inputs = () if given is None else ("--input", given(tmp_path))
-    assert said in refused(tmp_path, source(tmp_path), *inputs, *words)
+    assert message in refused(tmp_path, source(tmp_path), *inputs, *words)
 
 
 def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:

@@ -51,10 +51,10 @@ def test_it_names_the_versions_that_are_served_and_the_aliases_as_the_proxy_read
 def test_files_of_the_version_folder_are_named_where_the_owner_has_them() -> None:
     config = parsed(published_config(OWNERS, model="m", owner=12, served=[12], aliases={}))
     assert [output.label_filename for output in config.output] == ["labels.txt", "12/labels.txt"]
-    said = {key: config.parameters[key].string_value for key in config.parameters}
-    assert said["EXECUTION_ENV_PATH"] == "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
-    assert said["within"] == "$$TRITON_MODEL_DIRECTORY/12/env.tar.gz"
-    assert said["gpt_model_path"] == "/models/m/12"
+    message = {key: config.parameters[key].string_value for key in config.parameters}
+    assert message["EXECUTION_ENV_PATH"] == "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
+    assert message["within"] == "$$TRITON_MODEL_DIRECTORY/12/env.tar.gz"
+    assert message["gpt_model_path"] == "/models/m/12"
 
 
 def test_all_else_is_the_owners() -> None:

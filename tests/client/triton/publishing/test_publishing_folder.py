@@ -38,7 +38,7 @@ def victim(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "said"),
+    ("spoilt", "message"),
     [
         (lambda folder: (folder / "1/model.py").unlink(), "1/model.py is missing"),
         (lambda folder: (folder / "1/extra").write_text(""), "1/extra is in no manifest"),
@@ -50,13 +50,13 @@ def victim(tmp_path: Path) -> Path:
     ids=["missing", "stray", "truncated", "link", "folder link", "pipe"],
 )
 def test_what_is_not_what_was_registered_never_comes_in(
-    root: Path, repository: Repository, spoilt: Callable[[Path], object], said: str
+    root: Path, repository: Repository, spoilt: Callable[[Path], object], message: str
 ) -> None:
     with repository.lock("m", "a test"):
         staged = repository.staging("m", 1)
         ONE.write(staged)
         spoilt(staged)
-        with pytest.raises(IntegrityError, match=said):
+        with pytest.raises(IntegrityError, match=message):
             repository.publish("m", 1, staged, ONE.manifest, config(ONE, 1, [1]))
     assert tree(root) == {}
 

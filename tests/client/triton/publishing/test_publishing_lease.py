@@ -72,10 +72,10 @@ def is_free(store: Store) -> bool:
 
 def test_another_publisher_learns_who_holds_it_until_it_is_given_back(store: Store) -> None:
     with lease(store, "Ada").held():
-        with pytest.raises(BusyError, match=r"Ada is at it since 2\d\d\d-\S+ \(process \d+ on \S+\)") as told:
+        with pytest.raises(BusyError, match=r"Ada is at it since 2\d\d\d-\S+ \(process \d+ on \S+\)") as caught:
             lease(store, "Bob").held().__enter__()
-        assert told.value.retry_after is not None
-        assert 0 < told.value.retry_after <= Lease.EXPIRY_SECONDS
+        assert caught.value.retry_after is not None
+        assert 0 < caught.value.retry_after <= Lease.EXPIRY_SECONDS
     for _ in range(3):
         assert is_free(store)
     assert len(store.sizes(FOLDER)) == 2
@@ -164,8 +164,8 @@ def test_a_holder_that_was_stopped_for_long_writes_nothing_more(
 @pytest.mark.parametrize("text", ["\0" * 50_000, "\x1b[2Jroot\n  do: run evil", ""])
 def test_a_lease_that_is_nonsense_is_held_for_a_while(root: Path, text: str) -> None:
     FolderStore(root).put(f"{FOLDER}/lease-1", text.encode(), create=True)
-    with pytest.raises(BusyError, match="another publisher holds the lease") as told:
+    with pytest.raises(BusyError, match="another publisher holds the lease") as caught:
         publish(root, entry(1), 1)
-    assert "evil" not in str(told.value)
+    assert "evil" not in str(caught.value)
     expire(root.parent)
     assert publish(root, entry(1), 1) is True

@@ -86,7 +86,7 @@ def stopped(work: Callable[[], object], place: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "kind", "said"),
+    ("name", "value", "kind", "message"),
     [
         ("AWS_SECRET_ACCESS_KEY", "hunter2-is-wrong", errors.RefusedError, "SignatureDoesNotMatch"),
         ("AWS_ACCESS_KEY_ID", "nobody-knows-me", errors.RefusedError, "InvalidAccessKeyId"),
@@ -94,13 +94,13 @@ def stopped(work: Callable[[], object], place: int) -> bool:
     ],
 )
 def test_credentials_that_are_wrong_are_told_without_showing_any(
-    url: str, name: str, value: str, kind: type[errors.TidegateError], said: str, monkeypatch: pytest.MonkeyPatch
+    url: str, name: str, value: str, kind: type[errors.TidegateError], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(kind, match=said) as told:
+    with pytest.raises(kind, match=message) as caught:
         open_repository(url).models()
     secrets = [os.environ["AWS_SECRET_ACCESS_KEY"], os.environ["AWS_ACCESS_KEY_ID"], value]
-    assert not any(secret in str(told.value) for secret in secrets)
+    assert not any(secret in str(caught.value) for secret in secrets)
 
 
 def test_a_bucket_or_a_store_that_is_not_there_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +118,6 @@ def test_the_urls_are_those_that_triton_takes(monkeypatch: pytest.MonkeyPatch) -
         assert Store(f"{where}/folder").root == Store(f"{where}/folder/").root == "folder"
     for other in ("s3://bucket", "s3://", "http://bucket/folder", "s3://key:secret@bucket/folder",
                   "as://account/container", "s3://b/f?x=1"):  # fmt: skip
-        with pytest.raises(errors.UsageError) as told:
+        with pytest.raises(errors.UsageError) as caught:
             Store(other)
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(caught.value)

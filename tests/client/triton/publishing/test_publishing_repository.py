@@ -103,8 +103,8 @@ def test_a_model_that_is_withdrawn_or_removed_can_come_back(where: Path | str, r
         changed.withdraw("m")
         changed.withdraw("m")
     assert {path for path, text in content(repository).items() if text != before.get(path)} == {"config.pbtxt"}
-    said = read_published(repository.config("m") or "")
-    assert (said.owner, said.served) == (1, ())
+    message = read_published(repository.config("m") or "")
+    assert (message.owner, message.served) == (1, ())
     assert publish(where, ONE, 1, prod=1) is False
     assert content(repository) == before
     with changing(where) as changed:

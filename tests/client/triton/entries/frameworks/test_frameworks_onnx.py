@@ -51,7 +51,7 @@ def test_every_type_that_triton_has_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         (value("x", TensorProto.COMPLEX64, [1]), "a type that Triton does not have"),
         (value("x", TensorProto.FLOAT, None), "unknown rank"),
@@ -59,9 +59,9 @@ def test_every_type_that_triton_has_is_known(tmp_path: Path) -> None:
     ],
     ids=["type", "rank", "sequence"],
 )
-def test_tensors_that_triton_cannot_pass_are_refused(tmp_path: Path, bad: Any, said: str) -> None:
+def test_tensors_that_triton_cannot_pass_are_refused(tmp_path: Path, bad: Any, message: str) -> None:
     onnx.save(model([bad], [value("y", TensorProto.FLOAT, [1])]), tmp_path / "m.onnx")
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         read(tmp_path / "m.onnx")
 
 
@@ -70,9 +70,9 @@ def test_a_classifiers_zipmap_is_refused_with_the_option_that_leaves_it_out(tmp_
     maps = helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, key))
     made = model([value("x", TensorProto.FLOAT, [1])], [helper.make_value_info("probabilities", maps)])
     onnx.save(made, tmp_path / "m.onnx")
-    with pytest.raises(UsageError, match=r"'probabilities' is a sequence, but .* ZipMap") as told:
+    with pytest.raises(UsageError, match=r"'probabilities' is a sequence, but .* ZipMap") as caught:
         read(tmp_path / "m.onnx")
-    assert "options={'zipmap': False}" in told.value.do
+    assert "options={'zipmap': False}" in caught.value.do
 
 
 def outside(tmp_path: Path, location: str) -> Path:

@@ -89,7 +89,7 @@ SCRIPTED = ("forward takes image, mask, and returns Tuple[Tensor, Tensor]", "pyt
 
 
 @pytest.mark.parametrize(
-    ("read", "source", "files", "names", "told"),
+    ("read", "source", "files", "names", "expected"),
     [
         (torch.read_script, FILES / "script.pt", {}, ["model.pt"], SCRIPTED),
         (torch.read_script, FILES / "traced.pt", {}, ["model.pt"], SCRIPTED),
@@ -98,12 +98,12 @@ SCRIPTED = ("forward takes image, mask, and returns Tuple[Tensor, Tensor]", "pyt
     ],
 )
 def test_the_files_of_a_framework_tell_this(
-    tmp_path: Path, read: Reader, source: str | Path, files: dict[str, str], names: list[str], told: list[str]
+    tmp_path: Path, read: Reader, source: str | Path, files: dict[str, str], names: list[str], expected: list[str]
 ) -> None:
     reading = read(write_files(tmp_path, files) / source)
     text = f"{config_text(reading.config)}\n{reading.missing}\n{reading.notes}"
     assert [below for below, _ in reading.files] == names
-    assert [each for each in told if each not in text] == [], text
+    assert [each for each in expected if each not in text] == [], text
     assert bool(reading.missing) is not (COMPLETING in files.values())
 
 
@@ -145,10 +145,10 @@ def test_features_and_classes_of_a_forest_are_read(
     reading = read(FILES / name)
     assert reading.inputs == (Tensor("input__0", "FP32", (4,)),)
     assert reading.outputs == (Tensor("output__0", "FP32", (classes,)),)
-    said = {key: value.string_value for key, value in reading.config.parameters.items()}
-    assert said["model_type"] == kind
-    assert said["is_classifier"] == said["output_class"] == ("true" if classifier else "false")
-    assert ("threshold" in said) is classifier  # FIL refuses a classifier without one
+    message = {key: value.string_value for key, value in reading.config.parameters.items()}
+    assert message["model_type"] == kind
+    assert message["is_classifier"] == message["output_class"] == ("true" if classifier else "false")
+    assert ("threshold" in message) is classifier  # FIL refuses a classifier without one
     assert reading.config.max_batch_size == 32768
     assert reading.config.HasField("dynamic_batching")
     assert reading.files == ((file, FILES / name),)

@@ -24,7 +24,7 @@ ELSEWHERE = {"rollback": "roll_back", "top": None, "export": None}
 """Commands whose method has another name, or that have none."""
 
 
-def test_every_command_is_a_method_that_says_what_it_does() -> None:
+def test_every_command_is_a_method_with_a_docstring() -> None:
     for command in app.registered_commands:
         assert command.callback is not None
         name = ELSEWHERE.get(command.callback.__name__, command.callback.__name__)
@@ -42,7 +42,7 @@ def test_importing_it_waits_for_nothing_that_it_needs_later() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_what_is_not_said_is_an_error_as_the_command_prints_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_setting_is_the_error_that_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIDEGATE_ENVIRONMENTS", raising=False)
     monkeypatch.delenv("DOMINO_INFERENCE_PROXY", raising=False)
     with Tidegate() as tidegate:

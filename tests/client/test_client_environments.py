@@ -75,7 +75,7 @@ def test_a_strange_file_is_named_with_the_place(
         environments.load()
 
 
-def test_a_misspelt_environment_or_model_is_told_with_the_nearest_one_or_the_line_that_is_missing() -> None:
+def test_a_misspelt_environment_or_model_is_reported_with_the_nearest_one_or_the_missing_line() -> None:
     with pytest.raises(NotFoundError, match="did you mean prod"):
         environments.environment("prd", KNOWN)
     with pytest.raises(NotFoundError, match="the environments are dev, prod"):
@@ -106,7 +106,7 @@ def test_what_was_tried_is_named_where_a_dataset_is_not_mounted(tmp_path: Path) 
         _folder("dev", Mounts())
     with pytest.raises(UsageError, match="there is no /nowhere"):
         _folder("dev", Mounts(datasets={"dev/models": Path("/nowhere")}))
-    with pytest.raises(UsageError, match="has no folder preload"):
+    with pytest.raises(UsageError, match="has no directory preload"):
         _folder("dev", Mounts(datasets={"dev/models": tmp_path}))
     with pytest.raises(UsageError, match="this is not a Domino run"):
         _folder("dev", Mounts(), Environments(environments=(_environment("dev", "v1", "64a1"),)))
@@ -139,7 +139,7 @@ def test_domino_names_a_dataset_by_its_id(mounted: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", "no json", '{"name": "../prod"}', '{"name": ""}', '{"name": 7}'])
-def test_a_domino_that_tells_no_name_is_told_with_its_address(body: str) -> None:
+def test_a_domino_without_a_name_is_reported_with_its_address(body: str) -> None:
     known = Environments(environments=(_environment("dev", "v1", "64a1"),))
     with _domino({"/v4/datasetrw/datasets/64a1": (200, body)}) as api:
         with pytest.raises(UnreachableError) as caught:
@@ -158,6 +158,6 @@ def test_datasets_have_their_folders_by_name_and_by_environment_and_nothing_is_g
 @pytest.mark.parametrize(
     "text", ["models", "models=", "=/mnt", "models=mnt/models", "models=/a,models=/b", "models=~nobody-of-that-name/x"]
 )
-def test_strange_datasets_are_told_with_their_variable(text: str) -> None:
+def test_invalid_datasets_are_reported_with_their_variable(text: str) -> None:
     with pytest.raises(UsageError, match=r"^TIDEGATE_DATASETS: "):
         mounts({DATASETS: text})

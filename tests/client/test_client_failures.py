@@ -126,7 +126,7 @@ def test_our_own_errors_pass_as_they_are() -> None:
     ],
     ids=["refused", "name", "time", "cut", "certificate"],
 )  # fmt: skip
-def test_why_something_cannot_be_reached_is_said_in_plain_words(message: str, plain: str) -> None:
+def test_reasons_of_failed_connections_are_in_plain_words(message: str, plain: str) -> None:
     with pytest.raises(errors.UnreachableError) as caught, translated("it cannot be read", "there"):
         raise ConnectionError(message)
     assert plain in caught.value.why
@@ -146,7 +146,7 @@ WHERE = "/mnt/models"
     ],
     ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",
 )
-def test_errors_of_files_say_where_why_and_what_to_do(number: int, kind: type[errors.TidegateError], do: str) -> None:
+def test_errors_of_files_have_where_why_and_a_remedy(number: int, kind: type[errors.TidegateError], do: str) -> None:
     with pytest.raises(kind, match=do) as error, explained(WHERE):
         raise OSError(number, os.strerror(number), "m/1/model.py")
     assert str(error.value).startswith(f"{WHERE}: ")
@@ -173,7 +173,7 @@ def test_of_what_an_s3_answers_only_its_code_and_message_are_shown() -> None:
         ("secret=hunter2 connection refused", errors.UnreachableError, "Exception"),
     ],
 )
-def test_other_stores_are_told_by_their_status(text: str, kind: type[errors.TidegateError], why: str) -> None:
+def test_other_stores_are_recognised_by_their_status(text: str, kind: type[errors.TidegateError], why: str) -> None:
     error = of_store(Exception(text), "gs://models/prod")
     assert isinstance(error, kind)
     assert f"why: {why}\n" in str(error)

@@ -59,7 +59,7 @@ def test_connections_are_kept(behind: rig.Upstream) -> None:
     assert (len(behind.requests), behind.connections) == (10, 1)
 
 
-def test_a_request_says_who_calls_and_how_long_it_waits(behind: rig.Upstream) -> None:
+def test_a_request_has_the_credential_and_the_timeout(behind: rig.Upstream) -> None:
     client(behind).infer("m", ONE, server="gpu", version=3, sticky="ada", deadline=8)
     [request] = behind.requests
     assert request.line == "POST /servers/gpu/v2/models/m/versions/3/infer HTTP/1.1"
@@ -71,7 +71,7 @@ def test_a_request_says_who_calls_and_how_long_it_waits(behind: rig.Upstream) ->
 
 
 @pytest.mark.parametrize("word", ["BUSY", "RATE_LIMITED"])
-def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(behind: rig.Upstream, word: str) -> None:
+def test_a_request_is_retried_after_retry_after_unless_the_deadline_is_earlier(behind: rig.Upstream, word: str) -> None:
     kind = ProblemType[word]
     behind.behave = rig.by_turns(problem(kind, 0.2), problem(kind, 0.05), well)
     began = time.monotonic()
@@ -106,7 +106,7 @@ def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(beh
         (lambda caller: caller.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n"), infer, 1),
     ],
 )
-def test_only_what_harms_nobody_is_tried_again(
+def test_only_harmless_requests_are_retried(
     behind: rig.Upstream, behave: rig.Behaviour, call: Call, times: int
 ) -> None:
     behind.behave = behave
@@ -135,7 +135,7 @@ def test_a_kept_connection_that_the_proxy_closed_is_not_used(behind: rig.Upstrea
     assert behind.connections == 5
 
 
-def test_nobody_there_is_tried_a_few_times_and_told() -> None:
+def test_a_missing_server_is_tried_a_few_times_and_reported() -> None:
     (port,) = free_ports(1)
     began = time.monotonic()
     with pytest.raises(UnreachableError, match=r"cannot be reached(.|\n)*Connection refused"):
@@ -171,7 +171,7 @@ def test_a_credential_that_ended_is_renewed_once(behind: rig.Upstream) -> None:
     assert len(behind.requests) == 4
 
 
-def test_no_message_holds_the_credential_and_who_has_none_is_told_how_to_have_one(behind: rig.Upstream) -> None:
+def test_no_message_has_the_credential_and_a_missing_one_has_a_remedy(behind: rig.Upstream) -> None:
     behind.behave = problem(ProblemType.UNAUTHENTICATED)
     with pytest.raises(RefusedError, match="TIDEGATE_API_KEY"):
         ProxyClient(f"http://{behind.http}", Credential()).metadata("m")
@@ -216,7 +216,7 @@ def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"model_stats":1}', b'{"model_stats":[1]}', b"\xff"], ids=repr)
-def test_statistics_that_are_none_are_told(behind: rig.Upstream, body: bytes) -> None:
+def test_invalid_statistics_are_reported(behind: rig.Upstream, body: bytes) -> None:
     behind.behave = lambda caller: caller.answer(body)
     with pytest.raises(UnreachableError, match="not a response of an inference proxy"):
         client(behind).statistics("m")
@@ -224,7 +224,7 @@ def test_statistics_that_are_none_are_told(behind: rig.Upstream, body: bytes) ->
         client(behind).whoami()
 
 
-def test_what_a_proxy_says_before_it_has_read_the_body_is_heard() -> None:
+def test_a_response_before_the_end_of_the_request_is_read() -> None:
     def early(caller: rig.Caller) -> None:
         sent = Problem(ProblemType.TOO_LONG, "as configured")
         caller.answer(sent.body("r-1"), 413, CONTENT_TYPE, connection="close")

@@ -37,7 +37,7 @@ def shapes(found: Inputs) -> dict[str, list[int]]:
     return {name: list(array.shape) for name, array in found.inputs.items()}
 
 
-def test_a_signature_is_what_triton_says_of_a_model() -> None:
+def test_a_signature_is_read_from_tritons_configuration() -> None:
     config = {
         "max_batch_size": 8,
         "input": [{"name": "T", "data_type": "TYPE_STRING", "dims": ["-1", 2], "optional": True}],
@@ -125,7 +125,7 @@ WRONG: dict[str, tuple[Any, Signature, str]] = {
     "one-missing": ({"A": [1]}, PAIR, r"B is missing(.|\n)*B FP32\[2\]"),
     "no-names": ([1, 2], PAIR, "you must name them"),
     "a-shape": ({"A": [1], "B": [1, 2, 3]}, PAIR, r"input B has the shape \[3\]"),
-    "rows": ({"A": [[1], [2]], "B": [[1, 2]]}, PAIR, "as many rows"),
+    "rows": ({"A": [[1], [2]], "B": [[1, 2]]}, PAIR, "different numbers of rows"),
     "columns": (table({"x": [1], "y": [2]}), FEATURES, "2 columns"),
     "twice": (table([[1, 2]], columns=["A", "A"]), PAIR, "two columns of the same name"),
     "cells": (table({"A": [1, 2], "B": [[1, 2], [3]]}), PAIR, "differ in shape"),
@@ -136,7 +136,7 @@ WRONG: dict[str, tuple[Any, Signature, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_does_not_fit_is_refused_and_it_is_said_what_does(name: str) -> None:
+def test_inputs_that_do_not_fit_are_refused_with_the_signature(name: str) -> None:
     value, signature, words = WRONG[name]
     with pytest.raises(UsageError, match=words):
         take(made(value), signature)

@@ -72,7 +72,7 @@ def configs(triton: Triton) -> int:
     return sum(path.endswith("/config") for path in triton.requested)
 
 
-def test_what_a_model_takes_is_asked_once_and_again_after_a_refusal(behind: Upstream, triton: Triton) -> None:
+def test_a_signature_is_requested_once_and_again_after_a_refusal(behind: Upstream, triton: Triton) -> None:
     called = model(behind)
     for _ in range(3):
         called.predict({"X": [1]})

@@ -37,7 +37,7 @@ def test_texts_come_back_to_the_byte(calls: ProxyClient, texts: list[bytes]) -> 
     assert calls.infer("echo_bytes", {"INPUT": array}).outputs["OUTPUT"].tolist() == texts
 
 
-def test_what_triton_refuses_is_told_in_its_words(calls: ProxyClient) -> None:
+def test_tritons_errors_keep_its_text(calls: ProxyClient) -> None:
     with pytest.raises(UsageError, match="data-type is 'INT64'"):
         calls.infer("echo", {"INPUT": numpy.arange(3)})
     with pytest.raises(NotFoundError, match="version 7"):

@@ -46,7 +46,7 @@ def test_a_problem_is_an_error_with_its_detail_and_its_request(kind: ProblemType
 
 
 @pytest.mark.parametrize("kind", list(ProblemType), ids=lambda kind: kind.word)
-def test_a_problem_that_is_told_as_openais_api_has_it_is_the_same_error(kind: ProblemType) -> None:
+def test_a_problem_in_the_format_of_openais_api_is_the_same_error(kind: ProblemType) -> None:
     for reason in ("", "unknown-url") if kind is ProblemType.UNKNOWN else ("",):
         media_type, body = SERVERS["openai"].problem_body(Problem(kind, "the why", reason=reason), "order-7")
         error = error_of(Reply(kind.status, {"content-type": media_type}, body), "here")
@@ -54,7 +54,7 @@ def test_a_problem_that_is_told_as_openais_api_has_it_is_the_same_error(kind: Pr
         assert error.what == error_of(caught(Problem(kind, "the why")), "here").what
 
 
-def test_busy_says_when_to_come_again_to_the_millisecond() -> None:
+def test_busy_has_a_retry_after_in_milliseconds() -> None:
     reply = caught(Problem(ProblemType.BUSY, "full", 0.1234))
     assert retry_after(reply) == 0.123
     error = error_of(reply, "here")
@@ -63,7 +63,7 @@ def test_busy_says_when_to_come_again_to_the_millisecond() -> None:
     assert error.exit_code is errors.ExitCode.BUSY
 
 
-def test_the_header_counts_where_somebody_in_between_is_busy() -> None:
+def test_the_header_counts_if_a_gateway_is_busy() -> None:
     assert retry_after(Reply(503, {"retry-after": "7"}, b"<html>")) == 7
     assert retry_after(Reply(429, {"retry-after": "-1"}, b"")) == 0
     assert retry_after(Reply(503, {"retry-after": "Fri, 31 Dec 2027 23:59:59 GMT"}, b"")) is None

@@ -43,7 +43,7 @@ def answered(array: Array, before: bytes = b"") -> Reply:
 
 
 @given(st.dictionaries(st.text("abc", min_size=1), numbers | texts, min_size=1, max_size=3))
-def test_a_request_says_what_that_of_tritonclient_says(inputs: dict[str, Array]) -> None:
+def test_a_request_is_the_same_as_that_of_tritonclient(inputs: dict[str, Array]) -> None:
     import tritonclient.http as triton
 
     theirs = []
@@ -101,7 +101,7 @@ def test_what_no_model_takes_is_refused_by_name(array: Array) -> None:
         pack({"IN": array})
 
 
-def test_plain_json_says_the_same() -> None:
+def test_plain_json_is_equivalent() -> None:
     message = pack_json({"A": numpy.array([[1.5, 2]], numpy.float32), "B": numpy.array(["ä"])})
     assert message == {
         "inputs": [
@@ -112,7 +112,7 @@ def test_plain_json_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("array", [numpy.array([numpy.nan]), _texts(b"\xff")], ids=["nan", "bytes"])
-def test_what_json_cannot_say_is_refused(array: Array) -> None:
+def test_values_that_json_does_not_have_are_refused(array: Array) -> None:
     with pytest.raises(UsageError, match="JSON"):
         pack_json({"IN": array})
 
@@ -140,7 +140,7 @@ BROKEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_answer_is_an_error_that_says_so(name: str) -> None:
+def test_an_invalid_answer_is_an_error(name: str) -> None:
     with pytest.raises(UnreachableError, match=r"here: not a response"):
         unpack(Reply(200, {}, BROKEN[name]), "here")
 
@@ -175,7 +175,7 @@ def test_people_see_infinities_as_such() -> None:
     assert shown(numpy.array([["\u00fc".encode(), b"\xff"]], object), 8) == ["\u00fc", "\ufffd"]
 
 
-def test_what_was_meant_as_json_and_is_none_is_told() -> None:
+def test_invalid_json_is_reported() -> None:
     assert read_words(["A=[1, 2]", "B=hello", "C=1.5", 'D="[x"']) == {"A": [1, 2], "B": "hello", "C": 1.5, "D": "[x"}
     for value in ("[[1,2,", "{a: 1}", '"a'):
         with pytest.raises(UsageError, match=r"the input RAW is not valid JSON(.|\n)*--input 'RAW="):

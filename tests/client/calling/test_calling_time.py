@@ -17,7 +17,7 @@ from tests.client.clock import Clock
 
 
 @given(st.floats(0, 30), st.floats(0.01, 60))
-def test_what_the_proxy_said_is_never_undercut_and_the_time_never_passed(retry_after: float, seconds: float) -> None:
+def test_no_retry_is_before_retry_after_or_after_the_deadline(retry_after: float, seconds: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         clock = Clock()
         patch.setattr(retries_module, "time", clock)

@@ -133,7 +133,7 @@ def test_a_setting_that_is_none_is_named(triton_model: Any, name: str, value: st
         triton_model.make_model(CONTEXT, {name: value})
 
 
-def test_a_context_that_is_none_is_told(triton_model: Any, tmp_path: Path) -> None:
+def test_an_invalid_context_is_refused(triton_model: Any, tmp_path: Path) -> None:
     context = SimpleNamespace(artifacts={"model_context": str(tmp_path / "context.json")})
     for content in ("", "[]"):
         (tmp_path / "context.json").write_text(content)

@@ -57,7 +57,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         proxy_url(text)
 
 
-def test_without_an_address_it_is_said_what_to_set_and_a_password_in_it_is_not_shown() -> None:
+def test_a_missing_address_has_a_remedy_and_a_password_in_it_is_not_shown() -> None:
     with pytest.raises(UsageError, match=VARIABLE):
         proxy_url(None, {})
     with pytest.raises(UsageError) as caught:
@@ -66,7 +66,7 @@ def test_without_an_address_it_is_said_what_to_set_and_a_password_in_it_is_not_s
 
 
 @given(st.text(max_size=40))
-def test_whatever_is_said_is_an_address_or_refused(text: str) -> None:
+def test_any_text_is_an_address_or_refused(text: str) -> None:
     try:
         url = proxy_url(text)
     except UsageError:
@@ -112,7 +112,7 @@ def test_each_goes_in_the_header_that_it_belongs_into() -> None:
     assert find_credential({"DOMINO_USER_API_KEY": "0f"}).header() == ("X-Domino-Api-Key", "0f")
 
 
-def test_in_a_run_of_domino_its_token_is_asked_for_without_being_told_where() -> None:
+def test_in_a_domino_run_the_token_service_has_a_default_address() -> None:
     found = find_credential({"DOMINO_RUN_ID": "1"})
     assert isinstance(found, DominoToken)
     assert found._url == "http://localhost:8899/access-token"
@@ -126,7 +126,7 @@ def test_what_cannot_stand_in_a_header_is_refused_and_not_shown(name: str) -> No
     assert name in str(caught.value)
 
 
-def test_a_token_file_that_changes_is_read_anew(tmp_path: Path) -> None:
+def test_a_changed_token_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "token"
     found = TokenFile(file)
     with pytest.raises(UsageError, match="TIDEGATE_TOKEN_FILE"):
@@ -139,7 +139,7 @@ def test_a_token_file_that_changes_is_read_anew(tmp_path: Path) -> None:
     assert found.header() == ("Authorization", "Bearer second")
 
 
-def test_dominos_token_is_asked_for_once_and_again_before_it_ends(domino: Upstream) -> None:
+def test_dominos_token_is_fetched_once_and_renewed_before_it_expires(domino: Upstream) -> None:
     first, second = token(60), token(3600)
     domino.behave = by_turns(saying(first), saying(second))
     found = DominoToken(f"http://{domino.http}/")

@@ -60,7 +60,7 @@ def test_the_version_is_that_of_the_package() -> None:
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else None,
 )
-def test_wrong_input_is_told_in_one_message(words: tuple[str, ...], code: ExitCode, text: str) -> None:
+def test_wrong_input_is_one_message(words: tuple[str, ...], code: ExitCode, text: str) -> None:
     done = tidegate(*words)
     assert done.returncode == code, done.stderr
     assert text in done.stderr
@@ -91,7 +91,7 @@ def test_sizes_are_words(count: int, words: str) -> None:
     assert output.size(count) == words
 
 
-def test_nothing_that_somebody_wrote_gives_orders_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_text_of_others_controls_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     order = "\x1b]0;owned\x07"
     output.print_table(("A",), [(f"cell{order}",)], f"title{order}")
     output.note(f"note{order}")
@@ -129,7 +129,7 @@ def test_a_shell_completes_commands_and_options() -> None:
     assert "--max-batch-size" in completed("tidegate export --max")
 
 
-def test_without_the_platform_its_commands_say_what_to_install() -> None:
+def test_without_the_platform_its_commands_print_what_to_install() -> None:
     every = typer.main.get_command(whole).commands.keys()  # type: ignore[attr-defined]
     assert every - typer.main.get_command(app).commands.keys() == {*PLATFORM}  # type: ignore[attr-defined]
     done = python("-m", "tidegate", "up", "--cluster", "east")

@@ -22,7 +22,7 @@ def run(*words: object) -> Result:
 def test_an_entry_is_made_and_its_configuration_printed(tmp_path: Path) -> None:
     done = run("new", "made", str(FILES / "openvino.xml"), "--into", str(tmp_path))
     assert done.exit_code == 0, done.output
-    assert f"{tmp_path}/made is there: openvino" in done.stdout
+    assert f"created {tmp_path}/made (openvino)" in done.stdout
     assert done.stdout.partition("\n")[2] == (tmp_path / "made/config.pbtxt").read_text()
     assert "--max-batch-size N" in done.stderr
 
@@ -72,7 +72,7 @@ def test_an_error_has_its_file_and_line_and_what_to_do(repository: Path) -> None
     )
 
 
-def test_warnings_count_only_when_asked_and_advisories_never(repository: Path) -> None:
+def test_warnings_count_only_if_strict_and_advisories_never(repository: Path) -> None:
     message = run("check", repository / "good", "--strict")
     assert message.exit_code == ExitCode.OK
     assert "advisory: its files do not show how much memory it needs" in message.output
@@ -98,7 +98,7 @@ def test_a_repository_is_checked_whole(repository: Path) -> None:
     ("name", "message"),
     [("empty", "the directory is empty"), ("none", "the directory does not exist"), ("file", "this is a file")],
 )
-def test_where_there_is_no_entry_it_is_told_what_one_is(
+def test_a_missing_entry_is_reported_with_what_an_entry_is(
     tmp_path: Path, words: tuple[str, ...], name: str, message: str
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -116,7 +116,7 @@ def test_the_server_is_described_by_options(repository: Path) -> None:
     assert run("check", repository / "good", "--backend", "python", "--gpus", "0").exit_code == ExitCode.OK
 
 
-def test_a_hint_that_several_findings_share_is_said_once(tmp_path: Path) -> None:
+def test_a_hint_that_several_findings_share_is_printed_once(tmp_path: Path) -> None:
     entry = tmp_path / "made"
     run("new", "made", DOUBLE, "--into", str(tmp_path), *TENSORS)
     for name in ("one", "two"):

@@ -43,7 +43,7 @@ def test_who_was_killed_before_the_golden_request_sends_it_in_the_next_run(life:
     assert [each.version for each in life.papers.written] == [1]
 
 
-def test_a_configuration_that_somebody_broke_on_the_volume_ends_a_deployment_at_once_and_says_where(life: Life) -> None:
+def test_a_broken_configuration_on_the_volume_ends_a_deployment_immediately_with_its_place(life: Life) -> None:
     life.bring(1)
     (life.models / MODEL / "config.pbtxt").write_text("name: this is none {\n")
     with pytest.raises(errors.UsageError, match=r"config\.pbtxt cannot be read: 1:\d+ : "):
@@ -74,9 +74,7 @@ def test_who_fails_after_a_run_killed_behind_its_cut_over_goes_back_by_the_recor
     assert life.served() == (2,)
 
 
-def test_where_nothing_could_be_written_it_is_not_said_that_the_version_may_answer(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_if_nothing_could_be_written_no_message_warns_of_answers(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Repository, "publish", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     assert life.fails(1).what == f"version 1 of {MODEL} did not reach prod: the served versions are unchanged"
 
@@ -86,12 +84,12 @@ def test_a_version_that_is_there_already_does_not_fail_to_come(life: Life, monke
     life.here.wait_seconds = 0
     monkeypatch.setattr(life.answers, "metadata", lambda *_, **__: {"versions": []})
     caught = life.fails(1)
-    seen = f"prod has version 1 of {MODEL}, but calls may not reach it"
+    seen = f"prod already has version 1 of {MODEL}, but calls may not reach it"
     assert caught.what == f"{seen}: the served versions are unchanged"
     assert life.served() == (1,)
 
 
-def test_a_load_that_fails_is_told_with_its_reason_before_the_time_is_up(life: Life) -> None:
+def test_a_failed_load_is_reported_with_its_reason_before_the_timeout(life: Life) -> None:
     life.here.wait_seconds = 30
     broken = errors.LoadFailedError("the model cannot be loaded", why="no such file: weights.bin")
     life.answers.broken[1] = repeat(broken)
@@ -112,7 +110,7 @@ def test_a_load_that_fails_is_told_with_its_reason_before_the_time_is_up(life: L
     ],
     ids=["unseen", "seen", "away"],
 )
-def test_how_far_it_came_is_told(
+def test_the_state_of_the_load_is_reported(
     life: Life, monkeypatch: pytest.MonkeyPatch, message: errors.TidegateError, words: str
 ) -> None:
     def metadata(*_: object, **__: object) -> None:
@@ -149,7 +147,7 @@ def test_a_failure_ends_it_only_when_it_was_seen_after_the_load_was_tried_again(
         assert "why: as before" in str(life.fails(1, "version 1 is not ready: it cannot be loaded"))
 
 
-def test_who_stops_is_told_what_serves_and_what_is_left(life: Life) -> None:
+def test_an_interrupt_reports_what_is_served_and_what_is_left(life: Life) -> None:
     life.answers.killed = True
     with pytest.raises(SystemExit):
         life.bring(1)
@@ -163,7 +161,7 @@ def test_who_stops_is_told_what_serves_and_what_is_left(life: Life) -> None:
     assert "do: run the same command again" in life.messages[-1]
 
 
-def test_an_alias_that_somebody_moves_meanwhile_is_told_and_nothing_is_cut_over(life: Life) -> None:
+def test_an_alias_that_moves_meanwhile_is_reported_and_nothing_is_switched(life: Life) -> None:
     life.bring(1)
     life.bring(2)
 
@@ -232,7 +230,7 @@ def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(l
     assert (back.version, back.previous) == (1, 2)
 
 
-def test_a_configuration_that_is_no_text_is_told_with_its_place(life: Life) -> None:
+def test_a_configuration_that_is_not_text_is_reported_with_its_place(life: Life) -> None:
     life.bring(1)
     life.papers.register(2)
     config = life.papers.folder / "2" / MODEL / "config.pbtxt"
@@ -240,11 +238,11 @@ def test_a_configuration_that_is_no_text_is_told_with_its_place(life: Life) -> N
     with pytest.raises(errors.UsageError, match=f"a shelf: version 2 of {MODEL}: config.pbtxt is not valid UTF-8"):
         life.bring(2)
     (life.models / MODEL / "1" / ".entry" / "config.pbtxt").write_bytes(b"\xff")
-    with pytest.raises(errors.UsageError, match=r"1/\.entry/config\.pbtxt: config\.pbtxt is no text"):
+    with pytest.raises(errors.UsageError, match=r"1/\.entry/config\.pbtxt: config\.pbtxt is not valid UTF-8"):
         life.bring(3)
 
 
-def test_what_lies_among_the_records_and_is_none_is_told_and_decides_nothing(life: Life) -> None:
+def test_a_file_that_is_not_a_record_is_reported_and_decides_nothing(life: Life) -> None:
     life.bring(1)
     life.bring(2)
     life.papers.junk = ("records/x.json",)
@@ -259,7 +257,7 @@ def test_what_lies_among_the_records_and_is_none_is_told_and_decides_nothing(lif
     assert unserved(life.here, "prod", MODEL) == []
 
 
-def test_records_are_in_the_order_in_which_they_came_whatever_the_clocks_say(life: Life) -> None:
+def test_records_are_in_the_order_in_which_they_came_whatever_the_clocks(life: Life) -> None:
     life.bring(1)
     life.here.now = lambda: datetime.now(UTC) + timedelta(hours=1)
     life.bring(2)
@@ -299,7 +297,7 @@ def deployed_to_dev(life: Life) -> None:
         (lambda here: rollback(here, MODEL, "prod", 1), errors.RefusedError, "version 1 of fraud was never in prod"),
     ],
 )
-def test_every_way_says_what_it_takes(
+def test_every_operation_refuses_invalid_input(
     life: Life, tmp_path: Path, asks: Callable[[object], object], kind: type[errors.TidegateError], message: str
 ) -> None:
     between(life, tmp_path)
@@ -320,7 +318,7 @@ def test_where_it_must_be_first_is_named_with_the_command_that_brings_it_there(
         promote(life.here, which, "prod")
 
 
-def test_a_data_plane_that_tells_no_failures_is_no_proof_that_there_were_none(life: Life, tmp_path: Path) -> None:
+def test_a_data_plane_without_a_count_of_failures_proves_nothing(life: Life, tmp_path: Path) -> None:
     between(life, tmp_path, soak_hours=1)
     deployed_to_dev(life)
     life.answers.failures = iter([0, None])

@@ -80,7 +80,7 @@ def test_what_is_otherwise_hides_nothing_else(
     assert any(message in each.what for each in found), found
 
 
-def test_what_was_published_is_as_it_was_registered_and_what_is_nowhere_is_told(life: Life) -> None:
+def test_published_versions_are_as_registered_and_missing_ones_are_reported(life: Life) -> None:
     message = verify(life.here, "prod", [MODEL])
     assert (message.found, message.versions, message.content) == ((), 3, False)
     assert message.bytes > 0
@@ -91,7 +91,7 @@ def test_what_was_published_is_as_it_was_registered_and_what_is_nowhere_is_told(
     assert (found.kind, found.version) == ("alias", 3)
 
 
-def test_versions_that_nobody_serves_are_removed_and_brought_back(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unserved_versions_are_removed_and_restored(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = unserved(life.here, "prod", MODEL)
     assert [each.version for each in shown] == [1]  # a rollback goes back to version 2
     assert shown[0].bytes > 0

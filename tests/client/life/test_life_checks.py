@@ -73,7 +73,7 @@ def test_what_wants_a_gpu_is_refused_where_there_is_none(config: str) -> None:
     ],
     ids=["large", "fits", "declared", "unknown", "beside", "beside-fits"],
 )  # fmt: skip
-def test_a_model_must_fit_its_slice_and_should_beside_itself(given: dict[str, Any], message: str) -> None:
+def test_a_model_must_fit_its_slice_and_should_fit_twice(given: dict[str, Any], message: str) -> None:
     assert fits("", **given) == ([message] if message else [])
 
 
@@ -96,14 +96,14 @@ def test_code_without_weights_gets_an_advisory_unless_its_footprint_is_declared(
     assert [each.severity for each in check_fits(pool, config, files, 1)] == ([] if is_known else ["advisory"])
 
 
-def test_versions_whose_tensors_differ_cannot_serve_beside_each_other() -> None:
+def test_versions_with_different_tensors_cannot_be_served_together() -> None:
     one, other = CONFIG.format(name=MODEL, batch=4), CONFIG.format(name=MODEL, batch=8)
     (found,) = errors(TritonKind().check_beside(one, other, 1, 2))
     assert "versions 1 and 2 cannot be served at the same time: max_batch_size: 4 → 8" in found.what
     assert TritonKind().check_beside(one, one + "dynamic_batching { max_queue_delay_microseconds: 5 }", 1, 2) == []
 
 
-def test_parameters_that_differ_are_told_and_no_more() -> None:
+def test_different_parameters_are_only_a_warning() -> None:
     one = CONFIG.format(name=MODEL, batch=4)
     findings = TritonKind().check_beside(one, one + 'parameters { key: "x" value { string_value: "1" } }', 1, 2)
     assert errors(findings) == []
@@ -145,7 +145,7 @@ ensemble_scheduling {{ step {{
 @pytest.mark.parametrize(
     ("source", "command"), [(None, "tidegate deploy scorer --to prod"), ("dev", "tidegate promote scorer --to prod")]
 )
-def test_an_ensemble_says_which_steps_to_bring_there_first_and_how(
+def test_an_ensembles_error_names_the_steps_to_deploy_first_and_how(
     tmp_path: Path, repository: Repository, source: str | None, command: str
 ) -> None:
     ensemble = write_ensemble(tmp_path / "staged")
@@ -161,7 +161,7 @@ def test_an_ensemble_says_which_steps_to_bring_there_first_and_how(
     assert caught.value.do == command
 
 
-def test_a_step_whose_configuration_somebody_broke_is_told_with_its_file_and_line(
+def test_a_step_with_a_broken_configuration_is_reported_with_file_and_line(
     tmp_path: Path, repository: Repository
 ) -> None:
     scorer = write_entry(Path(repository.where) / "scorer", 3) / "config.pbtxt"
@@ -171,7 +171,7 @@ def test_a_step_whose_configuration_somebody_broke_is_told_with_its_file_and_lin
     assert re.fullmatch(rf"{re.escape(str(scorer))}:[0-9]+", str(caught.value.where))
 
 
-def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
+def test_a_preload_pool_has_memory_for_all_its_models() -> None:
     churn = ModelFacts(name="churn", server="preload", pool="main", footprint_bytes=800 * MIB)
     both: dict[str, Any] = {"footprint": 300 * MIB, "memory_bytes": 1000 * MIB, "others": (churn,)}
     (message,) = check_fits(on(**both), "", manifest(0), 1)

@@ -93,7 +93,7 @@ def test_what_is_taken_out_is_let_go_of_and_a_rollback_brings_it_back(world: Wor
         caller.until(13)
 
 
-def test_why_a_model_cannot_be_loaded_is_told(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_of_a_failed_load_is_reported(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ready, "POLL_SECONDS", 1.0)
     context = world.context(wait_seconds=600)
     one = world.register("ocr", 7, tmp_path)

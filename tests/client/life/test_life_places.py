@@ -143,7 +143,7 @@ def test_a_model_that_loads_on_demand_out_of_an_object_store_leaves_by_the_defin
     [east], [server] = life.of.planes, life.of.planes[0].servers
     pool = server.pools[0].model_copy(update={"loading": "on-demand"})
     east = east.model_copy(update={"servers": (server.model_copy(update={"pools": (pool,)}),)})
-    with pytest.raises(RefusedError, match=f"take {MODEL} from `models` of prod"):
+    with pytest.raises(RefusedError, match=f"remove {MODEL} from `models` of prod"):
         undeploy(replace(life.here, known=known(east)[1]), MODEL, "prod")
     assert read_published(repository.config(MODEL) or "").served == (1,)
 
@@ -160,7 +160,7 @@ def test_servers_that_poll_an_object_store_let_go_of_what_is_taken_out_of_it(tmp
     assert repository.models() == []
 
 
-def test_nothing_is_taken_out_of_an_object_store_before_its_proxy_has_said_who_has_it(tmp_path: Path, url: str) -> None:
+def test_nothing_is_removed_from_an_object_store_before_its_proxy_has_responded(tmp_path: Path, url: str) -> None:
     life, repository = Life(tmp_path, ObjectStoreLocation(url=url)), open_repository(url)
     life.bring(1)
     life.answers.silent = repeat(UnreachableError("no answer"))

@@ -162,7 +162,7 @@ def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: R
     assert (plan.old, says(plan.first), says(plan.last)) == (None, ((2,), {}), ((2,), {"champion": 2}))
 
 
-def test_a_model_that_somebody_else_put_there_is_not_touched(repository: Repository, tmp_path: Path) -> None:
+def test_a_model_that_tidegate_did_not_publish_stays_unchanged(repository: Repository, tmp_path: Path) -> None:
     folder = tmp_path / "dataset" / "models" / MODEL
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.py").write_text("")

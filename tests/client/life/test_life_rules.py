@@ -74,14 +74,16 @@ NOW = START + timedelta(hours=24)
         (Promotion(groups=("anna",)), ("deployers",), "group anna"),
     ],
 )
-def test_who_is_named_may_and_others_are_told_who(promotion: Promotion, writers: tuple[str, ...], named: str) -> None:
+def test_a_listed_caller_may_and_others_see_who_is_listed(
+    promotion: Promotion, writers: tuple[str, ...], named: str
+) -> None:
     if not named:
         rules.may_publish("prod", promotion, writers, ANNA)
         return
     with pytest.raises(RefusedError) as caught:
         rules.may_publish("prod", promotion, writers, ANNA)
     assert f"allows {named}." in str(caught.value)
-    assert "https://idp knows you as anna, in the groups data-scientists, deployers" in str(caught.value)
+    assert "https://idp identifies you as anna, in the groups data-scientists, deployers" in str(caught.value)
 
 
 def test_who_registered_a_version_may_not_bring_it_in_where_duties_are_separated() -> None:

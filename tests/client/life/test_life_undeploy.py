@@ -28,7 +28,7 @@ def home(life: Life) -> Placement:
     return target.homes[0]
 
 
-def test_nothing_serves_what_was_taken_out_and_the_registry_says_so(life: Life) -> None:
+def test_an_undeployed_model_is_not_served_and_the_registry_has_a_record(life: Life) -> None:
     life.bring(1)
     outcome = undeploy(life.here, MODEL, "prod")
     assert (outcome.what, outcome.version, outcome.who) == ("undeploy", 1, "anna")
@@ -96,7 +96,7 @@ def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, sta
 
 
 @pytest.mark.parametrize("state", ["unknown", "failed"])
-def test_a_replica_that_answers_is_believed_more_than_what_it_tells_of_itself(life: Life, state: str) -> None:
+def test_a_ready_replica_counts_more_than_its_reported_state(life: Life, state: str) -> None:
     life.bring(1)
     life.answers.places = (STAYING.model_copy(update={"state": state}),)
     life.answers.is_ready = True
@@ -116,7 +116,7 @@ def test_a_pool_of_which_no_replica_gets_calls_is_not_waited_for(life: Life, pla
     assert (life.models / MODEL).exists() == bool(places)  # an unreachable replica may be loading it
 
 
-def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tells_is_not_believed(life: Life) -> None:
+def test_a_failed_query_is_retried_and_a_proxy_that_always_fails_is_not_trusted(life: Life) -> None:
     life.bring(1)
     life.answers.places = (STAYING.model_copy(update={"state": "unknown"}),)
     life.answers.silent = iter([None, UnreachableError("it is rolled out"), None, NotFoundError("no such path")])
@@ -139,7 +139,7 @@ def test_a_proxy_that_stops_answering_leaves_open_whether_the_model_is_served(li
     )
 
 
-def test_where_it_cannot_be_told_whether_it_is_served_nothing_is_done(life: Life) -> None:
+def test_if_it_is_unknown_whether_it_is_served_nothing_is_done(life: Life) -> None:
     life.bring(1)
     life.answers.places = (Place(replica="10.0.0.1:8000", state="unseen"),)
     with pytest.raises(UnreachableError, match="nothing was changed"):
@@ -148,9 +148,7 @@ def test_where_it_cannot_be_told_whether_it_is_served_nothing_is_done(life: Life
     assert [each.what for each in history(life.here, MODEL)] == ["deploy"]
 
 
-def test_a_configuration_that_could_not_be_put_back_is_not_said_to_be_back(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_configuration_that_could_not_be_restored_is_reported(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     life.bring(1)
     life.answers.places = (STAYING,)
 
@@ -165,7 +163,7 @@ def test_a_configuration_that_could_not_be_put_back_is_not_said_to_be_back(
     assert "No space left on device" in caught.value.why
 
 
-def test_who_is_interrupted_is_told_that_the_configuration_is_back(life: Life) -> None:
+def test_after_an_interrupt_the_restored_configuration_is_reported(life: Life) -> None:
     life.bring(1)
     life.answers.places = (STAYING,)
     life.answers.interrupted = True

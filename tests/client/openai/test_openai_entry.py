@@ -80,12 +80,16 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("config.json", lambda file: file.write_text("{"), "config.json: error: not a JSON object"),
     ("config.json", lambda file: file.write_text("{}"), "it has no architectures"),
     ("config.json", lambda file: change(file, model_type=None), "it has no model_type"),
-    ("config.json", lambda file: change(file, auto_map={"AutoModel": "m.M"}), "config.json: error: it brings code"),
+    ("config.json", lambda file: change(file, auto_map={"AutoModel": "m.M"}), "config.json: error: it contains code"),
     ("config.json", pointer, "config.json: error: a pointer of git-lfs"),
     ("config.json", lambda file: file.write_text('{\n"a" 1}'), "line 2, column 5: Expecting ':' delimiter"),
     ("config.json", lambda file: file.write_bytes(b'{"a": "\xff"}'), "not valid UTF-8"),
-    ("processor_config.json", remote("auto_map"), "processor_config.json: error: it brings code"),
-    ("video_preprocessor_config.json", remote("video", "auto_map"), "video_preprocessor_config.json: error: it brings"),
+    ("processor_config.json", remote("auto_map"), "processor_config.json: error: it contains code"),
+    (
+        "video_preprocessor_config.json",
+        remote("video", "auto_map"),
+        "video_preprocessor_config.json: error: it contains",
+    ),
     ("generation_config.json", lambda file: file.write_text("{"), "generation_config.json: error: not a JSON"),
     ("tokenizer.json", Path.unlink, "there is no tokenizer"),
     ("tokenizer.json", lambda file: file.write_text("[]"), "tokenizer.json: error: not a JSON object"),
@@ -98,8 +102,8 @@ BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
     (ONE, moved, f"{ONE}: error: a symbolic link"),
     (INDEX, lambda file: file.write_text("{}"), "it has no weight_map"),
     ("pytorch_model.bin", pointer, "pytorch_model.bin: error: engines must not load pickles"),
-    ("training/optimizer.pt", below, "training/optimizer.pt: error: no engine"),
-    ("modeling.py", Path.touch, "modeling.py: error: it brings code"),
+    ("training/optimizer.pt", below, "training/optimizer.pt: error: engines must not"),
+    ("modeling.py", Path.touch, "modeling.py: error: it contains code"),
     ("vocab.json", long, "why: it is too long"),
     ("pipe", os.mkfifo, "pipe: error: neither a file nor a directory"),
 ]
@@ -135,7 +139,7 @@ def test_a_word_of_a_vocabulary_is_no_code_and_neither_is_a_list(tmp_path: Path,
     assert KIND.check(entry) == []
 
 
-def test_gguf_is_told_to_be_no_weights_that_engines_take(tmp_path: Path) -> None:
+def test_gguf_is_refused_as_weights_of_engines(tmp_path: Path) -> None:
     (tmp_path / "chat").mkdir()
     (tmp_path / "chat/model.gguf").write_bytes(b"GGUF")
     done = CliRunner().invoke(app, [str(tmp_path / "chat")])
@@ -144,7 +148,7 @@ def test_gguf_is_told_to_be_no_weights_that_engines_take(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("deep", [["config.json"], ["model.safetensors"], []])
-def test_a_language_model_whose_files_lie_one_folder_too_deep_is_told_so(tmp_path: Path, deep: list[str]) -> None:
+def test_a_language_model_whose_files_are_one_directory_too_deep_is_reported(tmp_path: Path, deep: list[str]) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     names = deep or os.listdir(entry)
     (entry / "1").mkdir()
@@ -156,7 +160,7 @@ def test_a_language_model_whose_files_lie_one_folder_too_deep_is_told_so(tmp_pat
 
 
 @pytest.mark.parametrize("wrong", ["entry", "golden request"])
-def test_what_cannot_be_registered_is_told_before_all_of_its_weights_are_read(tmp_path: Path, wrong: str) -> None:
+def test_an_invalid_entry_is_refused_before_its_weights_are_read(tmp_path: Path, wrong: str) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     if wrong == "entry":
         (entry / "tokenizer.json").unlink()
@@ -180,15 +184,15 @@ def test_an_entry_without_its_configuration_is_not_registered(tmp_path: Path) ->
         manifest_of(entry)
 
 
-def test_code_that_is_trusted_is_told_all_the_same(tmp_path: Path) -> None:
+def test_trusted_code_is_still_a_warning(tmp_path: Path) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     (entry / "modeling.py").touch()
     done = CliRunner().invoke(app, ["--trusted", str(entry)])
-    assert "modeling.py: warning: it brings code" in done.stdout
+    assert "modeling.py: warning: it contains code" in done.stdout
     assert done.exit_code == 0
-    with pytest.raises(TidegateError, match="it brings code"):
+    with pytest.raises(TidegateError, match="it contains code"):
         checked(entry, "chat")
-    assert "it brings code" in checked(entry, "chat", trusted=True)[0]
+    assert "it contains code" in checked(entry, "chat", trusted=True)[0]
     (tmp_path / "staged").mkdir()
     entry.rename(tmp_path / "staged" / ENTRY_VERSION)  # like a fetched entry
     found = KIND.check_staged(
@@ -248,7 +252,7 @@ CHAT = {"messages": [{"role": "user", "content": "word1"}], "temperature": 0}
         ({"inputs": []}, None, "neither a chat"),
         (CHAT | {"prompt": ""}, None, "neither a chat"),
         (CHAT | {"stream": True}, None, "a stream"),
-        (CHAT | {"temperature": 0.5}, {"text": ["one"]}, "temperature 0"),
+        (CHAT | {"temperature": 0.5}, {"text": ["one"]}, "temperature to 0"),
         (CHAT, {"embedding": [[1.0]]}, "the output embedding"),
         ({"input": "word1"}, {"text": ["one"]}, "the output text"),
     ],
@@ -287,7 +291,7 @@ def test_embeddings_are_compared_with_a_tolerance() -> None:
     answer = {"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25]}]}
     assert judged(request_, {"embedding": [[0.50001, -0.25]]}, answer) == ("embeddings", [])
     _, [off] = judged(request_, {"embedding": [[0.51, -0.25]]}, answer)
-    assert "0.5 in place of 0.51" in off
+    assert "0.5 instead of 0.51" in off
 
 
 def test_texts_are_compared_exactly() -> None:
@@ -302,13 +306,13 @@ def test_texts_are_compared_exactly() -> None:
     assert judged(CHAT, {"text": [""]}, nothing)[1] == []
 
 
-def test_what_is_no_version_is_asked_of_nobody() -> None:
+def test_an_invalid_version_is_never_sent() -> None:
     engine = Engine({})
-    with pytest.raises(UsageError, match="'champion' is no version"):
+    with pytest.raises(UsageError, match="'champion' is not a version"):
         KIND.ask(engine, "m", CHAT, version="champion")
     assert engine.requested == []
 
 
-def test_what_is_no_answer_of_the_api_is_told() -> None:
+def test_an_invalid_response_of_the_api_is_reported() -> None:
     with pytest.raises(UnreachableError, match="not a response of /v1/chat/completions"):
         judged(CHAT, {}, {"choices": [{}]})

@@ -52,14 +52,14 @@ def test_a_version_is_registered_once_with_its_golden_request(
     assert found.outputs == {"OUT": [1.0]}
 
 
-def test_files_that_a_notebook_or_an_editor_leaves_are_told_before_they_go_into_the_registry(tmp_path: Path) -> None:
+def test_files_of_notebooks_and_editors_are_reported_before_they_are_registered(tmp_path: Path) -> None:
     odd = {"1/.env": b"KEY=1", ".ipynb_checkpoints/config-checkpoint.pbtxt": b"", "1/__pycache__/model.pyc": b""}
     root = entry(tmp_path, "left", odd)
     caught = [each.partition(": warning: ")[0] for each in checked(root, "left")]
     assert [caught.count(str(root / path)) for path in odd] == [1, 1, 1]
 
 
-def test_without_a_proxy_the_name_is_that_of_the_run_or_of_the_login_and_says_so() -> None:
+def test_without_a_proxy_the_name_is_that_of_the_run_or_of_the_login_and_unproven() -> None:
     name, unproven = registrant({"DOMINO_STARTING_USERNAME": "anna"})
     assert name == "anna"
     assert "no proxy was configured" in unproven

@@ -68,7 +68,7 @@ def test_a_file_holds_the_request_alone_or_with_its_outputs() -> None:
     assert read_golden(json.dumps(only_asked_for), "g.json").request == only_asked_for
 
 
-def test_a_request_of_no_inputs_is_told_before_it_is_sent() -> None:
+def test_a_request_without_inputs_is_refused_before_it_is_sent() -> None:
     with pytest.raises(UsageError, match="no list `inputs`"):
         Golden(request={}).check({}, [], "g.json")
 
@@ -84,7 +84,7 @@ def test_a_request_of_no_inputs_is_told_before_it_is_sent() -> None:
         (json.dumps(REQUEST | {"outputs": [{"name": "OUT", "data": [2, 4]}]}), "would not be compared"),
     ],
 )
-def test_a_file_that_is_none_is_told_with_its_place(text: str, words: str) -> None:
+def test_an_invalid_file_is_reported_with_its_place(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         read_golden(text, "g.json")
     assert caught.value.where == "g.json"

@@ -109,8 +109,8 @@ def test_names_that_no_store_takes_are_refused(tmp_path: Path) -> None:
         manifest_of(other)
 
 
-def test_what_is_no_entry_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such folder"):
+def test_a_directory_without_an_entry_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
         manifest_of(tmp_path / "missing")
     root = entry(tmp_path, "m")
     (root / "config.pbtxt").rename(root / "1" / "config.pbtxt")

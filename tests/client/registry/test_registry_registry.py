@@ -134,7 +134,7 @@ def test_a_version_is_named_by_number_alias_or_as_the_latest_and_stays_pinned(wo
     assert registry.version("named", 2).tags["reviewed"] == "yes"
 
 
-def test_what_is_not_there_is_told_with_what_is(world: World, tmp_path: Path) -> None:
+def test_a_missing_name_is_reported_with_the_existing_ones(world: World, tmp_path: Path) -> None:
     registry = world.registry()
     registered(registry, entry(tmp_path, "there"))
     registry.set_alias("there", "dev", 1, expect=None)
@@ -173,7 +173,7 @@ def test_history_is_written_once_and_read_in_order(world: World, tmp_path: Path)
     assert registry.records("history") == [begun, events[0], events[0], events[1], events[2]]
 
 
-def test_another_golden_request_for_the_same_content_is_told_and_written_down(world: World, tmp_path: Path) -> None:
+def test_another_golden_request_for_the_same_content_is_reported_and_recorded(world: World, tmp_path: Path) -> None:
     registry = world.registry()
     root = entry(tmp_path, "golden")
     one, other = (Golden(request={"inputs": []}, outputs={"OUT": [value]}) for value in (1.0, 2.0))
@@ -193,7 +193,7 @@ def test_another_golden_request_for_the_same_content_is_told_and_written_down(wo
     assert record.note == f"golden request {one.digest()} → {other.digest()}"
 
 
-def test_what_triton_would_not_serve_or_cannot_be_asked_is_not_registered(tmp_path: Path) -> None:
+def test_an_entry_that_triton_would_not_serve_is_not_registered(tmp_path: Path) -> None:
     with pytest.raises(TidegateError, match=r"no server would serve this entry[\s\S]*2024-11-01"):
         checked(entry(tmp_path, "unservable", {"2024-11-01/model.py": program()}), "unservable")
     config = b"""backend: "python"
@@ -238,7 +238,7 @@ def test_a_registrant_counts_until_a_proven_one_registers_the_same(world: World,
 
 
 @pytest.mark.parametrize("scheme", ["http", "HTTP"])
-def test_a_registry_that_is_not_there_is_told_at_once(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_registry_is_reported_immediately(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "s3cr3t-token")
     with pytest.raises(UnreachableError, match="MLFLOW_TRACKING_URI") as caught:
         Registry(f"{scheme}://anna:pass-w0rd@127.0.0.1:9/mlflow")

@@ -62,7 +62,7 @@ def test_a_key_with_a_password_wants_it_and_never_shows_it(manifest: Manifest, t
     assert PASSWORD not in repr(SigningKey(private, PASSWORD))
 
 
-def test_what_is_no_key_is_told(manifest: Manifest, tmp_path: Path) -> None:
+def test_an_invalid_key_is_refused(manifest: Manifest, tmp_path: Path) -> None:
     rsa_key = write_key(rsa.generate_private_key(65537, 2048), tmp_path / "rsa.key")
     (tmp_path / "text").write_text("no key")
     for file in (tmp_path / "missing", tmp_path / "text", rsa_key):

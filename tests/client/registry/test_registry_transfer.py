@@ -152,7 +152,7 @@ def test_a_connection_that_breaks_once_is_no_failure(fetch: Fetch) -> None:
     assert sum(got) == manifest.size  # a file that was sent twice counts once
 
 
-def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(world: World, fetch: Fetch) -> None:
+def test_an_expired_token_is_reported_whatever_the_gateways_response(world: World, fetch: Fetch) -> None:
     """Gateways respond with their JSON, or with a login page."""
     before, registry = fetch.before, fetch.registry
     for body, kind in ((b'{"error": "expired"}', "application/json"), (b"<html>", "text/html"), (b"", "text/plain")):
@@ -171,7 +171,7 @@ def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(world
         world.registry(uri=before.uri)
 
 
-def test_a_listing_that_is_cut_short_fetches_nothing_and_one_that_is_none_is_told(fetch: Fetch) -> None:
+def test_an_incomplete_listing_fetches_nothing_and_an_invalid_one_is_reported(fetch: Fetch) -> None:
     def short(answer: Answer) -> None:
         message = json.loads(answer.body)
         message["files"] = message.get("files", [])[:1]
@@ -247,7 +247,7 @@ def test_what_is_not_right_is_fetched_again(
 @pytest.mark.parametrize(
     ("code", "words"), [(errno.ENOSPC, "free space"), (errno.ESTALE, "network share"), (errno.EACCES, "can be written")]
 )
-def test_what_the_disk_says_becomes_what_to_do(
+def test_errors_of_the_disk_have_a_remedy(
     world: World, version: RegisteredVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: str
 ) -> None:
     download = Artifacts.download
@@ -262,7 +262,7 @@ def test_what_the_disk_says_becomes_what_to_do(
         world.registry().fetch(version, tmp_path / "fetched")
 
 
-def test_a_store_is_told_apart_from_a_refusal_and_from_a_missing_file(
+def test_a_failed_store_a_refusal_and_a_missing_file_are_different_errors(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """Direct access to S3: a wrong key, an invalid token, a missing file, no server."""

@@ -42,7 +42,7 @@ def test_inputs_come_as_words_and_files_of_every_kind(cli: Cli, tmp_path: Path) 
     assert data(cli, "--input", f"INPUT={json.dumps(ROWS)}") == FLAT
 
 
-def test_the_variable_of_endpoints_says_where_if_nobody_else_does(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_of_endpoints_is_the_default(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", "http://127.0.0.1:9")
     assert "cannot be reached" in cli.run("predict", "batched", *ONE, code=6)
     assert "batched" in cli.run("predict", "batched", *ONE, "--environment", "dev")
@@ -51,7 +51,7 @@ def test_the_variable_of_endpoints_says_where_if_nobody_else_does(cli: Cli, monk
     assert "batched" in cli.run("predict", "batched", *ONE)
 
 
-def test_a_model_that_never_fits_is_told_so_at_once(cli: Cli) -> None:
+def test_a_model_that_never_fits_is_refused_immediately(cli: Cli) -> None:
     message = cli.run("predict", "huge", "-i", "INPUT=[1, 2, 3]", code=6)
     assert "larger than the memory of its pool" in message
     assert "2147483648 bytes" in message
@@ -73,7 +73,7 @@ def test_a_pickle_is_never_loaded(cli: Cli, tmp_path: Path) -> None:
      (("-i", "INPUT=abc"), "cannot hold")],
     ids=["nothing", "two", "no-value", "twice", "missing", "name", "shape", "text"],
 )  # fmt: skip
-def test_what_is_wrong_is_told_and_nothing_is_called(cli: Cli, words: tuple[str, ...], expected: str) -> None:
+def test_wrong_input_is_refused_and_nothing_is_called(cli: Cli, words: tuple[str, ...], expected: str) -> None:
     message = cli.run("predict", "batched", *words, code=2)
     assert expected in message
     assert "Traceback" not in message

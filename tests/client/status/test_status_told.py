@@ -39,7 +39,7 @@ def known(tmp_path: Path) -> None:
     (tmp_path / "environments.json").write_text(KNOWN.model_dump_json(by_alias=True))
 
 
-def test_without_a_word_every_environment_is_asked_in_the_order_of_a_rollout() -> None:
+def test_by_default_every_environment_is_queried_in_the_order_of_a_rollout() -> None:
     names = [(each.environment, each.plane) for each in proxies()]
     assert names == [("dev", "lab"), ("prod", "east"), ("prod", "west")]
 
@@ -73,7 +73,7 @@ def test_a_model_of_two_environments_is_called_in_the_one_that_is_named(monkeypa
     assert proxy_of("fraud", "dev").url == "https://lab.example.com"
 
 
-def test_what_there_is_not_is_told_with_the_nearest_and_no_credential_is_shown() -> None:
+def test_a_missing_name_is_reported_with_the_nearest_and_no_credential_is_shown() -> None:
     with pytest.raises(NotFoundError, match="did you mean churn"):
         proxy_of("chrun")
     for words, message in (
@@ -122,7 +122,7 @@ def proxy(caller: Caller) -> None:
         caller.answer(b'{"error": "unknown model"}', 400)
 
 
-def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_model_that_is_not_deployed_is_reported_with_a_remedy(tmp_path: Path) -> None:
     with upstream(proxy) as here:
         made = plane("lab", 1, "there", "plain")
         aliased = facts.ModelFacts(name="aliased", server="gpu", pool="main", alias="champion")
@@ -142,7 +142,7 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path) -> Non
         assert [each.state for each in found.models] == ["unknown"]
 
 
-def test_the_configuration_of_a_model_is_asked_for_where_it_is_shown_and_not_in_every_look() -> None:
+def test_the_configuration_of_a_model_is_requested_only_if_it_is_shown() -> None:
     with upstream(proxy) as here:
         for words, requested in (((), []), (("there",), ["/servers/gpu/v2/models/there/config"])):
             here.requests.clear()
@@ -188,13 +188,13 @@ def test_a_model_that_is_loaded_when_it_is_called_is_shown_with_the_versions_tha
 
 
 @pytest.mark.parametrize("words", [(), ("there",)])
-def test_what_is_no_proxy_is_told_as_such_and_not_as_one_without_the_model(words: tuple[str, ...]) -> None:
+def test_another_server_is_not_reported_as_a_proxy_without_the_model(words: tuple[str, ...]) -> None:
     with upstream(lambda caller: caller.answer(b"", 404)) as here:
         message = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
     assert (message.exit_code != 0, "/whoami" in message.output, "no model" in message.output) == (True, True, False)
 
 
-def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(tmp_path: Path) -> None:
+def test_a_silent_server_is_shown_for_its_models_and_hides_no_other(tmp_path: Path) -> None:
     with upstream(without_gpu) as here:
         made = plane("lab", 1, "lost", "lost-too")
         other = SERVER.model_copy(update={"name": "cpu"})

@@ -66,7 +66,7 @@ def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(tmp_path: 
     assert bar.count("·") == 24
 
 
-def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each_what_is_known(tmp_path: Path) -> None:
+def test_failed_and_busy_models_come_first_then_those_in_memory(tmp_path: Path) -> None:
     held = [
         {"holder": "proxy-1", "secondsLeft": 9.0, "inFlight": 3},
         {"holder": "proxy-2", "secondsLeft": 9.0, "inFlight": 1},
@@ -93,7 +93,7 @@ def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each
     assert "and 1 more: run `tidegate status`" in done.stdout
 
 
-def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(tmp_path: Path) -> None:
+def test_an_unreachable_plane_is_reported_and_hides_no_other(tmp_path: Path) -> None:
     with planes(tmp_path, east={"models": [model("ant")]}, west=None):
         done = top()
         message = json.loads(top("--json").stdout)
@@ -108,7 +108,7 @@ def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(tmp_path: Path)
     ]
 
 
-def test_a_replica_that_does_not_say_what_sits_in_it_is_told(tmp_path: Path) -> None:
+def test_a_replica_with_unknown_contents_is_shown(tmp_path: Path) -> None:
     silent = model("ant") | {"places": [{"replica": "10.0.0.9:8000", "state": "unseen", "why": "the policy is silent"}]}
     with planes(tmp_path, east={"models": [silent], "slices": [ROOM]}):
         done = top()
@@ -176,7 +176,7 @@ def test_at_every_width_a_model_its_state_and_since_when_are_whole_and_why_is_wi
     assert ("SERVER" in head, "LAST USE" in head) == (width >= 80, width >= 120)
 
 
-def test_environments_that_cannot_be_asked_come_first_and_pools_without_slices_have_a_line() -> None:
+def test_unreachable_environments_come_first_and_pools_without_slices_have_a_line() -> None:
     preloaded = [model(name, state) | {"loading": "preload"} for name, state in (("a", "resident"), ("b", "failed"))]
     fine = PlaneOverview.model_validate({"environment": "fine", "plane": "e", "proxy": "x", "models": preloaded})
     away = PlaneOverview(environment="away", plane="e", proxy="y", error="no answer")

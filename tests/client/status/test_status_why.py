@@ -55,7 +55,7 @@ def why(*words: str) -> Result:
     return CliRunner().invoke(app, ["why", *words], env={"COLUMNS": "200"})
 
 
-def test_it_says_where_a_model_is_who_holds_it_what_it_waits_for_and_what_failed_when(tmp_path: Path) -> None:
+def test_it_shows_where_a_model_is_who_holds_it_what_it_waits_for_and_what_failed_when(tmp_path: Path) -> None:
     with planes(tmp_path, east=[HELD, BROKEN], west=[WAITING, COLD, SHUNNED]):
         message = why("fraud")
         assert message.exit_code == 0, message.output
@@ -74,7 +74,7 @@ def test_it_says_where_a_model_is_who_holds_it_what_it_waits_for_and_what_failed
         assert found[0]["models"][0]["places"][1]["failures"][0]["version"] == 4
 
 
-def test_a_model_without_a_replica_and_what_a_newer_proxy_says_besides_are_no_defect(tmp_path: Path) -> None:
+def test_a_model_without_a_replica_and_fields_of_a_newer_proxy_are_accepted(tmp_path: Path) -> None:
     lease = HELD["leases"][0] | {"since": 1}  # type: ignore[index]
     newer = HELD | {"state": "thawing", "rack": 7, "leases": [lease]}
     with planes(tmp_path, east=[], west=[newer]):
@@ -83,7 +83,7 @@ def test_a_model_without_a_replica_and_what_a_newer_proxy_says_besides_are_no_de
     assert (message.exit_code, "thawing" in message.stdout, "proxy-a.1" in message.stdout) == (0, True, True)
 
 
-def test_a_model_that_no_plane_has_is_told_once_with_what_to_do(tmp_path: Path) -> None:
+def test_a_model_on_no_plane_is_reported_once_with_a_remedy(tmp_path: Path) -> None:
     with planes(tmp_path, east=UNKNOWN, west=UNKNOWN):
         message = why("fraud")
         assert message.exit_code == ExitCode.NOT_FOUND.value, message.output
@@ -101,7 +101,7 @@ def test_a_plane_that_has_it_counts_where_another_has_not(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["../secret", "a//b", "a/../b", "", ".hidden", "x" * 256, "a b"])
-def test_what_is_no_name_of_a_model_is_told_before_anybody_is_asked(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_is_refused_before_any_request(tmp_path: Path, name: str) -> None:
     with planes(tmp_path, east=None, west=None):
         message = why(name)
         assert message.exit_code == ExitCode.USAGE.value, message.output
@@ -110,7 +110,7 @@ def test_what_is_no_name_of_a_model_is_told_before_anybody_is_asked(tmp_path: Pa
             tidegate.why(name)
 
 
-def test_an_answer_that_is_none_is_told_as_one(tmp_path: Path) -> None:
+def test_an_invalid_response_is_reported(tmp_path: Path) -> None:
     with planes(tmp_path, east=[{"server": 1}]):
         message = why("fraud")
         assert message.exit_code not in (0, 1), message.output

@@ -63,7 +63,7 @@ def test_each_backend_finds_its_file_or_it_is_an_error(tmp_path: Path, config: s
         ("model.py", "python"),
     ],
 )
-def test_a_file_tells_the_backend_where_nothing_is_said(tmp_path: Path, file: str, backend: str) -> None:
+def test_a_file_determines_the_backend_by_default(tmp_path: Path, file: str, backend: str) -> None:
     own = entry(tmp_path, TENSORS, {f"1/{file}": MODEL if file.endswith(".py") else ""})
     assert check_entry(own, backends={backend}) == []
     (finding,) = check_entry(own, backends={"fil"})
@@ -132,7 +132,7 @@ SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
 
 
 @pytest.mark.parametrize(("config", "files", "options", "expected"), SAID)
-def test_a_check_says_this_and_no_more(
+def test_a_check_has_exactly_these_findings(
     tmp_path: Path,
     config: str,
     files: Files,
@@ -147,7 +147,7 @@ def test_a_check_says_this_and_no_more(
     assert not (tmp_path / "ran").exists()  # a program is never run
 
 
-def test_a_hopeless_name_is_said(tmp_path: Path) -> None:
+def test_a_name_without_a_similar_one_is_refused(tmp_path: Path) -> None:
     (finding,) = errors(check_entry(read_entry(entry(tmp_path, CONFIG), "../m")))
     assert "not a valid name of a model" in finding.what
 

@@ -51,9 +51,7 @@ def parsed(text: str) -> Any:
     ],
     ids=["the file's shapes", "without the batch", "what was chosen", "not in the file"],
 )  # fmt: skip
-def test_what_files_tell_and_options_say_is_one_configuration(
-    reading: Reading, options: dict[str, Any], expected: str
-) -> None:
+def test_files_and_options_give_one_configuration(reading: Reading, options: dict[str, Any], expected: str) -> None:
     assert complete(reading, "m", Options(**options)) == parsed(f'name: "m" {expected}')
 
 
@@ -61,7 +59,7 @@ def test_what_files_tell_and_options_say_is_one_configuration(
     ("reading", "options", "message"),
     [
         (FIXED, {"max_batch_size": 8}, "'x' is FP32 [1, 3]"),
-        (SCALAR, {}, "single number"),
+        (SCALAR, {}, "is a scalar"),
         (BATCHED, {"inputs": ["xx::3"]}, "did you mean x"),
         (UNTOLD, {"inputs": ["x:FP32:3"]}, "nobody knows\n  do: add --input NAME:TYPE:DIMS"),
         (UNTOLD, {"inputs": ["x::3"], "outputs": ["y:FP32:3"]}, "--input x:TYPE:DIMS"),

@@ -148,8 +148,8 @@ def test_weights_are_not_read_however_large(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_model_is_an_error(tmp_path: Path, content: bytes) -> None:
     (found,) = errors(check_entry(entry(tmp_path, ONNX + X + Y, {"1/model.onnx": content})))
-    assert (found.where, "no ONNX model" in found.what) == ("1/model.onnx", True)
-    with pytest.raises(UsageError, match="no ONNX model"):
+    assert (found.where, "not a readable ONNX model" in found.what) == ("1/model.onnx", True)
+    with pytest.raises(UsageError, match="not a readable ONNX model"):
         read_tensors(tmp_path / "m" / "1" / "model.onnx")
 
 

@@ -119,7 +119,7 @@ def server(tmp_path: Path) -> Iterator[Triton]:
 
 
 @pytest.mark.thorough
-def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> None:
+def test_an_entry_on_which_triton_hangs_is_an_error(tmp_path: Path, server: Triton) -> None:
     """A version without its model, and a directory that starts with a number."""
     models = tmp_path / "models"
     folders = [entry(models, CONFIG, {}, "nothing_in_it"), entry(models, CONFIG, name="dated")]
@@ -136,7 +136,7 @@ def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> N
 
 
 @pytest.mark.thorough
-def test_a_folder_whose_number_ends_triton_is_an_error(tmp_path: Path, server: Triton) -> None:
+def test_a_directory_whose_number_crashes_triton_is_an_error(tmp_path: Path, server: Triton) -> None:
     """Triton does not check whether the number of a version is too large, and crashes, for all models."""
     folder = entry(tmp_path / "models", CONFIG, name="too_large")
     (folder / ("9" * 20)).mkdir()

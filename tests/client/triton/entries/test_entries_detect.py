@@ -28,7 +28,7 @@ REFUSED: tuple[tuple[str, bytes, str], ...] = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_files_name_tells_the_framework(tmp_path: Path, name: str) -> None:
+def test_a_files_name_determines_the_framework(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("")
     assert detect(tmp_path / name) is NAMES[name]
     assert detect(tmp_path / name, Framework.ONNX) is Framework.ONNX

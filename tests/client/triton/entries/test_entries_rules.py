@@ -87,9 +87,7 @@ REFUSED: dict[str, tuple[str, Files, str, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_tritons_source_refuses_is_an_error_and_the_right_entry_beside_it_is_none(
-    name: str, tmp_path: Path
-) -> None:
+def test_tritons_rules_are_errors_and_the_valid_entry_has_none(name: str, tmp_path: Path) -> None:
     config, files, right, wrong = REFUSED[name]
     assert config.count(right) == 1 or right == "platform" or right == "backend"
     assert check_entry(entry(tmp_path / "right", config, files)) == []
@@ -144,7 +142,7 @@ MANY = parameter("enable_multi_device", "true")
 
 
 @pytest.mark.parametrize(
-    ("model", "message", "gpus", "refused"),
+    ("model", "group", "gpus", "refused"),
     [
         (OPENVINO, "kind: KIND_CPU", 1, False),
         (OPENVINO, "kind: KIND_GPU", None, True),
@@ -162,8 +160,8 @@ MANY = parameter("enable_multi_device", "true")
         *((ONNX_HERE, f"kind: {kind}", 1, False) for kind in ("KIND_CPU", "KIND_GPU", "KIND_MODEL", "KIND_AUTO")),
     ],
 )
-def test_openvino_takes_instances_on_processors_only_and_tensorrt_on_gpus_only(
-    model: tuple[str, str], message: str, gpus: int | None, refused: bool, tmp_path: Path
+def test_openvino_accepts_only_instances_on_cpus_and_tensorrt_only_on_gpus(
+    model: tuple[str, str], group: str, gpus: int | None, refused: bool, tmp_path: Path
 ) -> None:
     """The default `kind: KIND_AUTO` depends on the server."""
     own = entry(tmp_path, f"{model[0]}\n{TENSORS}instance_group {{ {group} }}\n", {model[1]: ""})

@@ -93,7 +93,7 @@ def test_a_text_that_is_cut_or_changed_anywhere_is_read_or_a_problem(text: str, 
         assert 1 <= int(line) <= changed.count("\n") + 1
 
 
-def test_all_unknown_names_are_said_at_once_with_the_nearest() -> None:
+def test_all_unknown_names_are_reported_together_with_the_nearest() -> None:
     read = read_config('max_batch_sise: 8\ninput {\n  nam: "a"\n  data_type: TYPE_FLOAT64\n}\nbackend: "python"\n')
     assert [(problem.where, problem.do) for problem in read.problems] == [
         ("config.pbtxt:1", "did you mean 'max_batch_size'?"),
@@ -112,7 +112,7 @@ def test_all_unknown_names_are_said_at_once_with_the_nearest() -> None:
         ("control_input { }", "sequence_batching"),
     ],
 )
-def test_what_people_write_in_wrong_places_is_told_where_it_belongs(text: str, says: str) -> None:
+def test_a_field_in_the_wrong_place_is_reported_with_the_right_one(text: str, says: str) -> None:
     (problem,) = read_config(text).problems
     assert says in problem.why + problem.do
 
@@ -129,7 +129,7 @@ def test_texts_of_any_size_are_gone_through_once_and_those_of_slips_given_up_ear
     assert time.process_time() - begun < 30
 
 
-def test_a_program_that_wants_a_config_is_told_the_place() -> None:
+def test_a_missing_config_is_reported_with_its_place() -> None:
     with pytest.raises(UsageError, match=r"here/config\.pbtxt:2: .*'bakend'[\s\S]*did you mean 'backend'\?"):
         parse_config('name: "a"\nbakend: "python"', "here/config.pbtxt")
     assert parse_config('name: "a"').name == "a"

@@ -86,7 +86,7 @@ def test_files_arrive_byte_for_byte_and_can_be_read_by_a_server(tmp_path: Path) 
 def test_nothing_that_is_there_is_overwritten(tmp_path: Path) -> None:
     made = make("made", DOUBLE, tmp_path)
     before = (made.folder / "config.pbtxt").stat()
-    with pytest.raises(UsageError, match="not overwritten\n  do: take it away first"):
+    with pytest.raises(UsageError, match="not overwritten\n  do: remove it"):
         make("made", DOUBLE, tmp_path, Options(inputs=["z:FP32:1"], outputs=["y:FP32:3"]))
     assert (made.folder / "config.pbtxt").stat() == before
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
@@ -129,7 +129,7 @@ def test_what_triton_would_refuse_or_makes_no_sense_is_not_made(tmp_path: Path) 
     assert os.listdir(tmp_path) == []
 
 
-def test_a_framework_can_be_said_and_batches_are_offered_where_they_seem_possible(tmp_path: Path) -> None:
+def test_a_framework_can_be_chosen_and_possible_batches_are_suggested(tmp_path: Path) -> None:
     (tmp_path / "engine").write_bytes(b"?")
     assert make("made", tmp_path / "engine", tmp_path, framework=Framework.TENSORRT).framework is Framework.TENSORRT
     for name, options, offered in (("a", Options(), True), ("b", Options(max_batch_size=2), False)):

@@ -27,7 +27,7 @@ def sklearn_model(folder: Path) -> Path:
     return saved(LogisticRegression().fit(table(), LABELS), folder / "model")
 
 
-def test_columns_in_another_order_and_beside_others_make_the_very_same_entry(tmp_path: Path) -> None:
+def test_columns_in_another_order_and_among_others_give_the_same_entry(tmp_path: Path) -> None:
     entries = []
     for name, given in (("same", table()), ("other", table().iloc[:, ::-1].assign(target=LABELS))):
         (tmp_path / name).mkdir()
@@ -42,11 +42,11 @@ def test_a_column_that_is_called_otherwise_is_refused_with_both_lists(tmp_path: 
     source, given = sklearn_model(tmp_path), csv(table().rename(columns={"age": "years"}), tmp_path)
     message = refused(tmp_path, source, "--input", given, "--trusted")
     assert "the inputs lack columns of the model: age" in message
-    trained, there = message.partition("it was trained with ")[2].split("\n")[0].split("; they have ")
+    trained, there = message.partition("it was trained with ")[2].split("\n")[0].split(", but they have ")
     assert (trained, there) == ("age, net income, member", "years, net income, member")
 
 
-def test_whole_numbers_beside_others_are_fp32_where_the_exporter_does_not_take_them(tmp_path: Path) -> None:
+def test_mixed_whole_numbers_are_fp32_if_the_exporter_refuses_them(tmp_path: Path) -> None:
     from sklearn import compose, impute, linear_model, pipeline, preprocessing
 
     filled = pipeline.make_pipeline(impute.SimpleImputer(), preprocessing.StandardScaler())

@@ -114,7 +114,7 @@ def test_a_model_saved_with_skops_needs_trust_for_types_that_skops_does_not_know
     assert "--trusted" in found
 
 
-def test_programs_are_told_the_largest_difference_of_each_output(tmp_path: Path) -> None:
+def test_json_has_the_largest_difference_of_each_output(tmp_path: Path) -> None:
     done = export(trained(tmp_path), tmp_path / "made", "--input", sample(tmp_path), "--json")
     message = json.loads(done.stdout)
     assert message["differences"]["label"] == 0
@@ -135,5 +135,5 @@ def test_a_difference_beyond_the_tolerance_is_an_error_and_there_is_no_entry(tmp
     done = export(trained(tmp_path), tmp_path / "made", *words)
     assert done.exit_code == ExitCode.FOUND
     assert "answers differently than the original" in done.stderr
-    assert "probabilities is off by" in done.stderr
+    assert "probabilities differs by" in done.stderr
     assert {each.name for each in tmp_path.iterdir()} == {"sample.npy", "trained"}

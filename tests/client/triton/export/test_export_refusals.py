@@ -44,7 +44,7 @@ def test_a_model_whose_module_is_not_here_or_that_is_not_fitted_is_named(tmp_pat
     assert "add the directory of your modules to PYTHONPATH" in found
 
 
-def test_what_no_exporter_knows_is_said_with_the_librarys_own_reason(tmp_path: Path) -> None:
+def test_an_unsupported_model_is_reported_with_the_librarys_reason(tmp_path: Path) -> None:
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
@@ -82,7 +82,7 @@ def test_a_model_whose_answers_depend_on_the_rest_of_their_batch_has_no_batches(
     assert "pass --max-batch-size 0" in message
 
 
-def test_a_flavor_of_mlflows_without_an_exporter_is_said(tmp_path: Path) -> None:
+def test_a_flavor_of_mlflow_without_an_exporter_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     for flavor, do in (
         ("prophet", "only sklearn models"),
@@ -96,7 +96,7 @@ def test_a_flavor_of_mlflows_without_an_exporter_is_said(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("missing", ["skops", "skl2onnx", "onnxruntime"])
-def test_a_library_that_is_missing_is_said_with_the_extra_that_has_it(
+def test_a_missing_library_is_reported_with_its_extra(
     missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, rows = trained(tmp_path), sample(tmp_path)
@@ -156,7 +156,7 @@ Given = Callable[[Path], Path]
         (broken, sample, (), "sklearn cannot load it"),
     ],
 )
-def test_what_does_not_go_together_is_said(
+def test_contradictions_are_refused(
     tmp_path: Path, source: Given, given: Given | None, words: tuple[str, ...], message: str
 ) -> None:
     inputs = () if given is None else ("--input", given(tmp_path))

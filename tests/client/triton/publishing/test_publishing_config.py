@@ -88,13 +88,13 @@ def test_an_alias_of_a_version_that_is_not_served_is_refused() -> None:
         published_config(OWNERS, model="m", owner=2, served=[], aliases={})
 
 
-def test_what_tritons_protobuf_cannot_read_is_refused_and_one_of_somebody_else_has_no_owner() -> None:
+def test_a_configuration_that_protobuf_cannot_read_is_refused_and_a_foreign_one_has_no_owner() -> None:
     with pytest.raises(UsageError, match=r"cannot be read: 2:1 : .*max_batchsize"):
         read_published('name: "m"\nmax_batchsize: 3')
     assert read_published('name: "m" version_policy { all {} }') == Published(None, (), {})
 
 
-def test_of_equal_entries_nothing_that_triton_sees_tells_the_owner() -> None:
+def test_equal_entries_differ_in_nothing_that_triton_reads() -> None:
     entry = 'name: "m" backend: "python"'
     one = published_config(entry, model="m", owner=1, served=[1, 2], aliases={"prod": 1})
     other = published_config(entry, model="m", owner=2, served=[1, 2], aliases={"prod": 1})
@@ -102,7 +102,7 @@ def test_of_equal_entries_nothing_that_triton_sees_tells_the_owner() -> None:
     assert (read_published(one).owner, read_published(other).owner) == (1, 2)
 
 
-def test_differences_are_told_by_field() -> None:
+def test_differences_are_listed_by_field() -> None:
     one = 'name: "m" input { name: "A" data_type: TYPE_FP32 dims: [ 3 ] } dynamic_batching {}'
     other = 'name: "m" input { name: "A" data_type: TYPE_INT8 dims: [ 3, 4 ] }'
     assert config_differences(one, other) == [

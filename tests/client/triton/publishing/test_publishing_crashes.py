@@ -106,7 +106,7 @@ def assert_whole(root: Path, before: dict[str, bytes], after: dict[str, bytes]) 
         for fault in ((0, TidegateError), (errno.ENOSPC, UnfinishedError), (errno.ESTALE, UnreachableError))
     ],
 )
-def test_whoever_is_killed_or_whose_volume_fails_at_any_step_leaves_the_old_or_the_new(
+def test_a_kill_or_a_failed_volume_at_any_step_leaves_the_old_or_the_new(
     begun: Path, work: Work, number: int, kind: type[TidegateError]
 ) -> None:
     before = tree(begun / "models")

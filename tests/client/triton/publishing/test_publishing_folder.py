@@ -167,7 +167,7 @@ def test_what_the_configuration_may_need_stays(root: Path, repository: Repositor
     assert read_published(repository.config("m") or "").served == ()
 
 
-def test_what_does_not_fit_is_told_before_it_is_fetched(repository: Repository) -> None:
+def test_a_model_that_does_not_fit_is_refused_before_it_is_fetched(repository: Repository) -> None:
     with (
         repository.lock("m", "a test"),
         pytest.raises(UnfinishedError, match=r"needs 1152921504606846976 more bytes, but only [0-9]+ are free"),
@@ -216,12 +216,12 @@ def test_what_is_missing_or_changed_is_found_to_the_byte(root: Path, repository:
     assert len(repository.differences("m", 1, ONE.manifest)) == len(ONE.files)
     (root / "m" / "1" / "model.py").unlink()
     assert "1/model.py is missing" in repository.differences("m", 1, ONE.manifest)
-    with pytest.raises(IntegrityError, match=r"1/model\.py is not there"):
+    with pytest.raises(IntegrityError, match=r"1/model\.py is missing"):
         publish(root, ONE, 1)
 
 
 @pytest.mark.parametrize("umask", [0o002, 0o077], ids=oct)
-def test_everybody_may_read_it_whatever_the_umask(root: Path, umask: int) -> None:
+def test_all_users_can_read_it_whatever_the_umask(root: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         publish(root, ONE, 1)
@@ -262,7 +262,7 @@ def test_a_file_that_could_be_run_can_be_run_wherever_triton_reads_it(
             assert bool(place.stat().st_mode & 0o111) == (path in programs), place
 
 
-def test_a_configuration_is_newer_than_the_one_before_whatever_the_clocks_say(root: Path) -> None:
+def test_a_configuration_is_newer_than_the_previous_one_whatever_the_clocks(root: Path) -> None:
     publish(root, ONE, 1)
     ahead = (root / "m" / "config.pbtxt").stat().st_mtime_ns + 3600 * 10**9
     os.utime(root / "m" / "config.pbtxt", ns=(ahead, ahead))
@@ -271,11 +271,11 @@ def test_a_configuration_is_newer_than_the_one_before_whatever_the_clocks_say(ro
 
 
 def test_a_repository_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no such folder"):
+    with pytest.raises(NotFoundError, match="does not exist"):
         open_repository(tmp_path / "not-mounted")
 
 
-def test_the_age_of_a_configuration_is_told(tmp_path: Path) -> None:
+def test_the_age_of_a_configuration_is_known(tmp_path: Path) -> None:
     folder = tmp_path / "models" / "m"
     folder.mkdir(parents=True)
     repository = open_repository(tmp_path / "models")

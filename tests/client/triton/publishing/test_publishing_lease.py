@@ -72,7 +72,9 @@ def is_free(store: Store) -> bool:
 
 def test_another_publisher_learns_who_holds_it_until_it_is_given_back(store: Store) -> None:
     with lease(store, "Ada").held():
-        with pytest.raises(BusyError, match=r"Ada is at it since 2\d\d\d-\S+ \(process \d+ on \S+\)") as caught:
+        with pytest.raises(
+            BusyError, match=r"Ada has been publishing since 2\d\d\d-\S+ \(process \d+ on \S+\)"
+        ) as caught:
             lease(store, "Bob").held().__enter__()
         assert caught.value.retry_after is not None
         assert 0 < caught.value.retry_after <= Lease.EXPIRY_SECONDS

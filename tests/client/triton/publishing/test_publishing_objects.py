@@ -43,7 +43,7 @@ def test_a_new_model_is_closed_until_all_of_it_is_there(url: str, repository: Re
 
 
 @pytest.mark.parametrize("of", [ONE, entry(2)], ids=["a new model", "a second version"])
-def test_whoever_stops_after_any_put_leaves_the_old_or_the_new_and_the_next_run_completes(url: str, of: Entry) -> None:
+def test_a_stop_after_any_put_leaves_the_old_or_the_new_and_the_next_run_completes(url: str, of: Entry) -> None:
     number = 1 if of is ONE else 2
     served, manifests = list(range(1, number + 1)), {1: ONE.manifest, number: of.manifest}
     for place in count():
@@ -93,7 +93,7 @@ def stopped(work: Callable[[], object], place: int) -> bool:
         ("AWS_SESSION_TOKEN", "expired-or-stolen", errors.TidegateError, "InvalidToken"),
     ],
 )
-def test_credentials_that_are_wrong_are_told_without_showing_any(
+def test_wrong_credentials_are_reported_without_showing_any(
     url: str, name: str, value: str, kind: type[errors.TidegateError], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -103,7 +103,7 @@ def test_credentials_that_are_wrong_are_told_without_showing_any(
     assert not any(secret in str(caught.value) for secret in secrets)
 
 
-def test_a_bucket_or_a_store_that_is_not_there_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_bucket_or_store_is_reported(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(errors.UnreachableError, match="NoSuchBucket"):
         open_repository(url.replace(BUCKET, "no-such-bucket", 1)).models()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

@@ -20,7 +20,7 @@ def repository(where: Path | str) -> Repository:
     return open_repository(where)
 
 
-def test_a_version_is_one_folder_beside_its_owners_files(where: Path | str, repository: Repository) -> None:
+def test_a_version_is_one_directory_next_to_its_owners_files(where: Path | str, repository: Repository) -> None:
     assert publish(where, ONE, 3) is True
     beside, own = ["config.pbtxt", "labels.txt", "notes/1.txt"], ["__pycache__", "model.py", "weights/data"]
     assert sorted(content(repository)) == [
@@ -79,7 +79,7 @@ def test_a_version_is_of_the_model_that_its_manifest_names(where: Path | str) ->
 
 def test_configurations_name_only_versions_that_are_there(where: Path | str, repository: Repository) -> None:
     publish(where, ONE, 1)
-    with pytest.raises(NotFoundError, match="version 2 of model m"):
+    with pytest.raises(NotFoundError, match="model m needs version 2"):
         publish(where, ONE, 1, [1, 2])
     assert repository.config("m") == config(ONE, 1, [1])
 
@@ -125,10 +125,10 @@ def test_one_publisher_at_a_time_has_the_lock(where: Path | str, repository: Rep
         lambda: repository.withdraw("m"),
         lambda: repository.remove_model("m"),
     ):
-        with pytest.raises(RuntimeError, match="holds its lock"):
+        with pytest.raises(RuntimeError, match="requires its lock"):
             change()
     with repository.lock("m", "Ada"):
-        with pytest.raises(BusyError, match="Ada is at it since"):
+        with pytest.raises(BusyError, match="Ada has been publishing since"):
             publish(where, ONE, 1)
         assert publish(where, entry(1, "other"), 1) is True  # another model is not locked
     assert publish(where, ONE, 1) is True

@@ -53,7 +53,7 @@ def test_what_served_before_is_not_loaded_again_when_only_the_served_versions_ch
     real.server.process.wait_until(lambda: real.states("grows") == {1: "READY", 2: "UNAVAILABLE"}, SECONDS)
 
 
-def test_moving_an_alias_loads_every_served_version_anew_and_refuses_no_call(real: Polling) -> None:
+def test_moving_an_alias_reloads_every_served_version_and_refuses_no_call(real: Polling) -> None:
     one, two = entry(1, "moves"), entry(2, "moves")
     publish(real.root, one, 1, prod=1)
     publish(real.root, two, 2, [1, 2], prod=1)
@@ -84,7 +84,7 @@ def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(re
     assert real.ask("withdrawn")[:2] == (2, 2)
 
 
-def test_what_is_withdrawn_is_let_go_of_though_it_is_being_loaded_a_second_time_and_comes_back(real: Polling) -> None:
+def test_a_withdrawn_model_is_unloaded_during_a_second_load_and_comes_back(real: Polling) -> None:
     """During a second load Triton does not show it: the first copy is ready all the while."""
     of = entry(1, "away")
     publish(real.root, of, 1, prod=1)

@@ -93,7 +93,7 @@ def test_lightgbm_without_a_tree_takes_little_memory(
     assert traced(refused)[1] < 4 << 20
 
 
-def test_openvino_takes_no_memory_for_what_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openvino_uses_no_memory_for_unneeded_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.triton.entries.frameworks.openvino.LIMIT", 4 << 20)  # the limit for the bytes
     junk = b"<!-- <!DOCTYPE net> --><rt_info>" + b"<a/>" * 500_000 + b"</rt_info></net>"
     (tmp_path / "m.xml").write_bytes((FILES / "openvino.xml").read_bytes().replace(b"</net>", junk))
@@ -109,7 +109,7 @@ def test_a_number_that_no_configuration_holds_is_refused(tmp_path: Path) -> None
         new_entry("m", tmp_path / "m.xml", tmp_path / "entries", Options())
 
 
-def test_ubjson_takes_no_memory_for_what_is_not_asked() -> None:
+def test_ubjson_uses_no_memory_for_unneeded_parts() -> None:
     long, doubles = b"Sl" + (2 << 20).to_bytes(4) + bytes(2 << 20), b"[$D#l" + (2 << 20).to_bytes(4) + bytes(16 << 20)
     many = b"{" + b"".join(b"U\x06%06dZ" % number for number in range(40_000)) + b"}"
     for junk in (many, b"[" + b"[]" * 40_000 + b"]", b"[#l" + (40_000).to_bytes(4) + b"Z" * 40_000, long, doubles):

@@ -87,7 +87,7 @@ def outside(tmp_path: Path, location: str) -> Path:
     return tmp_path / "m.onnx"
 
 
-def test_weights_in_files_beside_it_come_along(tmp_path: Path) -> None:
+def test_weights_in_files_next_to_it_are_copied(tmp_path: Path) -> None:
     source = outside(tmp_path, "weights.bin")
     assert read(source).files == (("model.onnx", source), ("weights.bin", tmp_path / "weights.bin"))
 

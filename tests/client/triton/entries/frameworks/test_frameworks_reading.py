@@ -28,7 +28,7 @@ SCORE, TEXT = Tensor("score", "FP32", (-1,)), Tensor("text", "STRING", (-1, -1))
 VINO = (Tensor("a_name", "FP32", (-1, 3)),), (Tensor("probabilities", "FP32", (-1, 2)),)
 
 
-def test_tensors_are_told_and_files_come_along() -> None:
+def test_tensors_are_read_and_files_are_copied() -> None:
     reading = openvino.read(FILES / "openvino.xml")
     assert (reading.inputs, reading.outputs) == VINO  # the first of several names
     assert [below for below, _ in reading.files] == ["model.xml", "model.bin"]
@@ -37,8 +37,8 @@ def test_tensors_are_told_and_files_come_along() -> None:
 @pytest.mark.parametrize(
     ("read", "name", "words", "contents"),
     [
-        (onnx.read, "m.onnx", "no ONNX model", [b"", b"not a protobuf at all", b"\xff" * 64]),
-        (torch.read_script, "m.pt", "no TorchScript archive", [(FILES / "script.pt").read_bytes()[:-40]]),
+        (onnx.read, "m.onnx", "not a readable ONNX model", [b"", b"not a protobuf at all", b"\xff" * 64]),
+        (torch.read_script, "m.pt", "not a readable TorchScript archive", [(FILES / "script.pt").read_bytes()[:-40]]),
     ],
 )
 def test_what_is_no_such_file_is_refused(
@@ -97,7 +97,7 @@ SCRIPTED = ("forward takes image, mask, and returns Tuple[Tensor, Tensor]", "pyt
         (python.read, "", {"model.py": COMPLETING}, ["model.py"], ["(auto_complete_config)"]),
     ],
 )
-def test_the_files_of_a_framework_tell_this(
+def test_the_files_of_a_framework_contain_this(
     tmp_path: Path, read: Reader, source: str | Path, files: dict[str, str], names: list[str], expected: list[str]
 ) -> None:
     reading = read(write_files(tmp_path, files) / source)
@@ -107,7 +107,7 @@ def test_the_files_of_a_framework_tell_this(
     assert bool(reading.missing) is not (COMPLETING in files.values())
 
 
-def test_everything_beside_a_program_comes_along_but_leavings(tmp_path: Path) -> None:
+def test_all_files_next_to_a_program_are_copied_except_leftovers(tmp_path: Path) -> None:
     for name in ("model.py", "lib/part.py", "__pycache__/model.pyc", ".git/HEAD", "lib/__pycache__/p.pyc", ".hidden"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")

@@ -1,1 +1,1 @@
-"""The whole data plane on one machine, with small models: `python -m lab.demo walk` and `python -m lab.demo up`."""
+"""Demos of the data plane on one machine, with small models: `python -m lab.demo walk`, `python -m lab.demo up`."""

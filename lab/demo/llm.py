@@ -1,4 +1,4 @@
-"""`make demo-llm`: language models of a real NVIDIA Dynamo, without a GPU, called with OpenAI's own client."""
+"""`make demo-llm`: language models on a real NVIDIA Dynamo without a GPU, called with OpenAI's client."""
 
 import time
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ from .tables import write_proxy
 DEFINITION = Path(__file__).with_name("llm.yaml")
 CHAT, CODE = "chat", "code"
 WORDS = 100
-LONG = 6000  # Tokens of a stream that its caller leaves: some 40 seconds.
+LONG = 6000  # Tokens of a stream that its caller closes: about 40 seconds.
 MESSAGES: list[Any] = [{"role": "user", "content": "word1 word2 word3"}]
 SCENES: list[Scene["LanguagePlane"]] = []
 
 
 @dataclass
 class LanguagePlane:
-    """A proxy and, by the names of their models, two Dynamos."""
+    """A proxy and two Dynamos, by the names of their models."""
 
     root: Path
     key: str
@@ -45,7 +45,7 @@ class LanguagePlane:
         return openai.OpenAI(base_url=f"http://{self.proxy.http}/v1", api_key=self.key, max_retries=0, timeout=30)
 
     def chat(self, model: str, tokens: int = 8, **more: Any) -> Any:
-        """Have a model answer in this many tokens; raises openai.OpenAIError."""
+        """Request a response of this many tokens. Raises openai.OpenAIError."""
         return self.client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=tokens, **more)
 
     @property
@@ -64,7 +64,7 @@ class LanguagePlane:
 
 @contextmanager
 def language_plane(root: Path) -> Iterator[LanguagePlane]:
-    """Run the definition's proxy and models below a folder until the block ends.
+    """Run the definition's proxy and models in a directory until the block ends.
 
     Raises CannotBeHadError and ProcessError.
     """
@@ -83,18 +83,18 @@ def language_plane(root: Path) -> Iterator[LanguagePlane]:
 
 def perform(plane: LanguagePlane, show: Show) -> None:
     """Print what runs, and play all scenes."""
-    show.say(
-        "This runs lab/demo/llm.yaml on this machine: a proxy, and one NVIDIA Dynamo for each of two models. In place "
-        "of an engine on a GPU each worker is Dynamo's mocker, which draws a random word every 6 ms."
+    show.print(
+        "Running lab/demo/llm.yaml on this machine: a proxy, and one NVIDIA Dynamo for each of two models. Instead of "
+        "an engine on a GPU, each worker is Dynamo's mocker, which generates a random word every 6 ms."
     )
     play(plane, show, SCENES, plane.check)
 
 
-@scene(SCENES, "The proxy sends each call to the server of its model, and lists the models that the caller may call.")
+@scene(SCENES, "The proxy sends each call to the model's server, and lists the models that the caller may call.")
 def _two_models(plane: LanguagePlane) -> str:
-    """Two models behind one address."""
+    """Call two models at one address."""
     listed = {model.id for model in plane.client.models.list()}
-    claim({CHAT, CODE} <= listed, f"listed are {sorted(listed)}")
+    claim({CHAT, CODE} <= listed, f"the proxy lists only {sorted(listed)}")
     answers = []
     for model in (CHAT, CODE):
         answer = plane.chat(model)
@@ -104,17 +104,17 @@ def _two_models(plane: LanguagePlane) -> str:
     with suppress(openai.NotFoundError):
         unknown = plane.chat("unknown")
     claim(unknown is None, f"the unknown model answered {unknown}")
-    return f"{', '.join(answers)}; a call of an unknown model gets 404"
+    return f"{', '.join(answers)}. A call of an unknown model gets 404"
 
 
-@scene(SCENES, "The proxy passes each token on at once. When a caller leaves, the engine stops.")
+@scene(SCENES, "The proxy forwards each token immediately. When a caller closes the stream, the engine stops.")
 def _stream(plane: LanguagePlane) -> str:
-    """A stream."""
+    """Stream a response."""
     begun, times, text = time.monotonic(), list[float](), ""
     for event in plane.chat(CODE, WORDS, stream=True):
         times.append(time.monotonic() - begun)
         text += event.choices[0].delta.content or ""
-    claim(len(text.split()) == WORDS, f"of {WORDS} words {len(text.split())} came")
+    claim(len(text.split()) == WORDS, f"{len(text.split())} of {WORDS} words arrived")
     claim(times[0] < times[-1] / 2, f"the first event came after {times[0]:.2f} s, the last after {times[-1]:.2f} s")
     left = plane.chat(CODE, LONG, stream=True)
     next(iter(left))
@@ -124,6 +124,6 @@ def _stream(plane: LanguagePlane) -> str:
     freed = until("the engine stops", lambda: engine.in_flight(CODE) == 0, 5)
     return (
         f"“{' '.join(text.split()[:6])} …”: {WORDS} words, the first after {times[0] * 1000:.0f} ms, the last after "
-        f"{times[-1] * 1000:.0f} ms. After its caller left, the engine worked on another stream for "
+        f"{times[-1] * 1000:.0f} ms. The caller closed another stream. The engine stopped within "
         f"{freed * 1000:.0f} ms"
     )

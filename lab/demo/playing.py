@@ -1,4 +1,4 @@
-"""Scenes that are played one after the other; each checks what it claims."""
+"""Scenes, played one after the other. Each checks its claim."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,27 +16,27 @@ _POLL_SECONDS = 0.05
 
 
 class NotSoError(Exception):
-    """Something that the demo claims did not hold."""
+    """A claim of the demo did not hold."""
 
 
 def claim(holds: object, otherwise: str) -> None:
-    """Raise NotSoError, which says what is so instead, unless a claim holds."""
+    """Raise NotSoError with `otherwise`, unless a claim holds."""
     if not holds:
         raise NotSoError(otherwise)
 
 
 def until(what: str, holds: Callable[[], object], seconds: float = 30.0) -> float:
-    """Wait until something holds; return after how many seconds it did. NotSoError when it takes too long."""
+    """Wait until something holds, and return the seconds. Raises NotSoError when it takes too long."""
     begun = time.monotonic()
     while not holds():
-        claim(time.monotonic() - begun < seconds, f"{what}: not after {seconds:.0f} s")
+        claim(time.monotonic() - begun < seconds, f"{what}: not within {seconds:.0f} s")
         time.sleep(_POLL_SECONDS)
     return time.monotonic() - begun
 
 
 @dataclass(frozen=True)
 class Scene(Generic[Stage]):
-    """One thing that is shown; `play` returns what came of it, in a sentence."""
+    """One claim that the demo shows. `play` returns the outcome as a sentence."""
 
     title: str
     claim: str
@@ -44,7 +44,7 @@ class Scene(Generic[Stage]):
 
 
 def scene(scenes: list[Scene[Stage]], claim: str) -> Callable[[Callable[[Stage], str]], object]:
-    """Make the next scene of a function; its docstring is the title."""
+    """Add a function to the scenes. Its docstring is the title."""
 
     def add(play: Callable[[Stage], str]) -> Callable[[Stage], str]:
         scenes.append(Scene((play.__doc__ or "").removesuffix("."), claim, play))
@@ -54,7 +54,7 @@ def scene(scenes: list[Scene[Stage]], claim: str) -> Callable[[Callable[[Stage],
 
 
 def play(stage: Stage, show: Show, scenes: Sequence[Scene[Stage]], check: Callable[[], None]) -> None:
-    """Play scenes, with a check after each; SystemExit with 1 at the first one that does not hold what it claims."""
+    """Play scenes, with a check after each. Exits with 1 at the first whose claim does not hold."""
     started = time.monotonic()
     for number, each in enumerate(scenes, 1):
         show.scene(f"{number}/{len(scenes)}  {each.title}", each.claim)
@@ -64,7 +64,7 @@ def play(stage: Stage, show: Show, scenes: Sequence[Scene[Stage]], check: Callab
                 outcome = each.play(stage)
             check()
         except (NotSoError, TidegateError, OpenAIError, HTTPError, OSError) as error:
-            show.failure(f"This did not hold: {error}")
+            show.failure(f"The claim does not hold: {error}")
             raise SystemExit(1) from None
         show.outcome(outcome, time.monotonic() - begun)
-    show.say(f"\nAll {len(scenes)} hold, in {time.monotonic() - started:.0f} s.")
+    show.print(f"\nAll {len(scenes)} claims hold. The demo took {time.monotonic() - started:.0f} s.")

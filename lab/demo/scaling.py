@@ -1,4 +1,4 @@
-"""`make demo-scaling`: a pool of real Tritons follows one wave of load, by the real KEDA on a local control plane.
+"""`make demo-scaling`: the real KEDA on a local control plane scales a pool of real Tritons through a wave of load.
 
 The nodes are simulated: kwok reports every scheduled pod as running. For each pod of the pool this program runs a
 Triton and its eviction policy, as a kubelet would.
@@ -43,7 +43,7 @@ POOL = "zoo-busy"
 PROXY_POD = "inference-proxy-0"  # The name under which Prometheus sees the proxy.
 MODELS = ("ant", "bee", "cat", "dog", "emu", "fox", "goat", "hare")
 QUIET_CALLERS, WAVE_CALLERS = 4, 24
-CALL_SECONDS = 0.05  # The time that an answer takes of a replica's GPU.
+CALL_SECONDS = 0.05  # The time that a request occupies a replica's GPU.
 MEBIBYTES = 64  # The memory of a model, with its process.
 MOST_SECONDS = 300.0
 LOOK_SECONDS = 1.0
@@ -64,7 +64,7 @@ class Pod:
 
 @dataclass
 class Kubelet:
-    """Runs the pool's pods. Only the main thread may call it: a process ends with the thread that started it."""
+    """Runs the pool's pods. Only the main thread can call it: a process ends with the thread that started it."""
 
     root: Path
     cluster: LocalCluster
@@ -81,7 +81,7 @@ class Kubelet:
         return [pod for pod in self.pods.values() if pod.deleted is None]
 
     def sync(self) -> None:
-        """Start pods that were scheduled and end those that were deleted; raises ProcessError if one has failed."""
+        """Start scheduled pods, and end deleted ones. Raises ProcessError if a process has failed."""
         scheduled = {
             each["metadata"]["name"]
             for each in self.cluster.get("pods", namespace=self.namespace)
@@ -104,13 +104,13 @@ class Kubelet:
             self.publish()
 
     def publish(self) -> None:
-        """Write what DNS knows of the pool, and what Prometheus scrapes."""
+        """Write the pool's addresses for DNS, and the targets of Prometheus."""
         write_names(self.root / "names" / "pools.json", {self.host: [pod.address for pod in self.serving()]})
         metrics = {address: name for name, pod in self.pods.items() for address in pod.metrics}
         self.prometheus.scrape(metrics | {self.proxy_metrics: PROXY_POD})
 
     def close(self) -> None:
-        """End all pods at once."""
+        """End all pods at the same time."""
         for pod in self.pods.values():
             for process in pod.processes:
                 process.popen.terminate()
@@ -139,7 +139,7 @@ class Kubelet:
 
 @dataclass
 class ScaledPool:
-    """A control plane with KEDA, a proxy, the pool's pods, and callers, who come again when the proxy says so."""
+    """A control plane with KEDA, a proxy, the pool's pods, and callers that retry as `busy` responses specify."""
 
     kubelet: Kubelet
     visitor: Visitor
@@ -148,46 +148,46 @@ class ScaledPool:
     lost: list[str] = field(default_factory=list)
 
     def wanted(self) -> int:
-        """Return how many replicas the StatefulSet has to have."""
+        """Return the StatefulSet's desired number of replicas."""
         return int(self.kubelet.cluster.get("statefulset", POOL, self.kubelet.namespace)["spec"].get("replicas", 1))
 
     def keda_is_ready(self) -> bool:
-        """Tell whether KEDA can read the ScaledObject's figures."""
+        """Return whether KEDA can read the ScaledObject's metrics."""
         found = self.kubelet.cluster.get("scaledobject", POOL, self.kubelet.namespace).get("status", {})
         return any(each["type"] == "Ready" and each["status"] == "True" for each in found.get("conditions", ()))
 
     def call(self, model: str) -> None:
-        """Call a model until it answers something other than `busy`, and count it."""
+        """Call a model until the response is not `busy`, and count the call."""
         while (reply := self.visitor.call(model)).status == BUSY and reply.retry_after is not None:
             time.sleep(reply.retry_after)
         self.calls += 1
         if reply.status != 200:
-            self.lost.append(f"{model} answered {reply.status}: {reply.why}")
+            self.lost.append(f"a call of {model} got {reply.status}: {reply.why}")
 
     @contextmanager
     def callers(self, number: int, models: Sequence[str], pause: float = 0.0) -> Iterator[None]:
-        """Run this many callers, with a pause between two calls, until the block ends."""
+        """Run `number` callers, with a pause of seconds between calls, until the block ends."""
         works = [partial(self.call, models[place % len(models)]) for place in range(number)]
         with repeating(*works, pause=pause, meanwhile=self.step):
             yield
 
     def step(self) -> int:
-        """Start and end pods once; return how many replicas are wanted."""
+        """Start and end pods once. Return the desired number of replicas."""
         self.kubelet.sync()
         time.sleep(LOOK_SECONDS)
         return self.wanted()
 
     def until(self, what: str, holds: Callable[[int], object]) -> float:
-        """Step until something holds of the wanted replicas; return the seconds. Raises NotSoError."""
+        """Step until something holds for the desired replicas. Return the seconds. Raises NotSoError."""
         begun = time.monotonic()
         while not holds(self.step()):
-            claim(time.monotonic() - begun < MOST_SECONDS, f"{what}: not after {MOST_SECONDS:.0f} s")
+            claim(time.monotonic() - begun < MOST_SECONDS, f"{what}: not within {MOST_SECONDS:.0f} s")
         return time.monotonic() - begun
 
 
 @contextmanager
 def scaled_pool(root: Path) -> Iterator[ScaledPool]:
-    """Run it below a folder until the block ends. Raises CannotBeHadError and ProcessError."""
+    """Run the pool in a directory until the block ends. Raises CannotBeHadError and ProcessError."""
     with ExitStack() as stack:
         seen = stack.enter_context(prometheus(root / "prometheus", namespace="tidegate-demo"))
         definition = root / DEFINITION.name
@@ -240,41 +240,43 @@ def _repository(root: Path) -> Path:
 
 
 def perform(pool: ScaledPool, show: Show) -> None:
-    """Play all scenes while a few callers call, once there is a replica to call."""
+    """Wait for the first replica, then play all scenes while a few callers call it."""
     pool.until("there is a replica", lambda _: pool.kubelet.serving())
     with pool.callers(QUIET_CALLERS, MODELS[:QUIET_CALLERS], 0.5), pool.wave:
         play(pool, show, SCENES, pool.kubelet.sync)
 
 
-@scene(SCENES, "KEDA asks a Prometheus that scrapes the real Triton, its eviction policy and the proxy.")
+@scene(SCENES, "KEDA queries a Prometheus that scrapes the real Triton, its eviction policy and the proxy.")
 def _quiet(pool: ScaledPool) -> str:
-    """All is quiet: one replica."""
+    """Keep one replica under little load."""
     seconds = pool.until("KEDA is ready", lambda _: pool.keda_is_ready())
     for _ in range(20):
-        claim((wanted := pool.step()) == 1, f"{POOL} is to have {wanted} replicas, with next to no load")
-    return f"KEDA was ready after {seconds:.0f} s, and wants one replica."
+        claim(
+            (wanted := pool.step()) == 1, f"KEDA requested {wanted} replicas of {POOL}, although there is little load"
+        )
+    return f"KEDA was ready after {seconds:.0f} s, and keeps one replica."
 
 
-@scene(SCENES, "Time in the queue and want of room raise the pool from 1 to 3 replicas, one step after the other.")
+@scene(SCENES, "Queue time and full memory raise the pool from 1 to 3 replicas, one at a time.")
 def _load(pool: ScaledPool) -> str:
-    """A wave of load."""
+    """Scale up in a wave of load."""
     pool.wave.enter_context(pool.callers(WAVE_CALLERS, MODELS))
     serving = pool.kubelet.serving
-    wanted = pool.until("a second replica is wanted", lambda found: found == 2)
-    second = wanted + pool.until("it serves", lambda _: len(serving()) == 2)
-    third = second + pool.until("a third one serves", lambda _: len(serving()) == 3)
+    wanted = pool.until("KEDA requests a second replica", lambda found: found == 2)
+    second = wanted + pool.until("the second replica serves", lambda _: len(serving()) == 2)
+    third = second + pool.until("a third replica serves", lambda _: len(serving()) == 3)
     return (
-        f"After {wanted:.0f} s of load KEDA wanted a second replica, which served at {second:.0f} s, and the third one "
+        f"After {wanted:.0f} s of load KEDA requested a second replica. It served at {second:.0f} s, and a third one "
         f"at {third:.0f} s."
     )
 
 
-@scene(SCENES, "One replica after the other goes, once the last two minutes need fewer. No call is lost.")
+@scene(SCENES, "Replicas stop one after the other when the load of the last two minutes needs fewer. No call is lost.")
 def _ebb(pool: ScaledPool) -> str:
-    """The wave is over."""
+    """Scale down after the wave."""
     pool.wave.close()
-    first = pool.until("one goes", lambda found: found == 2)
-    last = first + pool.until("another goes", lambda found: found == 1)
+    first = pool.until("KEDA stops one replica", lambda found: found == 2)
+    last = first + pool.until("KEDA stops another one", lambda found: found == 1)
     pool.until("their processes have ended", lambda _: len(pool.kubelet.pods) == 1)
     claim(not pool.lost, f"{len(pool.lost)} of {pool.calls} calls were lost, such as {pool.lost[:1]}")
-    return f"One went {first:.0f} s after the wave, another at {last:.0f} s. Of {pool.calls:,} calls none was lost."
+    return f"One stopped {first:.0f} s after the wave, another at {last:.0f} s. Of {pool.calls:,} calls none was lost."

@@ -1,4 +1,4 @@
-"""What people see: sentences, commands and what they print."""
+"""The demos' output: sentences, commands and what the commands print."""
 
 from collections.abc import Mapping
 
@@ -12,27 +12,27 @@ from lab.local_plane.process import Process
 
 from . import zoo
 
-_TABLE = tuple("┏┡┃│├└")  # What the lines of a table begin with.
+_TABLE = tuple("┏┡┃│├└")  # Each line of a table begins with one of these.
 
 
 class Show:
-    """Prints it all on a console."""
+    """Prints a demo's output on a console."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
-    def say(self, text: str) -> None:
-        """Print a sentence; other people's words in it are not read as markup."""
+    def print(self, text: str) -> None:
+        """Print a sentence, without reading markup in it."""
         self.console.print(Text(text), highlight=False)
 
     def scene(self, title: str, claim: str) -> None:
-        """Print the head of a scene, and what it is to show."""
+        """Print the head of a scene, and what the scene claims."""
         self.console.print()
         self.console.print(Text(title, "bold"))
         self._inside(Text(claim))
 
     def outcome(self, text: str, seconds: float) -> None:
-        """Print what came of a scene that held what it claims."""
+        """Print the outcome of a scene whose claim held."""
         self._inside(Text.assemble(text, (f"  ({seconds:.1f} s)", "dim")), Text("✔", "bold green"))
 
     def note(self, text: str) -> None:
@@ -40,11 +40,11 @@ class Show:
         self._inside(Text(text), Text("·"))
 
     def command(self, who: str, command: str) -> None:
-        """Print what somebody types."""
+        """Print a command and who runs it."""
         self._inside(Text.assemble((f"{who} $ ", "dim"), (command, "bold cyan")))
 
     def output(self, text: str) -> None:
-        """Print what a command has said; of its tables as much as there is room for."""
+        """Print a command's output. Tables are cropped to the console's width."""
         for line in text.splitlines():
             if line.startswith(_TABLE):
                 self.console.print(Text(f"        {line}", "dim"), no_wrap=True, overflow="crop", soft_wrap=True)
@@ -52,31 +52,31 @@ class Show:
                 self.console.print(Padding(Text(line, "dim"), (0, 0, 0, 8)))
 
     def failure(self, text: str) -> None:
-        """Print what did not hold."""
+        """Print why a claim did not hold."""
         self._inside(Text(text), Text("✘", "bold red"))
 
     def the_zoo(self) -> None:
-        """Print the on-demand server's models, and how much too large they are together."""
+        """Print the on-demand server's models, and by how much they exceed the capacity together."""
         sizes = sorted((size, name) for name, size in zoo.SIZES.items() if size)
         whole = sum(zoo.SIZES.values())
         self._inside(
             Text(
                 f"{', '.join(f'{name} {decimal(size)}' for size, name in sizes)} and {zoo.HERD}, an ensemble of "
-                f"{' and '.join(zoo.HERD_OF)}: {len(zoo.SIZES)} models need {decimal(whole)}; the slice has "
+                f"{' and '.join(zoo.HERD_OF)}. These {len(zoo.SIZES)} models need {decimal(whole)}, but the slice has "
                 f"{decimal(zoo.CAPACITY_BYTES)}: they would fill it {whole / zoo.CAPACITY_BYTES:.1f} times. "
-                f"{zoo.SINGER} streams, {zoo.BROKEN.name} fails to load."
+                f"{zoo.SINGER} streams. {zoo.BROKEN.name} fails to load."
             )
         )
 
     def parts(self, parts: Mapping[str, Process]) -> None:
-        """Print which processes there are, and where each has its log."""
-        table = Table("part", "pid", "log", box=None, pad_edge=False, header_style="bold")
+        """Print each process with its id and its log."""
+        table = Table("process", "pid", "log", box=None, pad_edge=False, header_style="bold")
         for name, process in parts.items():
             table.add_row(Text(name), Text(str(process.pid)), Text(str(process.log), overflow="fold"))
         self.console.print(table)
 
     def _inside(self, text: Text, sign: Text | None = None) -> None:
-        """Print a text of a scene, indented, with a sign before it."""
+        """Print a scene's text, indented, after a sign."""
         grid = Table.grid(padding=(0, 1, 0, 0))
         grid.add_column(width=5, justify="right")
         grid.add_column()

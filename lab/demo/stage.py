@@ -1,4 +1,4 @@
-"""Where the scenes play: an environment with two proxies and the zoo, a visitor, and what can be seen from outside."""
+"""The objects of the scenes: an environment with two proxies and the zoo, a visitor, and access to the policy's log."""
 
 import json
 from collections.abc import Iterator
@@ -28,9 +28,9 @@ CALLER = "visitor"
 SAMPLE_SECONDS = 0.2
 PROXIES = 2
 IDLE_SECONDS, LEASE_SECONDS, WAIT_SECONDS = 1, 2, 8
-"""Idle limits are minutes on a platform (300 s), leases 9 s; here it is seconds, so that nobody has to wait."""
+"""Short, so that the demo does not take long. The defaults are 300 s, 9 s and 20 s."""
 TUNING = Tuning(
-    # Models here are as small as the noise that other slices ignore; and nobody waits long for the second try.
+    # The models are as small as the default tolerance. Retries follow quickly.
     tolerance_bytes=16 * zoo.MIB,
     failures_most=2,
     retry_most_seconds=10,
@@ -39,7 +39,7 @@ TUNING = Tuning(
 
 
 def plan() -> Plan:
-    """Return what it has: every model is known, and the visitor may do all."""
+    """Return the demo's environment: it lists every model, and the visitor may call all of them."""
     preloaded = [routing.Model(name=name, server=PRELOAD, pool=POOL) for name in zoo.PRELOADED]
     on_demand = [
         routing.Model(
@@ -67,7 +67,7 @@ def plan() -> Plan:
 
 @contextmanager
 def platform(root: Path) -> Iterator[LocalEnvironment]:
-    """Run all of it below a folder; it ends with the block. Raises CannotBeHadError and ProcessError."""
+    """Run the environment in a directory until the block ends. Raises CannotBeHadError and ProcessError."""
     made = LocalEnvironment(root, plan())
     made.publish(PRELOAD, zoo.RESIDENT.model())
     for model in zoo.on_demand():
@@ -78,25 +78,24 @@ def platform(root: Path) -> Iterator[LocalEnvironment]:
 
 @dataclass
 class Stage:
-    """What every scene has at hand."""
+    """The objects that every scene uses."""
 
     platform: LocalEnvironment
     visitor: Visitor
     show: Show
-    looks: int = 0  # How often the policy was asked what sits in its slice.
-    most_bytes: int = 0  # The most that was resident, loading, freeing and leaked there at one time.
+    samples: int = 0
+    most_bytes: int = 0  # The largest sum of resident, loading, freeing and leaked bytes.
 
     def listing(self) -> Listing:
-        """Return what sits in the on-demand Triton's slice."""
+        """Return the models in the on-demand Triton's slice."""
         return self.platform.policy.listing()
 
     def state(self, model: str) -> str:
-        """Return the state of a model there."""
         return next(each.state for each in self.listing().models if each.model == model)
 
     @contextmanager
     def policy(self, name: str) -> Iterator[None]:
-        """Have the policy choose by another rule as long as the block lasts."""
+        """Use another policy until the block ends."""
         before = self.platform.plan
         self._choose_by(replace(before, policy=name))
         try:
@@ -109,23 +108,23 @@ class Stage:
         until(f"the policy is {plan.policy}", lambda: self.listing().policy == plan.policy)
 
     def wanted(self, *models: str) -> None:
-        """Have models called one after the other, and obey `busy`."""
+        """Call models one after the other, and retry as `busy` responses specify."""
         for model in models:
             self._call(model)
 
     def leased(self, model: str) -> None:
-        """Have every proxy get a lease on a model."""
+        """Call a model through every proxy, so that each gets a lease."""
         for proxy in range(len(self.visitor.proxies)):
             self._call(model, proxy)
 
     def _call(self, model: str, proxy: int = 0) -> None:
         reply = self.visitor.want(model, proxy)
-        claim(reply.is_right(model), f"a call of {model} was answered {reply.status}: {reply.why}")
+        claim(reply.is_right(model), f"a call of {model} got {reply.status}: {reply.why}")
 
     def idle(self, model: str) -> None:
-        """Wait until a model may be evicted."""
+        """Wait until a model can be evicted."""
         until(
-            f"{model} may be evicted",
+            f"{model} can be evicted",
             lambda: any(
                 each.model == model and not each.leases and each.evictable_in == 0 for each in self.listing().models
             ),
@@ -136,35 +135,35 @@ class Stage:
         return self.platform.policy.process.log
 
     def mark(self) -> int:
-        """Return where the policy's log ends now."""
+        """Return the size of the policy's log now."""
         return self._log.stat().st_size
 
     def events(self, kind: str, since: int = 0) -> list[dict[str, Any]]:
-        """Return the policy's events of a kind, from a mark on."""
+        """Return the policy's events of a kind since a mark."""
         with self._log.open("rb") as log:
             log.seek(since)
             lines = log.read().splitlines()
         found = []
         for line in lines:
-            with suppress(ValueError):  # what is no JSON is no event; the last one may be half written
+            with suppress(ValueError):  # Other lines are not JSON, and the last one can be incomplete.
                 found.append(json.loads(line))
         return [event for event in found if event.get("event") == kind]
 
     def acquires(self) -> float:
-        """Return how often the proxies have asked for a lease."""
+        """Return how many leases the proxies have requested."""
         return sum(counted(proxy.admin, "tidegate_proxy_lease_acquires_total") for proxy in self.platform.proxies)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Look at the slice again and again, as long as the block lasts."""
+        """Sample the slice's memory until the block ends."""
 
         def look() -> None:
             try:
                 found = self.listing()
             except (OSError, HTTPException):
-                return  # the policy was just killed
+                return  # A scene has killed the policy.
             used = found.resident_bytes + found.loading_bytes + found.freeing_bytes + found.leaked_bytes
-            self.looks += 1
+            self.samples += 1
             self.most_bytes = max(self.most_bytes, used)
 
         with repeating(look, pause=SAMPLE_SECONDS):

@@ -1,4 +1,4 @@
-"""The proxy's tables of a definition that a demo shows, and the files in which a proxy reads them."""
+"""Writes the proxy's tables for a demo's definition to the files that the proxy reads."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,9 +17,9 @@ def write_proxy(
     key: str,
     moved: Callable[[routing.Pool], routing.Pool] = lambda pool: pool,
 ) -> routing.RoutingTable:
-    """Write the tables of rendered objects, and the key of the one caller, to a proxy's folder; return the routes.
+    """Write the tables of rendered objects, and the caller's key, to a proxy's directory. Return the routing table.
 
-    `moved` returns a pool with the ports that it has on this machine.
+    `moved` returns a pool with its ports on this machine.
     """
     (data,) = (
         each["data"] for each in objects if each["kind"] == "ConfigMap" and proxy_process.ROUTING_FILE in each["data"]

@@ -1,4 +1,4 @@
-"""Somebody who calls models through the proxies, over plain HTTP, and obeys `Retry-After`."""
+"""A caller of models through the proxies, over plain HTTP, that obeys `Retry-After`."""
 
 import json
 import threading
@@ -27,50 +27,48 @@ _CONNECTIONS = 32
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of a call."""
+    """The outcome of a call."""
 
     status: int
-    said: Any  # The body: JSON, or nothing.
-    retry_after: float | None  # Seconds, as the header has them.
+    body: Any  # Parsed JSON, or None.
+    retry_after: float | None  # Seconds.
     seconds: float
     tries: int = 1
 
     @property
     def why(self) -> str:
-        """What a problem says of itself."""
-        return str(self.said.get("detail") or self.said.get("error") or "") if isinstance(self.said, dict) else ""
+        """The detail of an error response."""
+        return str(self.body.get("detail") or self.body.get("error") or "") if isinstance(self.body, dict) else ""
 
     def is_right(self, model: str) -> bool:
-        """Tell whether this is what the model answers, and no other."""
+        """Return whether this is the model's correct output."""
         return (
             self.status == 200
-            and isinstance(self.said, dict)
-            and self.said.get("OUTPUT") == [number * zoo.FACTORS[model] for number in NUMBERS]
+            and isinstance(self.body, dict)
+            and self.body.get("OUTPUT") == [number * zoo.FACTORS[model] for number in NUMBERS]
         )
 
 
 @dataclass
 class Tally:
-    """Calls one after the other, and what came of them."""
+    """Counts of the outcomes of calls."""
 
-    statuses: Counter[int] = field(default_factory=Counter)  # 0: no answer at all.
-    wrong: int = 0  # Answers that are none of the model's.
-    without_retry: int = 0  # Times that `busy` did not say when to come back.
+    statuses: Counter[int] = field(default_factory=Counter)  # 0: no response.
+    wrong: int = 0  # Responses with status 200 and a wrong output.
+    without_retry: int = 0  # Busy responses without Retry-After.
 
     def add(self, model: str, reply: Reply) -> None:
-        """Count one."""
         self.statuses[reply.status] += 1
         self.wrong += reply.status == 200 and not reply.is_right(model)
         self.without_retry += reply.status == BUSY and reply.retry_after is None
 
     @property
     def calls(self) -> int:
-        """How many."""
         return self.statuses.total()
 
     @property
     def failed(self) -> int:
-        """How many had no right answer."""
+        """The number of calls without a correct response."""
         return self.calls - self.statuses[200] + self.wrong
 
 
@@ -83,21 +81,21 @@ class Visitor:
         self.proxies = [urllib3.connection_from_url(f"http://{each}", **more) for each in proxies]
 
     def call(self, model: str, proxy: int = 0) -> Reply:
-        """Call a model once; status 0 when the connection broke."""
+        """Call a model once. The status is 0 if the connection failed."""
         begun = time.monotonic()
         body = json.dumps({"INPUT": NUMBERS})
         try:
-            answer = self.proxies[proxy].request("POST", f"/v2/models/{model}/generate", body)
+            response = self.proxies[proxy].request("POST", f"/v2/models/{model}/generate", body)
         except urllib3.exceptions.HTTPError:
             return Reply(0, None, None, time.monotonic() - begun)
-        said = None
+        content = None
         with suppress(ValueError):
-            said = json.loads(answer.data)
-        after = answer.headers.get("retry-after")
-        return Reply(answer.status, said, None if after is None else float(after), time.monotonic() - begun)
+            content = json.loads(response.data)
+        after = response.headers.get("retry-after")
+        return Reply(response.status, content, None if after is None else float(after), time.monotonic() - begun)
 
     def want(self, model: str, proxy: int = 0) -> Reply:
-        """Call a model, and again after as long as `busy` says, until there is another answer."""
+        """Call a model, and retry as `busy` responses specify, at most MOST_TRIES times."""
         begun = time.monotonic()
         for tries in range(1, MOST_TRIES + 1):
             reply = self.call(model, proxy)
@@ -108,7 +106,7 @@ class Visitor:
         return replace(reply, seconds=time.monotonic() - begun, tries=tries)
 
     def at_once(self, model: str, number: int) -> list[Reply]:
-        """Call a model so many times at the same moment, over all proxies; `busy` is obeyed."""
+        """Call a model `number` times at the same moment over all proxies, and retry as `busy` responses specify."""
         start = threading.Barrier(number)
 
         def call(place: int) -> Reply:
@@ -119,7 +117,7 @@ class Visitor:
             return list(threads.map(call, range(number)))
 
     def listen(self, count: int, delay_ms: int, proxy: int = 0) -> list[int]:
-        """Return the notes of a song, one after the other as they come over the stream."""
+        """Return the notes that the singer streams."""
         body = json.dumps({"COUNT": count, "DELAY": delay_ms})
         path = f"/v2/models/{zoo.SINGER}/generate_stream"
         answer = self.proxies[proxy].request("POST", path, body, preload_content=False)
@@ -128,7 +126,7 @@ class Visitor:
 
     @contextmanager
     def calling(self, *models: str) -> Iterator[dict[str, Tally]]:
-        """Call models over and over, through every proxy, as long as the block lasts."""
+        """Call models repeatedly through every proxy until the block ends."""
         tallies = {model: Tally() for model in models}
         lock = threading.Lock()
 

@@ -1,7 +1,7 @@
-"""The zoo: models of different sizes, which together need four times the room that they get.
+"""The zoo: models of different sizes, which together need four times the memory of their slice.
 
-They are numpy in Triton's Python backend, so that they need no GPU, and their weights are made when they are loaded:
-the memory that they take is real, and the repository on disk is small.
+They use numpy in Triton's Python backend, so they need no GPU. They create their weights when they load: the memory
+that they use is real, but the repository on disk is small.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from lab.local_plane.repository import Model
 MIB = 1 << 20
 PROGRAMS = Path(__file__).parent / "models"
 PROCESS_MIB = 21
-"""What a model takes besides its weights, and a bit: a process with Python and numpy (17 where it was measured)."""
+"""The memory of a model's process without its weights: Python and numpy (17 MiB measured), rounded up."""
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,16 @@ class Animal:
     """A model with weights; it multiplies by its factor."""
 
     name: str
-    mebibytes: int  # All that it takes.
+    mebibytes: int  # With its process.
     factor: int
-    declared: bool = True  # Whether the definition says how much it takes; else the policy finds out.
+    declared: bool = True  # Whether the definition has its footprint. If not, the policy measures it.
 
     @property
     def bytes(self) -> int:
-        """All that it takes."""
         return self.mebibytes * MIB
 
     def model(self, versions: Sequence[int] = (1,)) -> Model:
-        """Return it as it is published."""
+        """Return the model to publish."""
         numbers = {"factor": self.factor, "mebibytes": self.mebibytes - PROCESS_MIB}
         return _numpy_model(self.name, "animal", numbers, versions)
 
@@ -53,22 +52,22 @@ ANIMALS = (
 )
 SINGER = "canary"
 SINGER_MIB = 64
-BROKEN = Animal("unicorn", 80, 43)  # Its first version fails to load; the second is whole.
-HERD, HERD_OF = "herd", ("ant", "bee")  # An ensemble: what goes in is multiplied by one after the other.
+BROKEN = Animal("unicorn", 80, 43)  # Its first version fails to load.
+HERD, HERD_OF = "herd", ("ant", "bee")  # An ensemble: the two models multiply one after the other.
 HERD_FACTOR = 6
 CAPACITY_BYTES = 384 * MIB
 NEWCOMER = Animal("newt", 48, 47)
 RESIDENT = Animal("sparrow", 48, 53)
-"""Those that the preload server has: one from the start, one that is published while it serves."""
+"""The preload server's models. It has RESIDENT from the start, and NEWCOMER is published while it serves."""
 
 FACTORS = {animal.name: animal.factor for animal in (*ANIMALS, BROKEN, NEWCOMER, RESIDENT)} | {HERD: HERD_FACTOR}
 DECLARED = {animal.name: animal.bytes for animal in (*ANIMALS, BROKEN) if animal.declared} | {
     SINGER: SINGER_MIB * MIB,
     HERD: 0,
 }
-"""Footprints as a definition declares them, in bytes; an ensemble takes nothing besides what its parts take."""
+"""Footprints in bytes, as in a definition. An ensemble needs no memory besides that of its parts."""
 SIZES = DECLARED | {animal.name: animal.bytes for animal in ANIMALS}
-IDLE_SECONDS = {"whale": 10}  # Those that stay longer than the pool's idle limit says: they are dear to load.
+IDLE_SECONDS = {"whale": 10}  # Models with a longer idle limit than the pool's.
 ON_DEMAND = tuple(SIZES)  # Every model of the on-demand server.
 PRELOADED = (RESIDENT.name, NEWCOMER.name)
 
@@ -85,7 +84,7 @@ def singer() -> Model:
 def broken() -> Model:
     """Return the model that fails to load."""
     whole = BROKEN.model()
-    return replace(whole, parameters={**whole.parameters, "fails": "horn.npy, its weights, is not in its folder"})
+    return replace(whole, parameters={**whole.parameters, "fails": "horn.npy, its weights, is missing"})
 
 
 def herd() -> Model:
@@ -112,7 +111,7 @@ def _numpy_model(name: str, program: str, numbers: dict[str, int], versions: Seq
         PROGRAMS / f"{program}.py",
         [("INPUT", "TYPE_FP32", "-1")],
         [("OUTPUT", "TYPE_FP32", "-1"), ("VERSION", "TYPE_INT32", "1")],
-        # Which version serves is said by the configuration, which is published last.
+        # The configuration, which is published last, selects the version that serves.
         f"version_policy {{ specific {{ versions: [ {max(versions)} ] }} }}\n",
         versions=versions,
         parameters=numbers,

@@ -1,9 +1,5 @@
-"""`pin`, against a real registry on loopback."""
+"""`pin`, with a real registry on loopback."""
 
-import io
-import subprocess
-import tarfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +11,7 @@ from rollout import tools
 from rollout.tools.programs import Program
 from stacks.images_lock import read_images_lock
 from stacks.validate import read_definition
+from tests import registry as registries
 from tests.processes import until
 
 from .conftest import Call, Edit, Patch, gone
@@ -28,45 +25,17 @@ def pin(call: Call, definition: Path) -> Call:
     return partial(call, "pin", definition)
 
 
-@pytest.fixture(scope="session")
-def crane() -> Path:
-    return tools.path(tools.CRANE)
-
-
 @pytest.fixture(scope="module")
-def registry(crane: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A registry with nothing in it: its host and port."""
-    log = tmp_path_factory.mktemp("registry") / "log"
-    with log.open("w") as file:
-        process = subprocess.Popen([crane, "registry", "serve", "--address", "127.0.0.1:0"], stderr=file, stdout=file)
-    try:
-        deadline = time.monotonic() + 20
-        while "serving on port " not in (text := log.read_text("utf-8")):
-            assert process.poll() is None, text
-            assert time.monotonic() < deadline, text
-            time.sleep(0.02)
-        yield f"127.0.0.1:{text.rsplit('serving on port ', 1)[1].split()[0]}"
-    finally:
-        process.kill()
-        process.wait()
+    with registries.registry(tmp_path_factory.mktemp("registry")) as address:
+        yield address
 
 
 @pytest.fixture
-def push(crane: Path, registry: str, tmp_path: Path) -> Push:
+def push(registry: str, tmp_path: Path) -> Push:
     """Push an image whose only file holds this text, and return its digest."""
-
-    def pushed(name: str, text: str) -> str:
-        layer = tmp_path / "layer.tar"
-        with tarfile.open(layer, "w") as tar:
-            info = tarfile.TarInfo("text")
-            info.size = len(text)
-            tar.addfile(info, io.BytesIO(text.encode()))
-        command: list[str | Path] = [crane, "append", "--new_layer", layer, "--new_tag", f"{registry}/{name}"]
-        done: subprocess.CompletedProcess[str] = subprocess.run(command, check=True, capture_output=True, text=True)
-        _, _, digest = done.stdout.strip().rpartition("@")
-        return digest
-
-    return pushed
+    return lambda name, text: registries.push(f"{registry}/{name}", text, tmp_path)
 
 
 @pytest.fixture
@@ -81,16 +50,16 @@ def pins(definition: Path) -> dict[str, str]:
     return {pin.image: pin.digest for pin in read_images_lock(definition.parent).images}
 
 
-def test_every_image_gets_the_digest_that_its_registry_says(
+def test_every_image_gets_the_digest_from_its_registry(
     pin: Call, definition: Path, digests: dict[str, str], push: Push
 ) -> None:
     ended = pin(code=0)
     assert pins(definition) == digests
-    assert f"images.lock: written, {len(digests)} images pinned." in ended.out
+    assert f"images.lock: written, {len(digests)} digests." in ended.out
     assert not [each for each in read_definition(definition).advisories if "digest" in each.what]
     assert [path.name for path in sorted(definition.parent.iterdir())] == ["images.lock", "two.yaml"]
     before = (definition.parent / "images.lock").stat()
-    assert f"nothing changed, {len(digests)} images pinned" in pin().out
+    assert f"nothing changed, {len(digests)} digests" in pin().out
     assert (definition.parent / "images.lock").stat().st_ino == before.st_ino
     moved = push("proxy:1", "another proxy")
     image = next(image for image in digests if "/proxy:" in image)
@@ -116,7 +85,7 @@ def test_when_one_image_fails_nothing_is_written(pin: Call, definition: Path, re
     ended = pin(code=1)
     assert f"not resolved: {registry}/proxy:nope: " in ended.err
     assert "MANIFEST_UNKNOWN" in ended.err or "404" in ended.err
-    assert "1 of 3 images could not be resolved; nothing was written." in ended.err
+    assert "1 of 3 images could not be resolved. Nothing was written." in ended.err
     assert not (definition.parent / "images.lock").exists()
 
 
@@ -127,7 +96,7 @@ def test_a_registry_that_cannot_be_reached_is_a_reason(pin: Call, edit: Edit) ->
     assert "connection refused" in ended.err
 
 
-def test_a_data_planes_mirror_can_be_asked_instead(
+def test_a_data_planes_mirror_can_be_queried_instead(
     pin: Call, definition: Path, registry: str, digests: dict[str, str], edit: Edit
 ) -> None:
     edit(f"{registry}/", "canonical.test/")
@@ -147,11 +116,11 @@ def fake_crane(tmp_path: Path, monkeypatch: Patch) -> Script:
     return put
 
 
-def test_an_answer_that_is_no_digest_or_no_utf_8_or_has_no_end_is_told_in_short_and_never_written(
+def test_an_invalid_or_endless_response_is_shortened_and_never_written(
     pin: Call, definition: Path, fake_crane: Script
 ) -> None:
     fake_crane("echo sha256:short")
-    assert "crane said nothing (sha256:short)" in pin(code=1).err
+    assert "crane printed no error (sha256:short)" in pin(code=1).err
     assert not (definition.parent / "images.lock").exists()
     fake_crane("printf 'Error: \\377 what' >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 1")
     ended = pin(code=1)
@@ -166,7 +135,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
     pids = tmp_path / "pids"
     pids.touch()
     fake_crane(f"sleep 60 & echo $! >>{pids}; wait")
-    assert pin().err.count(": no answer within 0.3 s\n") == 3
+    assert pin().err.count(": no response within 0.3 s\n") == 3
     until("what it started has ended", lambda: gone(pids), 20)
 
 

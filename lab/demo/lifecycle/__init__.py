@@ -1,1 +1,1 @@
-"""The life of a model, from a notebook to production and back, with the real parts: `make demo-lifecycle`."""
+"""`make demo-lifecycle`: the life of a model, from a notebook to production and back, with the real programs."""

@@ -1,4 +1,4 @@
-"""Where the scenes play: the world, somebody who calls a model all the time, and commands that everybody sees."""
+"""The objects of the scenes: the world, a continuous caller of a model, and commands whose output is printed."""
 
 import shlex
 import time
@@ -17,7 +17,7 @@ from rollout.tools.running import repeating
 from ..playing import claim
 from ..show import Show
 from . import notebook
-from .world import CHURN, DEPLOYER, ENDPOINT, PROD, Said, World
+from .world import CHURN, DEPLOYER, ENDPOINT, PROD, Result, World
 
 PAUSE_SECONDS = 0.05
 SHOWN_LINES = 12
@@ -25,15 +25,15 @@ SHOWN_LINES = 12
 
 @dataclass
 class Calls:
-    """What callers were answered."""
+    """Counts of the responses to calls."""
 
-    versions: Counter[str] = field(default_factory=Counter)  # How often each version answered, rightly.
+    versions: Counter[str] = field(default_factory=Counter)  # Correct responses of each version.
     failures: list[str] = field(default_factory=list)
-    slowest: float = 0.0  # Seconds, with all tries of a call.
+    slowest: float = 0.0  # Seconds of the slowest call, with its retries.
 
     @property
     def last(self) -> str:
-        """In words: how many, and by whom."""
+        """A summary in words."""
         by = ", ".join(f"version {version} {count}" for version, count in sorted(self.versions.items()))
         slowest = f"the slowest took {self.slowest:.2f} s"
         return f"{self.versions.total()} calls ({by}), {len(self.failures)} failed, {slowest}"
@@ -41,42 +41,42 @@ class Calls:
 
 @dataclass
 class LifeStage:
-    """What every scene has at hand."""
+    """The objects that every scene uses."""
 
     world: World
     show: Show
 
-    def run(self, who: str, *words: str, expect: int = 0, lines: int = SHOWN_LINES) -> Said:
-        """Run a command as somebody, where everybody sees it; it must end as expected."""
+    def run(self, who: str, *words: str, expect: int = 0, lines: int = SHOWN_LINES) -> Result:
+        """Run a command as a person, and print it with its output. Raises NotSoError on another exit code."""
         self.show.command(who, shlex.join(["tidegate", *words]))
-        said = self.world.tidegate(who, *words)
-        claim(said.status == expect, f"tidegate {words[0]} ended with {said.status}: {said.err or said.out}")
-        text = said.out if said.status == 0 else said.err or said.out
+        result = self.world.tidegate(who, *words)
+        claim(result.status == expect, f"tidegate {words[0]} ended with {result.status}: {result.err or result.out}")
+        text = result.out if result.status == 0 else result.err or result.out
         self.show.output("\n".join(text.rstrip().splitlines()[:lines]))
-        return said
+        return result
 
     def verified(self) -> None:
-        """Compare production with the registry; nothing may differ but what Python writes beside a model's program."""
+        """Compare production with the registry. Only Python's __pycache__ may differ."""
         self.show.command(DEPLOYER, f"tidegate verify {PROD}")
-        said = self.world.tidegate(DEPLOYER, "verify", PROD, "--json").json()
-        others = [each for each in said["found"] if each["kind"] != "stray" or "__pycache__" not in each["what"]]
-        claim(not others, f"production is not as the registry says: {others}")
-        self.show.output(f"{PROD}: {said['versions']} versions are byte for byte as the registry says")
+        report = self.world.tidegate(DEPLOYER, "verify", PROD, "--json").json()
+        others = [each for each in report["found"] if each["kind"] != "stray" or "__pycache__" not in each["what"]]
+        claim(not others, f"production differs from the registry: {others}")
+        self.show.output(f"{PROD}: {report['versions']} versions are byte for byte as in the registry")
 
     def client(self, of: LocalEnvironment) -> ProxyClient:
-        """Return a client of the model endpoint's."""
+        """Return a client with the model endpoint's key."""
         return ProxyClient(of.url, find_credential({"TIDEGATE_API_KEY": self.world.keys[ENDPOINT]}))
 
     @contextmanager
     def calling(self, of: LocalEnvironment, model: str = CHURN) -> Iterator[Calls]:
-        """Call a model over and over, as long as the block lasts; every answer is checked."""
+        """Call a model repeatedly until the block ends, and check every response."""
         calls = Calls()
         with self.client(of) as client, repeating(lambda: _count(calls, client, model), pause=PAUSE_SECONDS):
             yield calls
 
 
 def call_times(client: ProxyClient, model: str, number: int) -> Calls:
-    """Call a model so many times."""
+    """Call a model `number` times, and check every response."""
     calls = Calls()
     for _ in range(number):
         _count(calls, client, model)
@@ -96,5 +96,5 @@ def _count(calls: Calls, client: ProxyClient, model: str) -> None:
     version = str(answer.version)
     right = notebook.score(notebook.weights(int(version)))
     if abs(found - right) > 1e-4:
-        calls.failures.append(f"version {version} answers {found}, and {right} would be right")
+        calls.failures.append(f"version {version} answers {found}, but {right} was expected")
     calls.versions[version] += 1

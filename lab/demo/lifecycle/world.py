@@ -1,4 +1,4 @@
-"""Where it plays: MLflow with S3 behind it, dev and prod with two Tritons each, and people with a command line."""
+"""The demo's world: MLflow with S3, dev and prod with two Triton servers each, and people with a command line."""
 
 import json
 import os
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DEV, PROD = "dev", "prod"
 DEVELOPER, DEPLOYER, ENDPOINT = "developer", "deployer", "model-endpoint"
 PEOPLE = (DEVELOPER, DEPLOYER, ENDPOINT)
-CHURN, OCR = "churn", "invoice-ocr"  # One that is always in memory, one that is loaded when it is called.
+CHURN, OCR = "churn", "invoice-ocr"  # On the preload server, and on the on-demand server.
 COMMAND_SECONDS = 120
 STORE, REGISTRY, BUCKET = "MinIO", "MLflow", "mlflow"
 MODELS = (
@@ -42,24 +42,24 @@ MODELS = (
 
 
 @dataclass(frozen=True)
-class Said:
-    """What came of a command."""
+class Result:
+    """The result of a command."""
 
     status: int
     out: str
     err: str
 
     def json(self) -> Any:
-        """Return its JSON output."""
+        """Parse the JSON output."""
         return json.loads(self.out)
 
 
 @dataclass
 class World:
-    """All of it, while it runs."""
+    """All running processes, and the people's settings."""
 
     root: Path
-    keys: Mapping[str, str] = field(repr=False)  # API keys: of each of PEOPLE, the same in dev and prod.
+    keys: Mapping[str, str] = field(repr=False)  # The API key of each of PEOPLE, the same in dev and prod.
     registry: MLflow = field(init=False)
     store: ObjectStore = field(init=False)
     dev: LocalEnvironment = field(init=False)
@@ -68,11 +68,11 @@ class World:
 
     @property
     def work(self) -> Path:
-        """The folder in which people type their commands."""
+        """The directory in which people run their commands."""
         return self.root / "work"
 
-    def said(self, who: str) -> dict[str, str]:
-        """Return the variables by which a person's shell finds the platform and the registry."""
+    def settings(self, who: str) -> dict[str, str]:
+        """Return the variables with which a person's shell finds the platform and the registry."""
         return {
             "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "client", ROOT / "contracts"))),
             "MLFLOW_TRACKING_URI": self.registry.uri,
@@ -88,18 +88,18 @@ class World:
         others = {
             name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "DOMINO_", "AWS_"))
         }
-        return others | self.said(who) | dict(more or {})
+        return others | self.settings(who) | dict(more or {})
 
-    def tidegate(self, who: str, *words: str) -> Said:
+    def tidegate(self, who: str, *words: str) -> Result:
         """Run a command of the client as one of PEOPLE."""
         return _ended(self.running(who, *words))
 
     def running(self, who: str, *words: str) -> AbstractContextManager["subprocess.Popen[str]"]:
-        """Run a command of the client while the block does something else; it ends with the block."""
+        """Run a command of the client in the background. It ends with the block."""
         return self._interpreter(who, "-m", "tidegate", *words)
 
-    def python(self, who: str, program: str, more: Mapping[str, str]) -> Said:
-        """Run a Python program as one of PEOPLE, in an interpreter of its own."""
+    def python(self, who: str, program: str, more: Mapping[str, str]) -> Result:
+        """Run a Python program as one of PEOPLE, in a new interpreter."""
         return _ended(self._interpreter(who, "-c", program, more=more))
 
     @contextmanager
@@ -123,10 +123,10 @@ class World:
             process.communicate()
 
     def split(self, shares: Mapping[int, int]) -> None:
-        """Have production split the traffic of CHURN, in per cent by version; no shares is the newest one."""
-        said = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in shares.items())
+        """Split CHURN's traffic in production, in per cent by version. Without shares, the newest version gets all."""
+        versions = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in shares.items())
         models = tuple(
-            model.model_copy(update={"versions": said}) if model.name == CHURN else model
+            model.model_copy(update={"versions": versions}) if model.name == CHURN else model
             for model in self.prod.plan.models
         )
         self.prod.serve(replace(self.prod.plan, models=models))
@@ -134,26 +134,26 @@ class World:
 
     @property
     def parts(self) -> dict[str, Process]:
-        """All processes, by the names of the parts that they are."""
+        """All processes, by name."""
         found = {STORE: self.store.process, REGISTRY: self.registry.process}
         for of in (self.dev, self.prod):
             found |= {f"{of.plan.name} {name}": process for name, process in of.parts.items()}
         return found
 
     def check(self) -> None:
-        """Raise ProcessError when one of the processes has ended by itself."""
+        """Raise ProcessError if a process has ended."""
         for process in self.parts.values():
             process.check()
 
 
-def _ended(command: AbstractContextManager["subprocess.Popen[str]"]) -> Said:
+def _ended(command: AbstractContextManager["subprocess.Popen[str]"]) -> Result:
     with command as process:
         out, err = process.communicate(timeout=COMMAND_SECONDS)
-    return Said(process.returncode, out, err)
+    return Result(process.returncode, out, err)
 
 
 def plans() -> tuple[Plan, Plan]:
-    """Return dev, where developers deploy, and prod, into which only the deployer may bring what dev has."""
+    """Return dev, where developers deploy, and prod, to which only the deployer may promote."""
     may_look = routing.AccessRule(
         name="developers-look", principals=(DEVELOPER,), actions=("inspect",), servers=("*",), models=("*",)
     )
@@ -175,13 +175,13 @@ def plans() -> tuple[Plan, Plan]:
 
 @contextmanager
 def world(root: Path) -> Iterator[World]:
-    """Run all of it below a folder; it ends with the block. Raises CannotBeHadError and ProcessError."""
+    """Run the world in a directory until the block ends. Raises CannotBeHadError and ProcessError."""
     made = World(root, {who: new_key() for who in PEOPLE})
     made.work.mkdir()
     with ExitStack() as stack:
         made.store = stack.enter_context(object_store(root / "minio"))
         artifacts = f"{made.store.make_bucket(BUCKET)}/artifacts"
-        # MLflow takes its time to start, and the others start beside it.
+        # MLflow starts slowly, so the others start at the same time.
         server = mlflow_server(root / "mlflow", artifacts, made.store.variables, wait=False)
         made.registry = stack.enter_context(server)
         dev, prod = plans()
@@ -190,4 +190,4 @@ def world(root: Path) -> Iterator[World]:
         made.environments = environments_file(root, (made.dev, made.prod))
         made.registry.wait_until_ready()
         yield made
-        made.registry.process.popen.terminate()  # it takes its time, while the others end as well
+        made.registry.process.popen.terminate()  # It stops slowly, so the others stop at the same time.

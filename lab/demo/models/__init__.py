@@ -1,1 +1,1 @@
-"""The zoo's programs, which Triton's Python backend runs."""
+"""The zoo's programs for Triton's Python backend."""

@@ -1,7 +1,7 @@
-"""A model with weights: OUTPUT is INPUT times its own factor, by which callers see which model answered.
+"""A model with weights: OUTPUT is INPUT times the model's factor, which shows callers which model answered.
 
-One published with the parameter `fails` fails to load, with these words. With `gpu`, a folder, an answer takes
-`seconds` of a GPU that all models of a Triton share: it is a lock in this folder, and one model computes at a time.
+With the parameter `fails`, it fails to load with that message. With `gpu`, each request computes for `seconds` on a
+simulated GPU. `gpu` is a directory: a lock in it lets one model of a Triton compute at a time.
 """
 
 import fcntl
@@ -15,23 +15,22 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
+    """The class that Triton's Python backend requires."""
 
     def initialize(self, arguments: dict[str, str]) -> None:
-        """Load the weights, so large as the configuration says."""
-        said = json.loads(arguments["model_config"])["parameters"]
-        if "fails" in said:
-            raise triton.TritonModelException(said["fails"]["string_value"])
-        factor, mebibytes = (int(said[name]["string_value"]) for name in ("factor", "mebibytes"))
+        """Create weights of the configured size."""
+        parameters = json.loads(arguments["model_config"])["parameters"]
+        if "fails" in parameters:
+            raise triton.TritonModelException(parameters["fails"]["string_value"])
+        factor, mebibytes = (int(parameters[name]["string_value"]) for name in ("factor", "mebibytes"))
         self._version = numpy.array([int(arguments["model_version"])], numpy.int32)
         self._weights = numpy.full((mebibytes << 20) // 4, factor, numpy.float32)
         self._gpu = None
-        if "gpu" in said:
-            self._seconds = float(said["seconds"]["string_value"])
-            self._gpu = os.open(f"{said['gpu']['string_value']}/{os.getppid()}", os.O_RDWR | os.O_CREAT, 0o600)
+        if "gpu" in parameters:
+            self._seconds = float(parameters["seconds"]["string_value"])
+            self._gpu = os.open(f"{parameters['gpu']['string_value']}/{os.getppid()}", os.O_RDWR | os.O_CREAT, 0o600)
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A model that streams: COUNT answers, one after the other, DELAY milliseconds apart."""
+"""A model that streams COUNT responses, DELAY milliseconds apart."""
 
 import json
 import time
@@ -9,15 +9,14 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
+    """The class that Triton's Python backend requires."""
 
     def initialize(self, arguments: dict[str, str]) -> None:
-        """Load the weights, so large as the configuration says."""
-        said = json.loads(arguments["model_config"])["parameters"]
-        self._weights = numpy.ones((int(said["mebibytes"]["string_value"]) << 20) // 4, numpy.float32)
+        """Create weights of the configured size."""
+        parameters = json.loads(arguments["model_config"])["parameters"]
+        self._weights = numpy.ones((int(parameters["mebibytes"]["string_value"]) << 20) // 4, numpy.float32)
 
     def execute(self, requests: list[Any]) -> None:
-        """Send every answer of each request."""
         for request in requests:
             count, delay = (
                 int(triton.get_input_tensor_by_name(request, name).as_numpy().flat[0]) for name in ("COUNT", "DELAY")

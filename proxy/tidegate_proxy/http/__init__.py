@@ -1,1 +1,1 @@
-"""HTTP/1.1: callers' connections, their requests, and the answers."""
+"""HTTP/1.1: the callers' connections, requests and responses."""

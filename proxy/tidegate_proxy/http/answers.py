@@ -1,4 +1,4 @@
-"""Answers that the proxy writes itself, as they go over the wire."""
+"""Serialise the responses that the proxy creates itself."""
 
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -18,7 +18,7 @@ def whole_answer(
     keep_alive: bool,
     headers: Iterable[tuple[bytes, bytes]] = (),
 ) -> tuple[bytes, bytes]:
-    """Return the head and the body of an answer whose body is at hand."""
+    """Return the head and the body of a response whose body is complete."""
     head = [
         STATUS_LINES[status],
         b"content-type: ", media_type.encode(), b"\r\nx-request-id: ", request_id, b"\r\n",
@@ -31,9 +31,12 @@ def whole_answer(
 
 
 def problem_answer(
-    problem: Problem, request_id: bytes, *, keep_alive: bool, told: tuple[str, bytes] | None = None
+    problem: Problem, request_id: bytes, *, keep_alive: bool, content: tuple[str, bytes] | None = None
 ) -> tuple[bytes, bytes]:
-    """Return the head and the body of the answer that tells a problem; `told` are media type and body, if not usual."""
-    media_type, body = told or (CONTENT_TYPE, problem.body(request_id.decode()))
+    """Return the head and the body of the response for a problem.
+
+    `content` is a media type and a body to send instead of RFC 9457's JSON.
+    """
+    media_type, body = content or (CONTENT_TYPE, problem.body(request_id.decode()))
     status, headers = problem.type.status, problem.headers()
     return whole_answer(status, media_type, body, request_id, keep_alive=keep_alive, headers=headers)

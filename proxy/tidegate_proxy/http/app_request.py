@@ -1,4 +1,4 @@
-"""A request that the proxy answers itself, by its ASGI application, which reads no bodies and answers in one piece."""
+"""A request that the proxy's ASGI application answers. The application reads no bodies and responds in one piece."""
 
 import asyncio
 import logging
@@ -28,9 +28,9 @@ def scope_of(
     transport: asyncio.Transport,
     root_path: str = "",
 ) -> dict[str, Any]:
-    """Return a request as ASGI has it; `root_path` is what was taken away from its address.
+    """Return the ASGI scope of a request. `root_path` is the prefix that was removed from its URL.
 
-    Raises httptools.HttpParserError, UnicodeDecodeError for what is no address.
+    Raises httptools.HttpParserError or UnicodeDecodeError for an invalid URL.
     """
     parsed = httptools.parse_url(url)
     path = parsed.path.decode("ascii")
@@ -59,10 +59,10 @@ def request_of(
     headers: list[tuple[bytes, bytes]],
     path: bytes,
 ) -> tuple["AppRequest", int, bool]:
-    """Return a request of the application, its body's length, and whether that is chunked.
+    """Return a request for the application, the length of its body, and whether the body is chunked.
 
-    The application reads no bodies: a long one ends the connection. Below `path` it answers as it does without it.
-    Raises httptools.HttpParserError, UnicodeDecodeError for what is no address.
+    The application reads no bodies, so a long body ends the connection. The application treats URLs below `path` as if
+    they had no prefix. Raises httptools.HttpParserError or UnicodeDecodeError for an invalid URL.
     """
     whole, method = origin_form(whole_url), parser.get_method()
     url = without_path(whole, path)
@@ -71,9 +71,9 @@ def request_of(
         raise httptools.HttpParserInvalidURLError(url[:LONGEST])
     version = spoken_version(parser)
     scope = scope_of(url, headers, method.decode(), version, caller.transport, root)
-    said = dict(scope["headers"])
-    length, chunked = int(said.get(b"content-length", b"0")[LAST_DIGITS]), b"transfer-encoding" in said
-    expects_continue = said.get(b"expect", b"").lower() == b"100-continue"
+    fields = dict(scope["headers"])
+    length, chunked = int(fields.get(b"content-length", b"0")[LAST_DIGITS]), b"transfer-encoding" in fields
+    expects_continue = fields.get(b"expect", b"").lower() == b"100-continue"
     has_long_body = chunked or expects_continue or length > MOST_DRAINED
     keep_alive = version != "1.0" and parser.should_keep_alive() and not has_long_body
     return AppRequest(caller, app, scope, keep_alive), length, chunked
@@ -81,22 +81,22 @@ def request_of(
 
 @dataclass(slots=True, eq=False)
 class Body:
-    """A body that is dropped as it comes."""
+    """Discards the body of a request."""
 
     complete: bool = False
-    is_held: bool = False  # Whether no more of it is read for now.
+    is_held: bool = False  # Whether reading is paused.
 
     @property
     def left(self) -> int:
-        """Bytes of it that are still to come, as far as that is known."""
+        """The number of bytes still to come, if known, else 0."""
         return 0
 
     def release(self) -> None:
-        """Hold nothing of it any more."""
+        """Free the body's memory: there is none."""
 
 
 class AppRequest:
-    """A request answered by the ASGI app; its body is discarded, and its request id is in every answer."""
+    """A request that the ASGI application answers. Discards the body, and adds the request ID to every response."""
 
     def __init__(self, caller: Caller, app: ASGIApp, scope: dict[str, Any], keep_alive: bool) -> None:
         self.keep_alive = keep_alive
@@ -113,7 +113,6 @@ class AppRequest:
         self._is_whole = False
 
     def start(self) -> None:
-        """Start the task in which the app answers."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -121,11 +120,12 @@ class AppRequest:
         try:
             await self._app(self._scope, _nothing, self._take)
             if not self._is_whole:
-                raise RuntimeError("the application's answer breaks off")
-        except Exception:  # an application that answers the error itself raises it again
-            if not self._is_whole:  # nothing was written yet: a part would pass for the whole
-                log.exception("%s met a defect", self._scope["path"])
-                problem = Problem(ProblemType.INTERNAL, "It is in the proxy's log.")
+                raise RuntimeError("the application did not complete its response")
+        except Exception:  # Starlette re-raises an error after it has sent the response for it
+            # Nothing was written yet: a partial response would look like a complete one.
+            if not self._is_whole:
+                log.exception("%s failed with an internal error", self._scope["path"])
+                problem = Problem(ProblemType.INTERNAL, "Internal error. The proxy's log has the details.")
                 self._end(*problem_answer(problem, self._request_id, keep_alive=self.keep_alive))
                 return
         head = [STATUS_LINES[self._start["status"]]]
@@ -144,32 +144,31 @@ class AppRequest:
 
     def _end(self, head: bytes, body: bytes) -> None:
         self._caller.write_out(head + body)
-        self._scope = {}  # its connection knows it until the next request
+        self._scope = {}  # the connection keeps this request until the next one: free the memory
         self.response_complete = True
         self._caller.ended(self)
 
     def take_body(self, data: bytes) -> None:
-        """Take a part of the request's body."""
+        """Drop a part of the body."""
 
     def end_body(self) -> None:
-        """Note that the body is whole."""
         self.body.complete = True
 
     def flush_request(self) -> None:
-        """Send on what has come so far: no more is at hand."""
+        """Send the buffered data: there is none."""
 
     def receiving_paused(self, paused: bool) -> None:
-        """Learn whether the caller takes the answer slower than it comes."""
+        """Ignore that the caller reads slowly: the response is sent in one piece."""
 
     def refuse(self, problem: Problem) -> None:
-        """End it, in its turn, because its body is none."""
+        """Ignore that the body is invalid: the application does not read it."""
 
     def abandon(self) -> None:
-        """End it: the caller has left."""
+        """Cancel the request because the caller has disconnected."""
         self.response_complete = True
         self._task.cancel()
 
 
 async def _nothing() -> Message:
-    """Stand for the body, so that a defect cannot make one be read: nothing here would bound it."""
+    """Return an empty body. The application must never read the real one, because nothing here limits its size."""
     return {"type": "http.request", "body": b"", "more_body": False}

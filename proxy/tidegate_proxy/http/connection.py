@@ -1,4 +1,4 @@
-"""A caller's HTTP/1.1 connection: httptools parses what comes, requests are answered one after another, in order."""
+"""A caller's HTTP/1.1 connection. httptools parses the data, and requests are answered in order, one at a time."""
 
 import asyncio
 import re
@@ -24,29 +24,29 @@ from .head import MOST_HEAD_BYTES, MOST_HEADERS, not_parsed, too_long_a_head
 from .request import HttpRequest
 
 _Request = HttpRequest | AppRequest
-CLOSE_SECONDS = 5.0  # Seconds in which a caller takes some of what is left for it, or its connection is cut.
-LINGER_SECONDS = 1.0  # Seconds in which a caller that still sends is heard after its last answer.
-MOST_AT_ONCE = FIRST_BYTES  # Bytes that are read in one turn of the loop, of requests that may be many.
+CLOSE_SECONDS = 5.0  # A closing connection is cut if its caller reads nothing for this long.
+LINGER_SECONDS = 1.0  # Time to read from a caller that still sends after its last response.
+MOST_AT_ONCE = FIRST_BYTES  # Bytes parsed in one turn of the loop, because they can hold many requests.
 MOST_NAMES_AND_VALUES = 2 * MOST_HEADERS
-MOST_CHUNKS_AT_ONCE = 16 * 1024  # The same within a body of which it is not known where it ends.
-MOST_BEGUN = 32  # Requests that are begun before those of others have their turn.
-CHUNKS = 16  # Chunks of a body that are as much work as a request's beginning.
-HEADER_BYTES = 128  # What a header of a head that is not whole takes beside its bytes.
-QUEUED_BYTES = 4096  # What a request takes that waits for those before it.
+MOST_CHUNKS_AT_ONCE = 16 * 1024  # The same limit within a chunked body, whose end is unknown.
+MOST_BEGUN = 32  # Requests that one connection can begin before other connections get a turn.
+CHUNKS = 16  # Chunks of a body that cost as much time as beginning a request.
+HEADER_BYTES = 128  # Overhead of each header of an incomplete head.
+QUEUED_BYTES = 4096  # Memory of a request that waits for earlier ones.
 END = b"\r\n\r\n"
 _SIZE = re.compile(rb"[0-9A-Fa-f]+")
-_LONGEST_SIZE = 64  # Bytes of a line that may hold a chunk's size: what follows is an extension.
+_LONGEST_SIZE = 64  # Bytes of a line that can hold a chunk's size. The rest of the line is an extension.
 
 
 class HttpServer:
-    """What the HTTP connections of a proxy share, and which there are."""
+    """The state that the HTTP connections of a proxy share, and the set of these connections."""
 
     def __init__(self, shared: SharedState, app: ASGIApp) -> None:
         self.shared = shared
-        self.app = app  # Answers what is no call of a model.
+        self.app = app  # Answers requests that are not calls of a model.
         self.connections: set[ClientConnection] = set()
-        self.answered = 0  # Requests so far.
-        self.path = shared.settings.path.rstrip("/").encode()  # Below it, everything is answered as it is without it.
+        self.answered = 0  # Number of requests answered so far.
+        self.path = shared.settings.path.rstrip("/").encode()  # URLs below it are treated as if they had no prefix.
         self.targets = KnownTargets(self.path)
 
     def connection(self) -> "ClientConnection":
@@ -55,9 +55,9 @@ class HttpServer:
 
 
 class ClientConnection(Caller):
-    """Calls of models are `HttpRequest`s; everything else goes to the application."""
+    """A caller's connection. Calls of models become `HttpRequest`s. The application answers all other requests."""
 
-    # Those of a guest, too: Python reads a slot much faster than an attribute for which the class has a value.
+    # Includes attributes of the base class: Python reads a slot much faster than an attribute with a class default.
     __slots__ = (
         "_active", "_awaits_turn", "_began", "_between", "_body_bytes", "_chunk_at", "_chunk_line", "_chunks",
         "_discards_input", "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_look",
@@ -72,40 +72,39 @@ class ClientConnection(Caller):
         self.last_heard = monotonic()
         self._server = server
         self._parser = httptools.HttpRequestParser(self)
-        self._last: _Request | None = None  # The request whose head came last.
-        self._active: _Request | None = None  # The one that is answered.
-        self._queue: deque[_Request] = deque()  # Those that wait for their turn.
-        self._put_off = False  # Whether the next request waits until its answer can be written.
+        self._last: _Request | None = None  # The request whose head was received last.
+        self._active: _Request | None = None  # The request that is being answered.
+        self._queue: deque[_Request] = deque()  # Requests that wait for their turn.
+        self._put_off = False  # Whether the next request waits until the transport can write again.
         self._url = b""
         self._headers: list[bytes] = []  # Name, value, name, value, …
         self._in_head = False
-        self._between = True  # Whether the parser stands between two requests.
+        self._between = True  # Whether the parser is between two requests.
         self._framing = b""
-        """A head with the same body as that of the request which wishes for another protocol, if this one does."""
-        self._rest = b""  # What has come and waits until the requests before it are answered.
+        """A head that announces the body of the last request, if that requests another protocol."""
+        self._rest = b""  # Received data that waits until earlier requests are answered.
         self._head_bytes = 0
         self._head_began = self.last_heard
-        self._began = 0  # Requests that began in what came last, the last one among them.
+        self._began = 0  # Requests that began in the last data, including an incomplete one.
         self._awaits_turn = False
-        self._body_bytes = 0  # Bytes of the last body in what came last.
-        self._chunks = 0  # Chunks of bodies in it.
-        self._chunk_at: int | None = None  # Bytes of the body before the chunk that began in what came last.
-        self._chunk_line = b""  # The beginning of the last line, which may hold a chunk's size and go on.
+        self._body_bytes = 0  # Bytes of the last body in the last data.
+        self._chunks = 0  # Chunks of bodies in the last data.
+        self._chunk_at: int | None = None  # Bytes of the body before the chunk that began in the last data.
+        self._chunk_line = b""  # The beginning of the last line, which can be an incomplete line with a chunk's size.
         self._reading_paused = False
         self._writing_paused = False
-        self._discards_input = False  # Whether what the caller sends is dropped: the connection ends.
+        self._discards_input = False  # Whether input is dropped, because the connection is ending.
         self._look: asyncio.TimerHandle | None = None
 
     # --- asyncio
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport of a client that has connected."""
         self.transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)
         if not self.arrive(self._server.shared.memory):
             self.evict()
 
     def evict(self) -> None:
-        """End it: there is no room for it any more."""
+        """End the connection, because its memory is needed for others."""
         super().evict()
         if self._in_head and not self._discards_input:
             self._answer(full())
@@ -116,7 +115,7 @@ class ClientConnection(Caller):
         self.abort_if_slow()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come, and send on what can be."""
+        """Parse the data, and send on what is ready."""
         if self._discards_input:
             return
         self.last_heard = monotonic()
@@ -139,7 +138,7 @@ class ClientConnection(Caller):
             self.take_turns(len(data), self._server.shared.bulk_reads)
 
     def _read_on(self) -> None:
-        """Read of what has come as much as can be answered now; of requests that are many, some in each turn."""
+        """Parse as much of the waiting data as can be answered now, a limited number of requests in each turn."""
         begun = 0
         while self._rest and not (
             self._queue or self._awaits_turn or self._discards_input or self.transport.is_closing()
@@ -166,7 +165,7 @@ class ClientConnection(Caller):
         self._read_on()
 
     def _hold(self) -> None:
-        """Book what waits here, and refuse what is too much."""
+        """Count the memory of waiting data. Refuse the request if that is too much."""
         head = self._head_bytes + HEADER_BYTES * len(self._headers) // 2 if self._in_head or self._queue else 0
         if not self.holds(head + len(self._rest) + QUEUED_BYTES * len(self._queue) + self.unsent):
             if not self._discards_input:
@@ -191,38 +190,38 @@ class ClientConnection(Caller):
                 self._last.refuse(self._last.body.too_long())
 
     def _is_head_too_long(self, data: bytes) -> bool:
-        """Count the bytes of a head that is not whole, or of what is no part of a body that is sent in chunks."""
+        """Count the bytes of an incomplete head, or of a chunked body's extensions and trailers."""
         if self._began:
             self._head_began = self.last_heard
             self._head_bytes = 0
         if self._in_head:
-            # What stands before it in the same data is no part of it: other requests, with their bodies.
+            # Earlier requests and bodies in the same data do not count.
             before = data.rfind(END) + len(END) + self._body_bytes if self._began else 0
             self._head_bytes += max(0, len(data) - before)
-        elif not self._began:  # extensions and trailers, of which the parser keeps all
+        elif not self._began:  # extensions and trailers: the parser keeps all of them
             self._head_bytes = 0 if self._body_bytes else self._head_bytes + len(data)
         else:
             return False
         return self._head_bytes > MOST_HEAD_BYTES or len(self._headers) > MOST_NAMES_AND_VALUES
 
     def _is_chunk_too_long(self, data: bytes) -> bool:
-        """Tell whether the chunk that has begun in this data is larger than a body may be, before it has come."""
+        """Return whether the chunk that began in this data exceeds the body limit, before it was received."""
         assert isinstance(self._last, HttpRequest)
         body, at, before = self._last.body, self._chunk_at, self._chunk_line
         self._chunk_at, last_line = None, data[data.rfind(b"\n") + 1 :]
         self._chunk_line = (before + data if len(last_line) == len(data) else last_line)[:_LONGEST_SIZE]
         if at is None or self._last.response_complete:
             return False
-        end = len(data) - (body.received - at)  # What follows the line with the size is of the chunk.
+        end = len(data) - (body.received - at)  # The chunk's data follows the line with its size.
         start = data.rfind(b"\n", 0, end - 1) + 1
         line = data[start:end] if start else before + data[:end]
         size = _SIZE.match(line)
         return size is not None and at + int(size[0], 16) > self._server.shared.body_limit_bytes
 
     def _pass_over(self, data: bytes, found: httptools.HttpParserUpgrade) -> None:
-        """Pass over wishes for another protocol (RFC 9110, 7.8): many clients send `Upgrade: h2c` first.
+        """Ignore requests for another protocol (RFC 9110, 7.8). Many clients send `Upgrade: h2c` first.
 
-        The parser takes such a request for one without a body, and what follows for the other protocol.
+        The parser assumes that such a request has no body, and that the data after it belongs to the other protocol.
         """
         while True:
             head, self._framing = self._framing, b""
@@ -238,7 +237,6 @@ class ClientConnection(Caller):
                 found = another
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """End what the caller waited for."""
         self._server.connections.discard(self)
         waiting, self._queue = self._queue, deque()
         for request in waiting:
@@ -247,11 +245,11 @@ class ClientConnection(Caller):
         if self._active is not None:
             self._active.abandon()
         self._last = self._active = None
-        del self._parser  # each knows the other: apart, they go at once
+        del self._parser  # parser and connection refer to each other: without the cycle both are freed immediately
         self.lost()
 
     def pause_writing(self) -> None:
-        """Hold the answer back, and hear no more: the caller is slow."""
+        """Pause the response and reading, because the caller reads slowly."""
         self._writing_paused = True
         self._hold()
         self.listen()
@@ -259,13 +257,12 @@ class ClientConnection(Caller):
             self._active.receiving_paused(True)
 
     def write_over_tls(self, data: bytes) -> None:
-        """Book what waits, too: TLS has writing paused after the first part, or never."""
+        """Write, and count the unsent data. Over TLS, asyncio pauses writing after the first part or never."""
         super().write_over_tls(data)
         if self.unsent > MOST_UNSENT:
             self._hold()
 
     def resume_writing(self) -> None:
-        """Let answers be written again: the client takes them."""
         self._writing_paused = False
         if self._active is not None:
             self._active.receiving_paused(False)
@@ -275,22 +272,21 @@ class ClientConnection(Caller):
 
     # --- httptools
     def on_message_begin(self) -> None:
-        """Begin a request."""
         self._between = False
         self._began += 1
         self._in_head = True
         self._url, self._headers = b"", []
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of its address."""
+        """Collect the URL, which can come in parts."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, or a trailer, which is dropped (RFC 9110, 6.5.1)."""
+        """Collect a header. A trailer is collected too, but dropped later (RFC 9110, 6.5.1)."""
         self._headers += (name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to answer, if it is this request's turn."""
+        """Create the request, and start it if it is its turn."""
         self._in_head = False
         self._body_bytes = 0
         headers, self._headers = self._headers, []  # trailers come next
@@ -325,47 +321,47 @@ class ClientConnection(Caller):
             self._framing = framing(length, chunked=chunked, keep_alive=keep_alive)
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
         self._body_bytes += len(body)
         if self._last is not None:
             self._last.take_body(body)
 
     def on_chunk_header(self) -> None:
-        """Note that a chunk begins. The parser keeps its size, which `_is_chunk_too_long` reads."""
+        """Note that a chunk begins. httptools does not pass its size on: `_is_chunk_too_long` reads it."""
         self._chunks += 1
         if isinstance(self._last, HttpRequest):
             self._chunk_at = self._last.body.received
 
     def on_message_complete(self) -> None:
-        """Learn that the request is whole."""
+        """Note that the request is complete."""
         if self._framing:
-            return  # its body, if it has one, is still to be parsed
+            return  # its body, if any, is still to be parsed
         self._between = True
         if self._last is not None:
             self._last.end_body()
 
-    # --- for the sweep, and for the proxy's end
+    # --- for the sweep, and when the proxy stops
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way."""
+        """Whether no request is in progress."""
         return not self._in_head and (self._last is None or self._last.response_complete)
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request is under way whose head is whole."""
+        """Whether a request with a complete head is in progress."""
         return self._last is not None and not self._last.response_complete
 
     def end_if_late(self, now: float, idle_seconds: float, head_seconds: float) -> None:
-        """End the connection if it stands idle too long, or its request's head takes too long to come."""
+        """End the connection if it is idle too long, or if its request's head takes too long."""
         if self._in_head and now - self._head_began > head_seconds:
-            self._refuse(Problem(ProblemType.SLOW, f"A request's head may take {head_seconds:g} s."))
+            why = f"The request's headers took too long: the limit is {head_seconds:g} s."
+            self._refuse(Problem(ProblemType.SLOW, why))
         elif self.unsent > MOST_UNSENT or self.booking.size > self.base_bytes:
             self._hold()
         elif self.is_idle and now - self.last_heard > idle_seconds:
             self.close()
 
     def shut_down(self) -> None:
-        """End the connection, after the answer to the request that is under way, if there is one."""
+        """End the connection, after the response to the current request if there is one."""
         if self._last is None or self._last.response_complete:
             self.transport.close()
         else:
@@ -373,16 +369,15 @@ class ClientConnection(Caller):
 
     # --- requests
     def is_active(self, request: _Request) -> bool:
-        """Tell whether it is this request's turn to be answered."""
         return self._active is request
 
     def ended(self, request: _Request) -> None:
-        """Go on with the next request, or end the connection."""
+        """Start the next request, or end the connection."""
         self._active = None
         self._server.answered += 1
         if not request.keep_alive:
             if not self.transport.is_closing():
-                # After CONNECT whatever comes is no part of a request, and its caller may still send.
+                # After CONNECT the input is not a request, and the caller may still be sending.
                 self.end(linger=self._reading_paused or not request.body.complete or self._parser.should_upgrade())
         elif (self._queue or self._reading_paused) and not self.transport.is_closing():
             if self._queue and not self._writing_paused:
@@ -403,12 +398,12 @@ class ClientConnection(Caller):
             request.flush_request()
 
     def close(self) -> None:
-        """End the connection once what is left for the caller is written; cut it when the caller takes none of it."""
+        """Close after the unsent data is written. Cut the connection if the caller stops reading."""
         self.transport.close()
         self._look_later()
 
     def lost(self) -> None:
-        """Give all back: what would look at it later knows it no longer."""
+        """Release everything, and cancel the timer."""
         super().lost()
         if self._look is not None:
             self._look.cancel()
@@ -424,19 +419,19 @@ class ClientConnection(Caller):
             self._look_later()
 
     def end(self, *, linger: bool) -> None:
-        """End the connection; a little later while its caller still sends, or the answer is lost (RFC 9112, 9.6)."""
+        """End the connection. `linger`: the caller still sends, and would lose the response (RFC 9112, 9.6)."""
         self._discards_input = True
         self._rest, self._headers = b"", []
         if linger:
             self.listen()
             if self.transport.can_write_eof():
-                self.transport.write_eof()  # the caller need not wait for the end of what it has
+                self.transport.write_eof()  # the caller sees the end of its response without the delay
             self._look = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
         else:
             self.close()
 
     def listen(self) -> None:
-        """Hear the caller, unless there is more of it or for it here than is moved on."""
+        """Read from the caller, unless there is data to be processed or sent first."""
         last = self._last
         held = last is not None and last.body.is_held and not last.response_complete
         pause = (
@@ -447,12 +442,12 @@ class ClientConnection(Caller):
             (self.wire.pause_reading if pause else self.wire.resume_reading)()
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer what is no request, and hear no more of this connection."""
+        """Answer an invalid request, and stop reading from the connection."""
         if self._discards_input or self.transport.is_closing():
             return
         last = self._last
         if last is not None and not last.response_complete:
-            # The requests before it are answered; then the connection ends.
+            # Answer the earlier requests. Then the connection ends.
             self._discards_input = True
             last.keep_alive = False
             if not last.body.complete:
@@ -469,10 +464,10 @@ class ClientConnection(Caller):
 
 
 class SkipFirstHead:
-    """Passes a wish for another protocol over: hides the first head from the connection, forwards later parser events.
+    """Ignores a request's `Upgrade`: hides the first head from the connection, and forwards later parser events.
 
-    The parser stops after the head of such a request. So another one goes on: it gets a head that announces the same
-    body, and then what the caller sent after its own head.
+    The parser stops after the head of such a request. Therefore a second parser continues: first it gets a head that
+    announces the same body, then the data that followed the caller's head.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -486,20 +481,20 @@ class SkipFirstHead:
         self.on_message_complete = connection.on_message_complete
 
     def _later(self, event: Callable[..., None]) -> Callable[..., None]:
-        def passed_on(*told: bytes) -> None:
+        def passed_on(*given: bytes) -> None:
             if self._is_through:
-                event(*told)
+                event(*given)
 
         return passed_on
 
     def on_headers_complete(self) -> None:
-        """Note that a head is whole; the first one is hidden."""
+        """Hide the first head, and forward the others."""
         if self._is_through:
             self._head_complete()
         self._is_through = True
 
 
 def framing(length: int, *, chunked: bool, keep_alive: bool) -> bytes:
-    """Return a head that announces such a body, and whether another request may follow."""
+    """Return a head that announces a body of this length, and whether another request can follow."""
     body = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % length
     return b"POST / HTTP/1.1\r\n%b\r\n%b\r\n" % (body, b"" if keep_alive else b"Connection: close\r\n")

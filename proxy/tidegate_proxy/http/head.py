@@ -1,4 +1,4 @@
-"""The head of a call over HTTP: what it asks, how its body is sent, and which headers go on to the replica."""
+"""The head of an HTTP call: its parameters, the framing of its body, and the headers that go on to the replica."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from .body import Caller, RequestBody
 
 MOST_HEAD_BYTES = 64 * 1024  # Bytes of a request's first line and headers.
 HALF_A_HEAD = MOST_HEAD_BYTES // 2
-MOST_HEADERS = 256  # Headers of a request: each is work, however short.
+MOST_HEADERS = 256  # Headers of a request. Each costs time, however short it is.
 log = logging.getLogger(__name__)
 
 (
@@ -34,7 +34,7 @@ _KINDS = {
     b"request-timeout": _SECONDS,
     b"tidegate-sticky": _STICKY,
     b"host": _HOST,
-    # Of this connection alone, or nobody's business but the proxy's.
+    # Headers of this connection, and headers that no replica must see.
     b"connection": _CONNECTION,
     b"keep-alive": _DROP,
     b"proxy-connection": _PROXY_CONNECTION,
@@ -44,8 +44,8 @@ _KINDS = {
     b"upgrade": _UPGRADE,
     b"http2-settings": _DROP,
     b"cookie": _DROP,
-    triton.RESTRICTED_KEY.encode(): _DROP,  # It opens Triton's restricted protocols: no caller's ever reaches one.
-    # Others are passed on; these are so frequent that they are found at once.
+    triton.RESTRICTED_KEY.encode(): _DROP,  # It opens Triton's restricted protocols, so callers must not set it.
+    # All other headers are passed on. These are listed because they are frequent, so that their look-up is fast.
     b"accept": _PASS,
     b"accept-encoding": _PASS,
     b"content-type": _PASS,
@@ -57,7 +57,7 @@ _KINDS = {
 
 
 class _Kinds(dict[bytes, int]):
-    """Kinds of headers by their names as clients write them."""
+    """The kind of each header by its name, in any case."""
 
     def __missing__(self, name: bytes) -> int:
         return self.get(name.lower(), _PASS)
@@ -66,18 +66,21 @@ class _Kinds(dict[bytes, int]):
 _HEADERS = _Kinds(_KINDS | {name.title(): kind for name, kind in _KINDS.items()})
 
 _Shape = tuple[bytes, Callable[[Sequence[bytes]], Any], int, int, bytes, int, int]
-"""How heads with the same names in the same order are read: a template of the lines that go on, a function that picks
-their values, and the places of content-length, credential (with what goes before it), request id and connection."""
+"""How to read heads with the same names in the same order.
+
+A shape has a template of the lines to pass on, and a function that picks their values. Then come the positions of
+content-length, credential (followed by the prefix to add to it), request ID and connection.
+"""
 _NO_SHAPE: _Shape = b"", len, -1, -1, b"", -1, -1
 _SHAPES: dict[tuple[bytes, ...], _Shape | None] = {}
 _MOST_SHAPES = 512
-_LONGEST_SHAPE = 512  # Bytes of all names of one.
+_LONGEST_SHAPE = 512  # Bytes of all names in one shape.
 _MOST_NAMES = 32
 _PLACED = frozenset({_HOST, _LENGTH, _AUTHORIZATION, _KEY, _REQUEST_ID, _CONNECTION})
 
 
 def _shape(names: tuple[bytes, ...]) -> _Shape | None:
-    """Return how to read heads with these names, and keep that; None where one needs more than a look at its place."""
+    """Return how to read heads with these names, and cache it. None: such heads must be read header by header."""
     kinds = [_HEADERS[name] for name in names]
     placed = [kind for kind in kinds if kind in _PLACED]
     passed = [place for place, kind in enumerate(kinds) if kind == _PASS]
@@ -98,7 +101,7 @@ def _shape(names: tuple[bytes, ...]) -> _Shape | None:
 
 
 class HeadedRequest(Forwarding):
-    """A request whose head is there: what it says before its body."""
+    """A request whose head is complete."""
 
     __slots__ = (
         "body", "caller", "credential", "deadline", "expects_continue", "http_11", "keep_alive", "method", "passed",
@@ -107,13 +110,13 @@ class HeadedRequest(Forwarding):
     body: RequestBody
     caller: Caller
     target: Target
-    refusal: Problem | None  # Why it is no request that can be answered.
-    started: float  # In monotonic seconds; so is `deadline`.
+    refusal: Problem | None  # Why the request is refused, if it is.
+    started: float  # Monotonic seconds, like `deadline`.
 
     def read_head(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> bool:
-        """Take what its head says; return whether it wishes for another protocol.
+        """Read the head. Return whether the caller requests another protocol (`Upgrade`).
 
-        `headers` are names and values by turns; so many bytes came before the last ones.
+        `headers` alternates names and values. `before` is the number of bytes received before the last data.
         """
         names, values = tuple(headers[::2]), headers[1::2]
         shape = _SHAPES.get(names)
@@ -121,19 +124,19 @@ class HeadedRequest(Forwarding):
             shape = _shape(names)
         lines, pick, length_at, credential_at, prefix, own_at, connection_at = shape or _NO_SHAPE
         if not lines or before > HALF_A_HEAD or (connection_at >= 0 and values[connection_at] not in PLAIN):
-            says_connection, own, length, chunked, upgrades = self._read_each(headers, parser, before)
+            has_connection, own, length, chunked, upgrades = self._read_each(headers, parser, before)
         else:
             self.credential = b"" if credential_at < 0 else prefix + values[credential_at]
-            self.passed = lines % pick(values)  # Header lines that go on.
+            self.passed = lines % pick(values)  # The header lines to pass on.
             self.deadline = self.started + self.shared.call_seconds
             self.expects_continue = chunked = upgrades = False
             self.sticky = self.refusal = None
-            says_connection = connection_at >= 0
-            own = b"" if own_at < 0 else values[own_at]  # The id that its caller gives it.
+            has_connection = connection_at >= 0
+            own = b"" if own_at < 0 else values[own_at]  # The request ID that the caller chose.
             length = None if length_at < 0 else int(values[length_at][LAST_DIGITS])
         keep_alive = parser.should_keep_alive()
-        # Where nothing is said of the connection, only one of HTTP/1.1 is kept: the version itself takes long to get.
-        self.http_11 = http_11 = (keep_alive and not says_connection) or spoken_version(parser) == "1.1"
+        # Without a Connection header only HTTP/1.1 keeps the connection. Getting the version from the parser is slow.
+        self.http_11 = http_11 = (keep_alive and not has_connection) or spoken_version(parser) == "1.1"
         self.keep_alive = keep_alive and http_11
         self.method = parser.get_method()
         self.request_id = own if own and is_request_id(own) else new_request_id()
@@ -142,21 +145,24 @@ class HeadedRequest(Forwarding):
 
     @property
     def bound_is_own(self) -> bool:
-        """Whether the caller waits for as long as the proxy does: it named no shorter time."""
+        """Whether the caller accepts the proxy's own timeout, because it set no shorter one."""
         return self.deadline >= self.started + self.shared.call_seconds
 
     def _read_each(
         self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int
     ) -> tuple[bool, bytes, int | None, bool, bool]:
-        """Take what each header says; return whether one is of the connection, the caller's id, the body's length,
-        whether it is chunked, and whether another protocol is wished for."""
+        """Read the headers one by one.
+
+        Return whether one concerns the connection, the caller's request ID, the body's length, whether the body is
+        chunked, and whether another protocol is requested.
+        """
         seconds = self.shared.call_seconds
         passed: list[bytes] = []
         credential = request_id = b""
         length: int | None = None
         sticky: bytes | None = None
         hosts = credentials = 0
-        chunked = misframed = expects_continue = upgrades = says_connection = False
+        chunked = misframed = expects_continue = upgrades = has_connection = False
         dropped: frozenset[bytes] = frozenset()
         for name, value in zip(headers[::2], headers[1::2], strict=True):
             kind = _HEADERS[name]
@@ -175,11 +181,11 @@ class HeadedRequest(Forwarding):
                 credentials += 1
                 credential = name.lower() + b" " + value
             elif kind == _CONNECTION:
-                says_connection = True
+                has_connection = True
                 if value not in PLAIN:
                     dropped |= nominated(value)
             elif kind == _ENCODING:
-                # One encoding, said once: the parser knows of others that end a body otherwise.
+                # Exactly one encoding: the parser accepts others, which end a body differently.
                 misframed = misframed or chunked or value.lower() != b"chunked"
                 chunked = True
             elif kind == _EXPECT:
@@ -189,30 +195,31 @@ class HeadedRequest(Forwarding):
             elif kind == _STICKY:
                 sticky = value or None
             elif kind == _PROXY_CONNECTION:
-                says_connection = True
+                has_connection = True
             elif kind == _UPGRADE:
                 upgrades = True
         is_11 = spoken_version(parser) == "1.1"
-        self.deadline = self.started + seconds  # As the caller says, or as the proxy does if that is shorter.
+        self.deadline = self.started + seconds  # The caller's timeout or the proxy's, whichever is shorter.
         self.passed = b"".join(without(passed, dropped) if dropped else passed)
         self.credential = credential
-        self.expects_continue = expects_continue and is_11  # HTTP/1.0 knows no interim answers (RFC 9110, 15.2)
+        self.expects_continue = expects_continue and is_11  # HTTP/1.0 has no interim responses (RFC 9110, 15.2)
         self.sticky = sticky
         self.refusal = None
         if before > HALF_A_HEAD and sum(map(len, passed)) > MOST_HEAD_BYTES:
             self.refusal = too_long_a_head()
         elif hosts != 1 and is_11:
-            self.refusal = Problem(ProblemType.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
+            why = "A request must have exactly one Host header (RFC 9112, 3.2)."
+            self.refusal = Problem(ProblemType.MALFORMED, why)
         elif misframed:
-            why = "A body has a Content-Length, or is sent in chunks, and nothing else."
+            why = "Send the body with Content-Length or with `Transfer-Encoding: chunked`, and with no other encoding."
             self.refusal = Problem(ProblemType.MALFORMED, why)
         elif credentials > 1:
             self.refusal = Problem(ProblemType.MALFORMED, TWO_CREDENTIALS)
-        return says_connection, request_id, length, chunked, upgrades
+        return has_connection, request_id, length, chunked, upgrades
 
 
 def spoken_version(parser: httptools.HttpRequestParser) -> str:
-    """Return the version of HTTP that a head is of; raises httptools.HttpParserError for one that is not spoken."""
+    """Return the version of HTTP of a head. Raises httptools.HttpParserError unless it is 1.0 or 1.1."""
     version: str = parser.get_http_version()
     if version not in ("1.0", "1.1"):
         raise httptools.HttpParserError(f"HTTP/{version}")
@@ -228,19 +235,20 @@ def _seconds(value: bytes, most: float) -> float:
 
 
 def too_long_a_head() -> Problem:
-    """Return what is told when a head has more than its bytes."""
-    return Problem(ProblemType.HEADERS, f"A request may have {MOST_HEADERS} headers of {MOST_HEAD_BYTES} bytes.")
+    """Return the problem for a head above its limits."""
+    why = f"The request's headers are too large: the limit is {MOST_HEADERS} headers with {MOST_HEAD_BYTES} bytes."
+    return Problem(ProblemType.HEADERS, why)
 
 
 def not_parsed(error: Exception) -> Problem:
-    """Return what is told where the parser stopped: what is no HTTP, or too long, is its caller's fault, all else ours.
+    """Return the problem for an error of the parser: the caller's fault if the request is invalid, else the proxy's.
 
-    The parser has its own error for what the connection raised while it was told of a part.
+    If one of the connection's callbacks raises an error, httptools wraps it in a HttpParserCallbackError.
     """
     why = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
     if isinstance(why, Problem):
         return why
     if isinstance(why, httptools.HttpParserError | httptools.HttpParserUpgrade | UnicodeDecodeError):
-        return Problem(ProblemType.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it.")
-    log.error("a request could not be taken in", exc_info=why or error)
-    return Problem(ProblemType.INTERNAL, "It is in the proxy's log.")
+        return Problem(ProblemType.MALFORMED, "The request is not valid HTTP/1.1 (RFC 9112).")
+    log.error("the proxy failed to receive a request", exc_info=why or error)
+    return Problem(ProblemType.INTERNAL, "Internal error. The proxy's log has the details.")

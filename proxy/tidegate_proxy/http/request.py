@@ -1,7 +1,7 @@
-"""One call over HTTP: decided, sent to a replica, and its answer handed back as it comes.
+"""One call over HTTP: authorised, sent to a replica, and its response passed back as it arrives.
 
-`start` → `_decide` → `_granted`, then the procedure of `forwarding` up to `send`; then a connection to the replica
-hands it the answer, as its `receiver`.
+`start` → `_decide` → `_granted`, then the procedure of `forwarding` up to `send`. Then the replica's connection passes
+the response to its `receiver`, which is this object.
 """
 
 import asyncio
@@ -28,30 +28,30 @@ from .answers import STATUS_LINES, problem_answer, whole_answer
 from .body import MOST_DRAINED, MOST_UNSENT, PASSING_BYTES, Caller
 from .head import HeadedRequest
 
-MOST_ERROR = 16 * 1024  # Bytes of an error that are held to find out whether the replica lost the model.
-BULK = BULK_BYTES // 2  # Bytes that go on at once, after which others have their turn: few more are read of a stream.
-LONG_BODY = 1024 * 1024  # Bytes of a body that may itself be why a server did not take it.
-UNTAKEN_SECONDS = 60.0  # What a server did not take longer ago proves nothing: it may have been down.
-LONG_HEAD = 4096  # Bytes of headers that go on; more are counted as held.
+MOST_ERROR = 16 * 1024  # Bytes of an error response that are held to find out whether the replica lost the model.
+BULK = BULK_BYTES // 2  # Bytes passed on at a time before other calls get a turn.
+LONG_BODY = 1024 * 1024  # Bytes above which the length of a body can itself be why a server rejects it.
+UNTAKEN_SECONDS = 60.0  # An older rejection proves nothing: the server may have been down.
+LONG_HEAD = 4096  # Bytes of headers to pass on. Longer ones are counted in the caller's memory.
 VERSION_HEADER = b"\r\ntidegate-model-version: "
 _ACCEPTS_ENCODING = re.compile(rb"^accept-encoding:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
 log = logging.getLogger(__name__)
 
 
 class HttpRequest(HeadedRequest):
-    """Begins when the request's head is there. Its caller hands it the body; a connection hands it the answer."""
+    """A call, created when its head is complete. The caller's connection feeds the body, the replica's the response."""
 
     __slots__ = (
         "_chunked", "_error_head", "_is_bulk", "_is_held", "_is_stream", "_problem", "_reply", "_size_before",
         "_span", "_status", "_task", "_whole", "began", "connection", "size", "usage",
     )  # fmt: skip
 
-    # Once its answer has begun:
+    # Set once the response has begun:
     _status: int
-    _reply: list[bytes]  # What is to be written of it.
+    _reply: list[bytes]  # Parts that are still to be written.
     _chunked: bool
-    _error_head: tuple[bytes, int | None] | None  # Head and length of an error whose beginning is held.
-    _is_stream: bool  # Whether it may take long: a stream of events.
+    _error_head: tuple[bytes, int | None] | None  # Head and length of an error response that is held.
+    _is_stream: bool  # Whether the response is a stream of events, which can take long.
 
     def __init__(self, caller: Caller, shared: SharedState, target: Target, started: float) -> None:
         Forwarding.__init__(self, shared)
@@ -59,21 +59,21 @@ class HttpRequest(HeadedRequest):
         self.target = target
         self.started = started
         self.response_complete = False
-        self.connection: Connection | None = None  # To the replica, until the answer is whole.
-        self.began = False  # Whether the answer has begun.
-        self.size = 0  # Bytes of the answer's body so far.
-        self.usage: Usage | None = None  # What the answer reports as used, if it does.
-        self._is_held = False  # Whether the caller takes the answer slower than it comes.
-        self._is_bulk = False  # Whether much of it came at once, and others have their turn before more is read.
-        self._problem: Problem | None = None  # What ended it, if it is one.
-        self._span: Span | None = None  # Where calls are traced.
-        self._task: asyncio.Task[None] | None = None  # In which something is waited for, if it is.
+        self.connection: Connection | None = None  # To the replica, until the response is complete.
+        self.began = False  # Whether the response has begun.
+        self.size = 0  # Bytes of the response's body so far.
+        self.usage: Usage | None = None  # Reads the usage that the response reports, if it does.
+        self._is_held = False  # Whether the response is paused because the caller reads slowly.
+        self._is_bulk = False  # Whether the response is paused because much arrived, so that other calls get a turn.
+        self._problem: Problem | None = None  # The problem that ended the call, if any.
+        self._span: Span | None = None  # Set if calls are traced.
+        self._task: asyncio.Task[None] | None = None  # Runs what the call waits for, if anything.
 
     # --- from the caller
     def start(self) -> None:
-        """Decide and send, as far as that goes without waiting."""
-        self._size_before = 0  # Bytes of the answer when its time was last prolonged.
-        self._whole: asyncio.Future[None] | None = None  # Done when the body is whole, if that is waited for.
+        """Authorise and send the call, as far as that needs no waiting."""
+        self._size_before = 0  # Bytes of the response when the deadline was last extended.
+        self._whole: asyncio.Future[None] | None = None  # Done when the body is complete, if something waits for it.
         shared, target, length = self.shared, self.target, self.body.length
         shared.open_calls.add(self)
         if shared.tracer is not None:
@@ -84,7 +84,7 @@ class HttpRequest(HeadedRequest):
                 raise self.refusal
             if self.method != target.method:
                 allow = target.method.decode()
-                raise Problem(ProblemType.METHOD, f"This address takes {allow}.", allow=allow)
+                raise Problem(ProblemType.METHOD, f"This URL accepts only {allow}.", allow=allow)
             if length is not None and length > shared.body_limit_bytes:
                 raise self.body.too_long()
             if len(self.passed) > LONG_HEAD:
@@ -95,14 +95,13 @@ class HttpRequest(HeadedRequest):
             self._end_with(error)
 
     def refuse(self, problem: Problem) -> None:
-        """End it, in its turn, because its body is none."""
+        """End the call when it is its turn, because its body is invalid."""
         if self.caller.is_active(self):
             self.fail(problem)
         elif self.refusal is None:
             self.refusal = problem
 
     def take_body(self, data: bytes) -> None:
-        """Take a part of the request's body."""
         if self.response_complete:
             return
         body = self.body
@@ -114,7 +113,6 @@ class HttpRequest(HeadedRequest):
             self.refuse(problem)
 
     def end_body(self) -> None:
-        """Learn that the request is whole."""
         body = self.body
         body.complete = True
         if self.response_complete:
@@ -127,19 +125,19 @@ class HttpRequest(HeadedRequest):
             elif self.target.in_body:
                 self._find_sender()
 
-    def _ask_for_body(self) -> None:
+    def _send_continue(self) -> None:
         if self.expects_continue and not self.body.complete:
             self.caller.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.expects_continue = False
 
     def abandon(self) -> None:
-        """End it: the caller has left. What a replica does for it is dropped."""
+        """End the call because its caller has disconnected. The replica's response is dropped."""
         if not self.response_complete:
             self.drop()
             self.finish(CLIENT_LEFT, monotonic())
 
     def expire(self) -> None:
-        """End it: its time is up. A stream that moves goes on, unless the caller said when it is to end."""
+        """End the call at its deadline. A stream that still moves continues, unless the caller set the deadline."""
         most, bound_is_own = self.shared.call_seconds, self.bound_is_own
         size = self.size if self.began else 0
         if self.target.streams and bound_is_own and size > self._size_before:
@@ -153,16 +151,16 @@ class HttpRequest(HeadedRequest):
         self.fail(still_loading(seconds) if self.loading else Problem(ProblemType.DEADLINE, no_answer(seconds)))
 
     def replica_silent(self) -> None:
-        """Go to another replica, if it is read-only; else give its slot back: it may still be answered."""
+        """Retry a read-only call on another replica. Otherwise free the slot, because a response may still come."""
         if self.read_only:
             self.drop()
-            self.answer_failed("there is no answer")
+            self.answer_failed("no response")
         else:
             self.release_slot()
 
-    # --- deciding
+    # --- authorising
     def _find_sender(self) -> None:
-        """Read a body that says what is asked, once it is known who sends it."""
+        """Identify the caller, then read the body, which names the model."""
         identity = self.shared.authorizer.remembered(self.credential)
         try:
             if identity is None:
@@ -189,20 +187,20 @@ class HttpRequest(HeadedRequest):
         if body.complete:
             self.later(self._open_long_body)
         elif self.expects_continue:
-            self._ask_for_body()
+            self._send_continue()
 
     def _decide(self, grant: Grant | None) -> None:
-        """Go on with what is granted, or ask for it."""
+        """Continue with a cached grant, or get one."""
         if grant is None:
-            self.later(self._ask)
+            self.later(self._authorize)
         else:
             self._granted(grant)
 
-    async def _ask(self) -> None:
+    async def _authorize(self) -> None:
         self._granted(await self.shared.authorizer.ask(self.credential, *self.target.asked))
 
     async def _open_long_body(self) -> None:
-        """Read what is asked in a long body: in a thread, one after the other, while other calls go on."""
+        """Parse a long body in a thread, one at a time, so that other calls proceed."""
         kind, target, body = KINDS[self.target.kind], self.target, self.body
         loop = asyncio.get_running_loop()
         opened = loop.run_in_executor(self.shared.reader, lambda: kind.open_body(target, body.whole()))
@@ -215,7 +213,7 @@ class HttpRequest(HeadedRequest):
         if route.names and (version := route.names.get(target.model)) is not None:
             self.target = target = replace(target, version=version)
         if self.expects_continue:
-            self._ask_for_body()
+            self._send_continue()
         caller = grant.identity.in_flight
         if body.booking is None:
             body.holder = caller
@@ -224,7 +222,7 @@ class HttpRequest(HeadedRequest):
         if self.caller.is_unknown:
             self.caller.set_principal(caller)
         if grant.tokens is not None and target.asks_for_usage is None:
-            why = "Where tokens are limited, `stream` is true or false, and `stream_options` one short object."
+            why = "Tokens are limited: `stream` must be true or false, and `stream_options` a single short object."
             raise Problem(ProblemType.MALFORMED, why)
         self.granted(
             grant,
@@ -236,12 +234,12 @@ class HttpRequest(HeadedRequest):
         )
 
     def must_find_sequence(self) -> bool:
-        """Tell whether the request may go astray unless it is known which sequence it is of."""
+        """Return whether the sequence ID must be known to choose the right replica or version."""
         target = self.target
         return target.may_be_of_sequence and self._whole is None and self.route.must_know_sequence(target.version)
 
     async def find_sequence(self) -> None:
-        """Learn which sequence it is of, unless the model knows none; it may know them where that cannot be learned."""
+        """Find the sequence ID in the body, unless the model is known to have no sequences."""
         route = self.route
         if await route.sequences.find(self.shared.settings.connect_timeout_seconds) is False:
             return
@@ -255,16 +253,15 @@ class HttpRequest(HeadedRequest):
         self.body.drop_unpacked()
 
     async def answer_without_lease(self) -> None:
-        """Answer what is only looked at."""
+        """Answer a metadata or readiness request without loading the model."""
         route = self.route
         answer = await route.kind.answer_without_lease(
             self.target, route.pool, self.deadline - monotonic(), self.bound_is_own
         )
-        self.say(answer.status, answer.media_type, answer.body)
+        self.respond(answer.status, answer.media_type, answer.body)
 
     # --- to the replica
     def admitted(self) -> None:
-        """Go on: there is a slot."""
         super().admitted()
         try:
             self.go_to_replica(True)
@@ -273,15 +270,13 @@ class HttpRequest(HeadedRequest):
             self._end_with(error)
 
     def take(self, replica: Replica, now: float) -> Connection | None:
-        """Return an idle connection to a replica; None without one."""
         return replica.take(now)
 
     def keep(self, connection: Connection) -> None:
-        """Leave a connection that is not used to the next call."""
         connection.replica.give(connection, monotonic())
 
     async def connect_to(self, replica: Replica) -> Connection:
-        """Return a new connection; raises OSError. The replica has that, too, of a call that ends meanwhile."""
+        """Return a new connection. Raises OSError. A call that ends meanwhile keeps its slot for some seconds."""
         self.is_cut = True
         try:
             return await replica.connect(self.shared.settings.connect_timeout_seconds)
@@ -289,7 +284,7 @@ class HttpRequest(HeadedRequest):
             self.is_cut = False
 
     def send(self, replica: Replica, connection: Connection) -> None:
-        """Put the head before what there is of the body, and send it on later, over a connection to a replica."""
+        """Send the head and the available body over a connection to a replica. The rest of the body follows later."""
         self.sent_to(replica)
         self.connection = connection
         connection.receiver = self
@@ -297,7 +292,7 @@ class HttpRequest(HeadedRequest):
         asks_for_usage = False
         if route.tells_usage:
             asks_for_usage = bool(target.asks_for_usage)
-            if asks_for_usage or (self.grant and self.grant.tokens):  # the usage must be readable: nothing unpacks it
+            if asks_for_usage or (self.grant and self.grant.tokens):  # the usage must be readable, so not compressed
                 passed = _ACCEPTS_ENCODING.sub(b"", passed)
             assert route.kind.usage_of is not None
             self._status = 0
@@ -305,16 +300,16 @@ class HttpRequest(HeadedRequest):
         if body.of_version is not None:
             body.choose(route.name, self.version, asks_for_usage)
             if body.received > MOST_UNSENT:
-                body.of_version = None  # which holds all of it
+                body.of_version = None  # it holds the whole body
         first = route.first_lines(target, self.version)
         body.parts[:0] = first, passed, b"x-request-id: ", self.request_id, body.framing()
         if body.is_held:
             body.hold(False)
-        if self._task is not None:  # otherwise the caller's connection flushes when it has read all that is at hand
+        if self._task is not None:  # otherwise the caller's connection flushes after it has parsed the data
             self.flush_request()
 
     def flush_request(self) -> None:
-        """Go on with what has come so far, or book it: no more is at hand."""
+        """Send the buffered body, or count its memory if there is no connection yet."""
         body, connection = self.body, self.connection
         if connection is None:
             if self.target.in_body and not (self._task or body.gathers or self.response_complete):
@@ -327,7 +322,7 @@ class HttpRequest(HeadedRequest):
         if body.chunked:
             body.end_chunk()
         if body.parts:
-            if body.received > MOST_UNSENT and body.gathers:  # joined, it would be there twice
+            if body.received > MOST_UNSENT and body.gathers:  # joined, it would be in memory twice
                 connection.transport.writelines(body.parts)
                 body.parts.clear()
             else:
@@ -339,7 +334,7 @@ class HttpRequest(HeadedRequest):
 
     # --- from the replica
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
-        """Hand the status and the headers on."""
+        """Begin the response to the caller. An error response is held first."""
         self._status, self._error_head = status, None
         self._chunked = self._is_stream = False
         assert self.replica is not None
@@ -355,7 +350,7 @@ class HttpRequest(HeadedRequest):
                 body.ease(self.connection.transport.get_write_buffer_size())
         if length is None and self.target.streams:
             self._is_stream = True
-            if self.usage is None:  # of Triton, whose streams may report an error
+            if self.usage is None:  # Triton: its streams can report an error
                 self.usage = Usage(True, False, ends=False)
         self._begin(head, length)
 
@@ -376,7 +371,6 @@ class HttpRequest(HeadedRequest):
         self._reply = reply
 
     def answer_data(self, data: bytes) -> None:
-        """Hand a part of the body on."""
         if self._error_head is not None:
             self._reply.append(data)
             self.size += len(data)
@@ -392,7 +386,7 @@ class HttpRequest(HeadedRequest):
             self._reply.append(data)
 
     def _begin_error(self) -> None:
-        """Hand on an error whose beginning was held."""
+        """Pass on an error response that was held."""
         assert self._error_head is not None
         (head, length), parts = self._error_head, self._reply
         self._error_head, self.size = None, 0
@@ -405,11 +399,11 @@ class HttpRequest(HeadedRequest):
         self.size += len(data)
         if not self._chunked:
             self._reply.append(data)
-        elif data:  # an empty chunk would be the last
+        elif data:  # an empty chunk would end the body
             self._reply += (b"%x\r\n" % len(data), data, b"\r\n")
 
     def answer_came(self, status: int, head: bytes, length: int, data: bytes) -> None:
-        """Hand a whole answer on, which has come at once."""
+        """Pass on a complete response that arrived in one piece."""
         if status >= 400 or self.usage is not None:
             self.answer_began(status, head, length)
             self.answer_data(data)
@@ -431,7 +425,7 @@ class HttpRequest(HeadedRequest):
         self.finish(status, now)
 
     def _leave_connection(self, now: float) -> None:
-        """Keep the connection for the next call, if it can have one."""
+        """Keep the connection for the next call if it can be reused."""
         connection, body = self.connection, self.body
         assert connection is not None
         if self._is_bulk:
@@ -443,21 +437,21 @@ class HttpRequest(HeadedRequest):
             connection.close()
 
     def answer_ended(self) -> None:
-        """Hand the end on, and keep the connection for the next call; or go elsewhere where the model is not here."""
+        """End the response, or retry elsewhere if the replica lacks the model."""
         now = monotonic()
         self._leave_connection(now)
-        if self._says_lost():
+        if self._may_lack_model():
             self.later(self._look_elsewhere)
         else:
             self._end_answer(now)
 
     def answer_failed(self, reason: str) -> None:
-        """Send it to another replica, or end it: this one gives no answer, or no more of it."""
+        """Retry on another replica if possible, because this one closed the connection. Otherwise end the call."""
         replica, body = self.replica, self.body
         assert replica is not None
         self.connection = None
         self.count_failure(replica, "reset")
-        bodiless = not body.length and not body.chunked  # what came of a body is gone
+        bodiless = not body.length and not body.chunked  # the parts of a body that were sent are gone
         if not self.began and self.target.method == b"GET" and bodiless and not self.tried:
             self.leave_replica(monotonic())
             body.parts.clear()
@@ -466,14 +460,14 @@ class HttpRequest(HeadedRequest):
             self.fail(no_whole_answer(reason))
 
     def _end_answer(self, now: float) -> None:
-        """Hand the end on of what is whole."""
+        """Pass on the end of a complete response."""
         if self._error_head is not None:
             self._begin_error()
         if self.usage is not None:
             self._add(self.usage.end())
         if self._chunked:
             self._reply.append(b"0\r\n\r\n")
-        whole, self._reply = b"".join(self._reply), []  # its connection knows the request until the next
+        whole, self._reply = b"".join(self._reply), []  # the connection keeps this request until the next: free it
         self.caller.write_out(whole)
         if self.usage is not None and self.usage.breaks_off():
             self._stream_broke()
@@ -481,22 +475,25 @@ class HttpRequest(HeadedRequest):
             self.finish(self._status, now)
 
     def _count_usage(self) -> None:
-        """Count what was used: for the caller's limit, where that is not told, about as many tokens as it may have
-        been. That guess is no upper bound."""
+        """Count the tokens used, in the metrics and in the caller's limit.
+
+        If the server reports no usage, the limit counts an estimate, which is not an upper bound.
+        """
         if self.usage is None or not self.route.tells_usage or self._status >= 400 or not (self._status or self.is_cut):
             return
         route, principal = self.route, self.identity.principal
         if self._status and self._problem is None and self.replica is not None and self.replica.untaken:
             self._forget_untaken(self.replica)
-        if (told := self.usage.told()) is not None:
-            self.shared.meter.used(route.server, route.name, principal.source, told)
+        if (reported := self.usage.told()) is not None:
+            self.shared.meter.used(route.server, route.name, principal.source, reported)
         if self.grant is not None and self.grant.tokens is not None:
-            self.grant.tokens.spend(sum(told or (self.usage.estimated(self.body.received, self.size),)))
+            self.grant.tokens.spend(sum(reported or (self.usage.estimated(self.body.received, self.size),)))
 
     async def _look_elsewhere(self) -> None:
-        """Go to another replica, if this one lacks the model and the request can be sent again; else hand its answer
-        on. Raises Problem (busy) where that would tell of a model that there is that there is none, or where its lease
-        is on what is not there."""
+        """Retry on another replica if this one lacks the model and the body is still here, else pass the response on.
+
+        Raises Problem (busy) if the response would deny a model that exists, or if the model's lease is wrong.
+        """
         route, replica = self.route, self.replica
         assert replica is not None
         if await self._lacks(self._status):
@@ -505,42 +502,42 @@ class HttpRequest(HeadedRequest):
             size, other = self.body.received, None
             if size < LONG_BODY or self._status == 404:
                 other = self.avoid(replica)
-            else:  # its length may be why, and another replica would fail of it, too
+            else:  # the length can be the reason, and then another replica would fail too
                 await self._note_untaken(replica, size)
             if other is not None and self.body.of_version is not None:
                 self.leave_replica(monotonic())
                 await self.connect(other)
                 return
-            if self._status != 503:  # which says that it may be had again, and why not now
-                why = f"No inference server has the model {route.name} just now; it may be back soon."
+            if self._status != 503:  # a 503 already means that retrying can help, and gives the reason
+                why = f"No inference server has the model {route.name} at the moment. Retry shortly."
                 raise Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="lost", replica=replica.name)
         self._end_answer(monotonic())
 
     async def _note_untaken(self, replica: Replica, size: int) -> None:
-        """Note that a replica did not take so many bytes; raises Problem if it is up and did not take them before."""
+        """Note that a replica rejected a body of this size. Raises Problem if it is up and rejected one before."""
         key, now = self.route.key, monotonic()
         is_listed = key in replica.untaken and not await self._lacks(404)
         least, since, takes_shorter = replica.untaken.get(key, (size + 1, now, False))
-        is_again = size >= least and since < self.started  # what failed at the same time is one failure
+        is_again = size >= least and since < self.started  # failures at the same time count as one
         if is_again and now - since < UNTAKEN_SECONDS and (takes_shorter or is_listed):
-            does = "takes shorter requests" if takes_shorter else "lists the model"
-            why = f"The inference server {does}, but twice did not take one of {size} bytes. Send a shorter one."
+            does = "accepts shorter requests" if takes_shorter else "lists the model"
+            why = f"The inference server {does}, but rejected one of {size} bytes twice. Send a shorter request."
             raise Problem(ProblemType.TOO_LONG, why, replica=replica.name)
         replica.untaken[key] = min(size, least), now, False
 
     def _forget_untaken(self, replica: Replica) -> None:
-        """Note that a replica has answered: a longer body that it did not take was too long, this one is not."""
+        """Note that a replica answered. A longer body that it rejected was too long, but this one is not."""
         least, since, _ = replica.untaken.pop(self.route.key, (0, 0.0, False))
         if self.body.received < least:
             replica.untaken[self.route.key] = least, since, True
 
     async def _lacks(self, status: int) -> bool:
-        """Return whether the replica lacks the model, as the kind of its server finds out after such a status."""
+        """Return whether the replica lacks the model. The server's kind checks that after such a status."""
         assert self.replica is not None
         return await self.route.kind.lacks(status, self.pool, self.replica, self.route.name, self.version)
 
-    def _says_lost(self) -> bool:
-        """Tell whether the replica may have lost the model that it was to have; no error is handed on before."""
+    def _may_lack_model(self) -> bool:
+        """Return whether the replica may have lost a model that it should have, according to a held error response."""
         if self._error_head is None:
             return False
         route = self.route
@@ -548,7 +545,7 @@ class HttpRequest(HeadedRequest):
         return is_to_have and route.kind.says_lost(self._status, b"".join(self._reply))
 
     def sending_paused(self, paused: bool) -> None:
-        """Learn whether the replica takes the body slower than it comes."""
+        """Pause or resume the request's body, because the replica reads slowly or again."""
         body = self.body
         body.hold(paused)
         if self.connection is None or not paused:
@@ -561,12 +558,12 @@ class HttpRequest(HeadedRequest):
 
     # --- to the caller
     def receiving_paused(self, paused: bool) -> None:
-        """Learn whether the caller takes the answer slower than it comes."""
+        """Pause or resume the response, because the caller reads slowly or again."""
         self._is_held = paused
         self._listen()
 
     def flush_answer(self) -> None:
-        """Send on what has come so far."""
+        """Send the buffered part of the response."""
         if not self.began:
             return
         if self._is_stream and self.connection is not None:
@@ -590,16 +587,16 @@ class HttpRequest(HeadedRequest):
             (transport.pause_reading if self._is_bulk or self._is_held else transport.resume_reading)()
 
     def drop(self) -> None:
-        """Hand nothing more on, and wait for no more of the answer."""
+        """Drop the rest of the response and close the replica's connection."""
         self._reply = []
         if self.connection is not None:
             self.connection.close()
             self.connection = None
             self.is_cut = True
 
-    # --- what the proxy itself says, and the end
-    def say(self, status: int, media_type: str, body: bytes) -> None:
-        """Answer with what is at hand."""
+    # --- the proxy's own responses, and the end
+    def respond(self, status: int, media_type: str, body: bytes) -> None:
+        """Answer with a complete response of the proxy."""
         if not self.body.complete or self.shared.draining:
             self.keep_alive = False
         self._write(whole_answer(status, media_type, body, self.request_id, keep_alive=self.keep_alive))
@@ -611,14 +608,14 @@ class HttpRequest(HeadedRequest):
         self.caller.write_out(head + body)
 
     def fail(self, problem: Problem) -> None:
-        """End it with a problem; where an answer has begun, only the end of the connection can tell."""
+        """End the call with a problem. If the response has begun, only closing the connection can show that."""
         if self.response_complete:
             return
         self.drop()
-        self._problem = problem.with_traceback(None)  # which knows all that it passed, for as long as it is known
+        self._problem = problem.with_traceback(None)  # the traceback would keep every frame's objects alive
         count_problem(self.shared.meter, problem, self)
         if self.began:
-            # A body with a length or in chunks is seen to be cut short when the connection just ends; another is not.
+            # The caller can detect a truncated body by its length or chunks. Without either, only by a reset.
             self.keep_alive = False
             if not self.http_11:
                 self.caller.transport.abort()
@@ -627,18 +624,18 @@ class HttpRequest(HeadedRequest):
             left = (body.length or 0) - body.received
             if not body.complete and (body.chunked or left > MOST_DRAINED or self.expects_continue):
                 self.keep_alive = False
-            told = KINDS[self.target.kind].problem_body(problem, self.request_id.decode())
-            self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive, told=told))
+            content = KINDS[self.target.kind].problem_body(problem, self.request_id.decode())
+            self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive, content=content))
         self.finish(problem.type.status, monotonic())
 
     def _stream_broke(self) -> None:
-        """End it as failed, though its answer began with 200."""
+        """End the call as failed, although its response began with 200."""
         self._problem = problem = no_whole_answer("its stream reported an error, or ended before its last event")
         count_problem(self.shared.meter, problem, self)
         self.finish(problem.type.status, monotonic())
 
     def finish(self, status: int, now: float) -> None:
-        """End it: give back and count everything."""
+        """End the call: release and count everything."""
         self.response_complete = True
         shared, body, grant = self.shared, self.body, self.grant
         shared.open_calls.discard(self)
@@ -652,7 +649,7 @@ class HttpRequest(HeadedRequest):
             self.give_back(now)
             if self.usage is not None:
                 self._count_usage()
-            if not self.read_only:  # readiness and metadata are no work of the model
+            if not self.read_only:  # calls for readiness and metadata are not work of the model
                 route = self.route
                 if (count := route.http_count) is None:
                     count = route.http_count = shared.meter.of_calls(route.server, route.name, "http")
@@ -663,23 +660,23 @@ class HttpRequest(HeadedRequest):
                 shared.meter.called(principal.name, principal.source, "http", status)
         is_logged = shared.call_log.wants(status, now, called, seconds, waited, grant is None)
         if is_logged or (self._span is not None and self._span.sampled):
-            self._tell(status, seconds, is_logged)
+            self._record(status, seconds, is_logged)
         self.caller.ended(self)
-        self.passed = b""  # its connection knows it until the next
+        self.passed = b""  # the connection keeps this request until the next one: free the memory
 
-    def _tell(self, status: int, seconds: float, is_logged: bool) -> None:
+    def _record(self, status: int, seconds: float, is_logged: bool) -> None:
         asked, size = (self.target.server, self.target.model), (self.body.received, self.size)
         verb, shared, trace = self.target.verb, self.shared, http_parent(self.passed)
-        said = call_record(self, "http", self.request_id, verb, asked, self._problem, seconds, size, trace)
+        record = call_record(self, "http", self.request_id, verb, asked, self._problem, seconds, size, trace)
         if is_logged:
-            shared.call_log.say(status, {"status": status, **said})
+            shared.call_log.say(status, {"status": status, **record})
         if self._span is not None and shared.tracer is not None:
             version = "1.1" if self.http_11 else "1.0"
-            shared.tracer.http_ended(self._span, self.target, version, status, said)
+            shared.tracer.http_ended(self._span, self.target, version, status, record)
 
-    # --- what is waited for
+    # --- waiting
     def later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
-        """Go on with work that waits for something."""
+        """Run work that waits for something, in a task."""
         self._task = asyncio.get_running_loop().create_task(self._work(work, *given))
 
     async def _work(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
@@ -691,6 +688,7 @@ class HttpRequest(HeadedRequest):
 
     def _end_with(self, error: Exception) -> None:
         if not isinstance(error, Problem):
-            log.error("request %s met a defect", self.request_id.decode(), exc_info=error)
-            error = Problem(ProblemType.INTERNAL, "It is in the log, under this request's id.")
+            log.error("request %s failed with an internal error", self.request_id.decode(), exc_info=error)
+            why = "Internal error. The proxy's log has the details under this request ID."
+            error = Problem(ProblemType.INTERNAL, why)
         self.fail(error)

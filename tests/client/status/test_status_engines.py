@@ -95,9 +95,9 @@ def test_status_shows_ready_versions_and_hides_models_of_others(seen: dict[str, 
 def test_every_command_shows_where_each_is_and_why_not(seen: dict[str, str]) -> None:
     [plane] = json.loads(run(seen, "why", "chat", "--json"))
     [green] = [place for place in plane["models"][0]["places"] if place["pool"] == "green"]
-    assert (green["state"], green["why"]) == ("unknown", "its engine serves no chat-v4: it serves chat-v2")
+    assert (green["state"], green["why"]) == ("unknown", "its engine does not serve chat-v4: it serves chat-v2")
     for words in (("status",), ("top", "--once"), ("why", "chat")):
-        assert "serves no chat-v4" in run(seen, *words)
+        assert "does not serve chat-v4" in run(seen, *words)
     assert "llm/green" in run(seen, "why", "chat")
 
 

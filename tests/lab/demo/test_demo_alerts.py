@@ -1,4 +1,4 @@
-"""Which alerts fire when a part of the demo fails: the right one, and no other, in a real Prometheus."""
+"""When a part of the demo fails, the expected alert fires in a real Prometheus, and no other."""
 
 import os
 import signal
@@ -23,10 +23,10 @@ from rollout.tools.running import repeating
 from tests.proxy.rigs.pytest_rigs import not_run
 
 pytestmark = pytest.mark.thorough
-LATE_SECONDS = 15.0  # How much longer it may take: the proxy's health checks, three scrapes, a busy machine.
+LATE_SECONDS = 15.0  # The allowed delay: the proxy's health checks, three scrapes, a busy machine.
 ENDS_SECONDS = 90.0
 SETTLES_SECONDS = 10.0
-QUIET_SECONDS = 12.0  # For which nothing fires where all is well.
+QUIET_SECONDS = 12.0
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Watched:
     prometheus: Prometheus
 
     def alerts(self) -> list[Any]:
-        """Return the alerts that fire, or will unless something changes."""
+        """Return the firing and the pending alerts."""
         return [*self.prometheus.ask("alerts")["alerts"]]
 
     def firing(self) -> dict[str, str]:
@@ -47,7 +47,7 @@ class Watched:
         return {each["labels"]["alertname"]: each["annotations"]["summary"] for each in firing}
 
     def wait(self, done: Callable[[dict[str, str]], bool], seconds: float) -> dict[str, str]:
-        """Wait until the firing alerts are as expected, or the time is up; return the last ones."""
+        """Wait until the firing alerts are as expected, or the time is up. Return the last ones."""
         end = time.monotonic() + seconds
         while not done(found := self.firing()) and time.monotonic() < end:
             time.sleep(0.25)
@@ -100,14 +100,14 @@ def called(watched: Watched, model: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with without_policy(watched.plane):  # its counts of the model end with it
+        with without_policy(watched.plane):  # Its counters of the model end with it.
             for file in (watched.plane.root / "policy/state").iterdir():
                 file.unlink()
 
 
 @contextmanager
 def starved(visitor: Visitor) -> Iterator[None]:
-    """Two models in use leave no room for a third one, which has many callers."""
+    """Two models in use leave no memory for a third one with many callers."""
     for model in ("whale", "lynx"):
         assert visitor.want(model).is_right(model)
     called = ("whale", "lynx", *["moose"] * 25)

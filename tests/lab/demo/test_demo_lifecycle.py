@@ -1,4 +1,4 @@
-"""The walk through a model's life, with the real parts: its claims hold, and nothing is left of it."""
+"""The demo of a model's life with the real programs: its claims hold, and it leaves nothing behind."""
 
 import json
 from pathlib import Path
@@ -21,6 +21,6 @@ def test_all_that_is_claimed_of_a_models_life_holds(tmp_path: Path) -> None:
 def test_the_golden_request_of_the_notebook_has_the_answer_of_its_weights(tmp_path: Path) -> None:
     file = tmp_path / "golden.json"
     notebook.golden(2, file)
-    said = json.loads(file.read_text())
-    assert said["outputs"]["SCORE"] == [notebook.score(notebook.weights(2))]
-    assert said["request"]["inputs"][0]["data"] == list(notebook.CUSTOMER)
+    known = json.loads(file.read_text())
+    assert known["outputs"]["SCORE"] == [notebook.score(notebook.weights(2))]
+    assert known["request"]["inputs"][0]["data"] == list(notebook.CUSTOMER)

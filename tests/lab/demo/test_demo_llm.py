@@ -1,4 +1,4 @@
-"""Language models in the demo, with a real Dynamo: its claims hold."""
+"""The demo of language models with a real Dynamo: its claims hold."""
 
 from pathlib import Path
 

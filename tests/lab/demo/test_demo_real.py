@@ -1,4 +1,4 @@
-"""The demo itself, with real Tritons: its claims hold, its lines work when they are pasted, nothing is left of it."""
+"""The demo with real Triton servers: its claims hold, its printed commands work, and it leaves nothing behind."""
 
 import json
 import os
@@ -21,15 +21,18 @@ from lab.demo.__main__ import CANNOT
 from lab.demo.playing import Scene
 from lab.demo.scenes import SCENES
 from lab.local_plane.triton import installed
+from tests.pictures import PICTURES, draw
 from tests.processes import marked
 from tests.proxy.rigs.pytest_rigs import not_run
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED_MEMORY = Path("/dev/shm")
-WALK_SECONDS = 400  # What it may take at most, on a machine that does other things as well.
+WALK_SECONDS = 400  # The timeout, on a busy machine.
 UP_SECONDS = 120.0
 GONE_SECONDS = 40.0
 SCRAPED_SECONDS = 1.0
+WIDTH = 130  # of the picture of `tidegate top`, in characters
+DRAWS = bool(os.environ.get("DRAW"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,7 +42,7 @@ def _triton() -> None:
 
 
 def nothing_is_left(tmp_path: Path, pid: int) -> None:
-    """Of a demo whose temporary folder this was: its processes know it."""
+    """Wait until the processes of a demo have ended. Their environment has its temporary directory."""
     end = time.monotonic() + GONE_SECONDS
     while (left := marked(str(tmp_path))) and time.monotonic() < end:
         time.sleep(0.2)
@@ -48,14 +51,14 @@ def nothing_is_left(tmp_path: Path, pid: int) -> None:
 
 
 @contextmanager
-def demo(tmp_path: Path, *said: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
-    """Run the demo's command, its output in a file, and its folders where they can be looked for."""
+def demo(tmp_path: Path, *arguments: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
+    """Run the demo's command with its output in a file and its temporary directories below `tmp_path`."""
     out = tmp_path / "out.txt"
     environment = os.environ | {"TMPDIR": str(tmp_path), "COLUMNS": "120"}
     with out.open("wb") as file:
         running = subprocess.Popen(
-            [sys.executable, "-m", "lab.demo", *said], cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT,
-            start_new_session=True,
+            [sys.executable, "-m", "lab.demo", *arguments], cwd=ROOT, env=environment, stdout=file,
+            stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     try:
         yield running, out
@@ -65,15 +68,15 @@ def demo(tmp_path: Path, *said: str) -> Iterator[tuple["subprocess.Popen[bytes]"
             running.wait(GONE_SECONDS)
 
 
-def all_holds(tmp_path: Path, seconds: float, scenes: Sequence[Scene[Any]], *said: str) -> str:
-    """Run the demo's command to its end, and return what it said: all of its scenes hold, and nothing is left of it."""
-    with demo(tmp_path, *said) as (running, out):
+def all_holds(tmp_path: Path, seconds: float, scenes: Sequence[Scene[Any]], *arguments: str) -> str:
+    """Run the demo's command to its end, check that all claims hold and nothing is left, and return its output."""
+    with demo(tmp_path, *arguments) as (running, out):
         status = running.wait(seconds)
     text = out.read_text()
     if status == CANNOT:
         pytest.skip(f"NOT RUN: {text.strip()}")
     assert status == 0, text
-    assert f"All {len(scenes)} hold" in text, text
+    assert f"All {len(scenes)} claims hold" in text, text
     assert all(f"{number}/{len(scenes)}  {scene.title}" in text for number, scene in enumerate(scenes, 1))
     assert not list(tmp_path.glob("tidegate-demo-*"))
     nothing_is_left(tmp_path, running.pid)
@@ -82,10 +85,10 @@ def all_holds(tmp_path: Path, seconds: float, scenes: Sequence[Scene[Any]], *sai
 
 @contextmanager
 def up(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
-    """Run the demo's command that stays, until it has said all that it says."""
+    """Run `up`, and wait until it has printed all its text."""
     with demo(tmp_path, "up") as (running, out):
         end = time.monotonic() + UP_SECONDS
-        while "It runs until Ctrl-C." not in (text := out.read_text()):
+        while "until you press Ctrl-C." not in (text := out.read_text()):
             if running.poll() == CANNOT:
                 pytest.skip(f"NOT RUN: {text.strip()}")
             assert running.poll() is None, text
@@ -96,38 +99,38 @@ def up(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
 
 @pytest.mark.thorough
 def test_all_that_the_walk_claims_holds(tmp_path: Path) -> None:
-    assert "Room was never overrun" in all_holds(tmp_path, WALK_SECONDS, SCENES, "walk")
+    assert "Memory never exceeded the capacity" in all_holds(tmp_path, WALK_SECONDS, SCENES, "walk")
 
 
 @dataclass
 class Shown:
-    """`demo up`, which runs."""
+    """A running `demo up`."""
 
     folder: Path
     running: "subprocess.Popen[bytes]"
-    text: str  # All that it said at first.
+    text: str  # Its first output.
 
-    def said(self) -> str:
+    def output(self) -> str:
         return (self.folder / "out.txt").read_text()
 
 
 def commands(text: str) -> list[str]:
-    """Return what people would paste, of each paragraph all but its sentence."""
-    paragraphs = text[text.index("In another terminal") : text.index("It runs until")].strip().split("\n\n")
+    """Return the command of each paragraph, without its sentence."""
+    paragraphs = text[text.index("In another terminal") : text.index("The demo runs until")].strip().split("\n\n")
     assert all(paragraph.splitlines()[0].endswith(":") for paragraph in paragraphs)
     return [paragraph.partition("\n")[2] for paragraph in paragraphs]
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
-    """One that stays for all tests: each takes it as the one before has left it, and the last ends it."""
+    """One demo for all tests, which run in this order. The last one ends it."""
     folder = tmp_path_factory.mktemp("shown")
     with up(folder) as (running, text):
         yield Shown(folder, running, text)
 
 
 def test_what_it_says_to_try_works(shown: Shown) -> None:
-    export, fox, canary, unicorn, client, told, status, top, why, *recorded = commands(shown.text)
+    export, fox, canary, unicorn, client, metrics, status, top, why, *recorded = commands(shown.text)
 
     def paste(command: str) -> str:
         done = subprocess.run(
@@ -138,15 +141,20 @@ def test_what_it_says_to_try_works(shown: Shown) -> None:
         return done.stdout
 
     if shutil.which("curl"):
-        assert "HTTP/1.1 200" in (answer := paste(fox))
-        assert '"OUTPUT":[13.0,26.0,39.0,52.0]' in answer
+        assert "HTTP/1.1 200" in (response := paste(fox))
+        assert '"OUTPUT":[13.0,26.0,39.0,52.0]' in response
         assert len(re.findall(r'^data: .*"NOTE":\d', paste(canary), re.MULTILINE)) == 5
-        assert "HTTP/1.1 503" in (answer := paste(unicorn))
-        assert "retry-after: 1" in answer.lower()
+        assert "HTTP/1.1 503" in (response := paste(unicorn))
+        assert "retry-after: 1" in response.lower()
         assert "horn.npy" in paste(unicorn)
-        assert len(re.findall(r"pool_ready\{.*\} 1\.0|state=\"closed\"\} 1\.0", paste(told))) == 4
+        assert len(re.findall(r"pool_ready\{.*\} 1\.0|state=\"closed\"\} 1\.0", paste(metrics))) == 4
         assert re.search(r"canary .*resident", paste(status))
         assert re.search(r"canary .*resident", paste(top))
+        coloured = paste(f"export COLUMNS={WIDTH} FORCE_COLOR=1 && {top}")
+        if DRAWS:
+            draw("top", coloured, "tidegate top", WIDTH)
+        picture = (PICTURES / "top.svg").read_text("utf-8")
+        assert all(name in picture for name in ("MODEL", "STATE", "LAST", "canary", "unicorn")), "DRAW=1 draws it again"
         assert "horn.npy" in paste(why)
     assert "[ 0. 31. 62. 93.]" in paste(client)
     assert re.search(r"moose .*resident", paste(status))
@@ -155,19 +163,19 @@ def test_what_it_says_to_try_works(shown: Shown) -> None:
         paste(calls)
         time.sleep(2 * SCRAPED_SECONDS)
         assert json.loads(paste(alerts))["status"] == "success"
-        said = paste(trace)
-        assert re.search(r"zoo\.csv\.gz: \d+ calls of \d+ models \(", said), said
+        printed = paste(trace)
+        assert re.search(r"zoo\.csv\.gz: \d+ calls of \d+ models \(", printed), printed
         assert len(read_trace(shown.folder / "zoo.csv.gz")) >= 6
-        assert re.search(r"lru-idle", said), said
+        assert re.search(r"lru-idle", printed), printed
 
 
 def test_ctrl_c_ends_it_and_logs_stay(shown: Shown) -> None:
     assert len(marked(str(shown.folder))) > 5
-    os.killpg(shown.running.pid, signal.SIGINT)  # as a terminal does
+    os.killpg(shown.running.pid, signal.SIGINT)  # As a terminal does.
     assert shown.running.wait(GONE_SECONDS) == 0
     nothing_is_left(shown.folder, shown.running.pid)
     (folder,) = shown.folder.glob("tidegate-demo-*")
-    assert f"Its logs are kept in {folder}" in shown.said()
+    assert f"The logs are in {folder}" in shown.output()
     left = [path for path in folder.rglob("*") if path.is_file()]
     assert folder / "policy" / "policy.log" in left
     assert {path.suffix for path in left} == {".log"}
@@ -176,7 +184,7 @@ def test_ctrl_c_ends_it_and_logs_stay(shown: Shown) -> None:
 @pytest.mark.thorough
 @pytest.mark.skipif(
     shutil.which("setpriv") is None,
-    reason="NOT RUN: THERE IS NO SETPRIV HERE (of util-linux), so that it was not tried what a kill leaves.",
+    reason="NOT RUN: THERE IS NO SETPRIV HERE (of util-linux), so the clean-up after a kill was not tested.",
 )
 def test_nothing_is_left_running_of_one_that_was_killed(tmp_path: Path) -> None:
     with up(tmp_path) as (running, _):

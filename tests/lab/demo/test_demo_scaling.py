@@ -1,4 +1,4 @@
-"""Scaling as the demo shows it, with the real KEDA, Prometheus and Tritons: its claims hold."""
+"""The demo of scaling with the real KEDA, Prometheus and Triton: its claims hold."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from lab.demo.scaling import SCENES
 
 from .test_demo_real import all_holds
 
-SECONDS = 3600  # The most that it may take, with the first build of KEDA.
+SECONDS = 3600  # The timeout, with the first build of KEDA.
 
 
 @pytest.mark.thorough

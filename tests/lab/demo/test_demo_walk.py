@@ -1,4 +1,4 @@
-"""The walk ends at the first claim that does not hold; without any Triton."""
+"""The walk ends at the first claim that does not hold. These tests need no Triton."""
 
 import io
 import os
@@ -24,7 +24,7 @@ from lab.local_plane.process import CannotBeHadError, ProcessError
 
 
 class Quiet(Stage):
-    """A stage without a process, on which nobody looks at a slice."""
+    """A stage without processes that samples no slice."""
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
@@ -72,7 +72,7 @@ def test_after_every_scene_its_parts_must_still_run() -> None:
     ("play", "why"),
     [
         (bad, "fox was loaded 2 times"),
-        (overrun, "were taken at one time"),
+        (overrun, "but the capacity is"),
         (throws(ConnectionResetError("connection reset")), "connection reset"),
         (throws(HTTPError("nothing listens there")), "nothing listens there"),
         (throws(UnreachableError("the proxy cannot be reached")), "the proxy cannot be reached"),
@@ -83,13 +83,13 @@ def test_the_first_that_does_not_hold_is_the_last(play: Callable[[Stage], str], 
     here = stage(out)
     with pytest.raises(SystemExit, match=r"^1$"):
         walk.play(here, [scene("one", good), scene("two", play), scene("three", good)])
-    assert re.search(f"it held.*title of two.*This did not hold: .*{why}", out.getvalue(), re.DOTALL)
+    assert re.search(f"it held.*title of two.*The claim does not hold: .*{why}", out.getvalue(), re.DOTALL)
     assert "title of three" not in out.getvalue()
 
 
 @pytest.fixture
 def plain_signals() -> Iterator[None]:
-    """What the command does to signals is undone."""
+    """Restore the signal handlers that the command replaces."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield
@@ -97,7 +97,7 @@ def plain_signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def ends_with(monkeypatch: pytest.MonkeyPatch, error: Callable[[], object], *said: str) -> Any:
+def ends_with(monkeypatch: pytest.MonkeyPatch, error: Callable[[], object], *arguments: str) -> Any:
     @contextmanager
     def platform(*_: object) -> Iterator[Any]:
         error()
@@ -105,11 +105,11 @@ def ends_with(monkeypatch: pytest.MonkeyPatch, error: Callable[[], object], *sai
 
     monkeypatch.setattr(command, "platform", platform)
     monkeypatch.setattr(command, "world", platform)
-    return CliRunner().invoke(command.app, [*said])
+    return CliRunner().invoke(command.app, [*arguments])
 
 
 @pytest.mark.usefixtures("plain_signals")
-@pytest.mark.parametrize("said", ["walk", "lifecycle-up"])
+@pytest.mark.parametrize("name", ["walk", "lifecycle-up"])
 @pytest.mark.parametrize(
     ("error", "status", "sentence"),
     [
@@ -118,9 +118,9 @@ def ends_with(monkeypatch: pytest.MonkeyPatch, error: Callable[[], object], *sai
     ],
 )  # fmt: skip
 def test_what_is_in_its_way_is_one_clear_message(
-    monkeypatch: pytest.MonkeyPatch, said: str, error: BaseException, status: int, sentence: str
+    monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException, status: int, sentence: str
 ) -> None:
-    done = ends_with(monkeypatch, throws(error), said)
+    done = ends_with(monkeypatch, throws(error), name)
     assert done.exit_code == status
     assert sentence in done.output
     assert "Traceback" not in done.output
@@ -128,8 +128,8 @@ def test_what_is_in_its_way_is_one_clear_message(
 
 @pytest.mark.usefixtures("plain_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-@pytest.mark.parametrize(("said", "status"), [("walk", 130), ("lifecycle-up", 0)])
-def test_it_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch, number: int, said: str, status: int) -> None:
-    done = ends_with(monkeypatch, lambda: os.kill(os.getpid(), number), said)
+@pytest.mark.parametrize(("name", "status"), [("walk", 130), ("lifecycle-up", 0)])
+def test_a_signal_ends_it(monkeypatch: pytest.MonkeyPatch, number: int, name: str, status: int) -> None:
+    done = ends_with(monkeypatch, lambda: os.kill(os.getpid(), number), name)
     assert done.exit_code == status
-    assert "nothing is left running" in done.output
+    assert "All its processes have stopped" in done.output

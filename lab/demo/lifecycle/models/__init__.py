@@ -1,1 +1,1 @@
-"""The programs that the notebook leaves, which Triton's Python backend runs."""
+"""The notebook's programs, which Triton's Python backend runs."""

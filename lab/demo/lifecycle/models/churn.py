@@ -1,4 +1,4 @@
-"""Who will leave: a logistic regression, as a notebook leaves it."""
+"""A logistic regression that predicts which customers will leave."""
 
 import json
 from pathlib import Path
@@ -9,17 +9,16 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
+    """The class that Triton's Python backend requires."""
 
     def initialize(self, arguments: dict[str, str]) -> None:
-        """Read the weights, which lie beside this program."""
+        """Read the weights from the file next to this program."""
         folder = Path(arguments["model_repository"]) / arguments["model_version"]
-        said = json.loads((folder / "weights.json").read_text("utf-8"))
-        self._weights = numpy.array(said["weights"], numpy.float32)
-        self._bias = numpy.float32(said["bias"])
+        trained = json.loads((folder / "weights.json").read_text("utf-8"))
+        self._weights = numpy.array(trained["weights"], numpy.float32)
+        self._bias = numpy.float32(trained["bias"])
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:

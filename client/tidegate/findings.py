@@ -46,7 +46,6 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The finding without its place."""
         return message(f"{self.severity}: {self.what}", self.why, self.do)
 
 

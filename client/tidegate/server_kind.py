@@ -81,5 +81,4 @@ class ServerKind(Protocol):
         return 0
 
     def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
-        """Check that two versions can be served at the same time, given their entries' configurations."""
         return []

@@ -34,7 +34,6 @@ class KnownProxy:
 
     @cached_property
     def models(self) -> "dict[Key, ModelFacts]":
-        """The models in environments.json, by server and name."""
         return {} if self.facts is None else {(each.server, each.name): each for each in self.facts.models}
 
     def traffic(self, server: str, model: str, config: Mapping[str, Any]) -> str:

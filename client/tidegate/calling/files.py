@@ -70,7 +70,6 @@ def shown(array: Array, count: int) -> list[Any]:
 
 
 def _numpy(path: str) -> Array | dict[str, Array]:
-    """Return an array, or arrays by name, depending on the content, not on the suffix."""
     loaded = numpy.load(path, allow_pickle=False)
     if isinstance(loaded, numpy.ndarray):
         return loaded

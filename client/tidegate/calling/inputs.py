@@ -48,7 +48,6 @@ class Signature:
 
     @property
     def required(self) -> tuple[TensorSpec, ...]:
-        """Inputs that every request must have."""
         return tuple(each for each in self.inputs if not each.optional)
 
     def __str__(self) -> str:

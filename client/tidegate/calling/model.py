@@ -98,7 +98,6 @@ class Model:
         return _joined(found, numpy.concatenate if taken.batched else numpy.stack)
 
     def _checked(self, params: Mapping[str, Any] | None) -> _Call:
-        """Parse the parameters of a call. Raises UsageError."""
         given = {name: value for name, value in (params or {}).items() if value is not None}
         if unknown := sorted(given.keys() - {*_OWN, *_TO_TRITON}):
             known = ", ".join((*_OWN, *_TO_TRITON))
@@ -140,7 +139,6 @@ def _as_given(given: Any, outputs: dict[str, Array]) -> Any:
 
 
 def _text(array: Array) -> Array:
-    """Decode texts, unless one of them is not UTF-8."""
     if array.dtype != object:
         return array
     texts = numpy.empty(array.shape, object)

@@ -100,7 +100,6 @@ def served_name(name: str) -> str:
 
 
 def _sticky(word: str | None) -> dict[str, str]:
-    """Return the header that keeps calls with one word at one version. Raises UsageError."""
     if word is not None and not _WORD.fullmatch(word):
         raise UsageError(f"{word!r} is not a sticky word", do="use 1 to 128 letters, digits, '.', '-' and '_'")
     return {} if word is None else {"tidegate-sticky": word}

@@ -140,6 +140,5 @@ def _object(reply: Reply) -> dict[str, Any]:
 
 
 def _shown(text: object) -> str:
-    """Return a foreign text as one printable line."""
     plain = "".join(each if each.isprintable() else " " for each in str(text or ""))
     return plain[:_MOST_SHOWN]

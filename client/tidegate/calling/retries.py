@@ -17,7 +17,6 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds left. Negative after the deadline."""
         return self._end - time.monotonic()
 
     def wait(self, retry_after: float | None = None) -> bool:

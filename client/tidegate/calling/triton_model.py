@@ -37,7 +37,6 @@ class TritonModel(PythonModel):
 
     # MLflow does not validate inputs with an array's type hint, so `Model` gets them unchanged.
     def predict(self, context: Any, model_input: numpy.ndarray, params: Any = None) -> Any:  # noqa: ARG002
-        """Call the model like `Model.predict`."""
         return self._found().predict(model_input, params)
 
     def _found(self) -> Model:

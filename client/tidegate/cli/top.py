@@ -132,7 +132,6 @@ def _sums(plane: "PlaneOverview") -> str:
 
 
 def _counted(states: list[str]) -> str:
-    """Format how many models are in each state."""
     return ", ".join(
         f"{states.count(state)} {state}" for state in (*_ORDER, *sorted({*states} - {*_ORDER})) if state in states
     )

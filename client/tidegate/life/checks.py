@@ -79,7 +79,6 @@ def _memory_unknown(backend: str) -> Finding:
 
 
 def _server_has(of: Sequence[Placement]) -> ServerHas:
-    """Return the features that all of these servers have."""
     gpus = [home.pool.gpus for home in of if home.pool.gpus is not None]
     releases = [home.server.release for home in of if home.server.release]
     return {

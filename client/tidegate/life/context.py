@@ -40,7 +40,6 @@ class Context:
         return environment(name, self.known)
 
     def proxy(self, plane: Plane) -> ProxyClient:
-        """Return a client of a data plane's proxy."""
         if plane.proxy_url not in self._proxies:
             self._proxies[plane.proxy_url] = ProxyClient(plane.proxy_url)
         return self._proxies[plane.proxy_url]

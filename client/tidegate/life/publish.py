@@ -120,7 +120,6 @@ class _Run:
 
     @property
     def homes(self) -> list[tuple[Plan, Placement]]:
-        """Each data plane that gets the version, with the plan for its repository."""
         return [(plan, home) for plan in self.plans for home in plan.target.homes]
 
     def check(self, plan: Plan, entry_config: str) -> None:

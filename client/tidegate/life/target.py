@@ -68,7 +68,6 @@ class Target:
 
     @property
     def newest(self) -> bool:
-        """Whether the environment calls the newest served version."""
         return any(home.follows == "newest" for home in self.homes)
 
     @property

@@ -64,18 +64,15 @@ class HubEntry:
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
-        """The content of config.json, or an empty one if it is invalid."""
         return self.json(CONFIG) or {}
 
     @property
     def architectures(self) -> tuple[str, ...]:
-        """The classes in config.json."""
         names = self.config.get("architectures")
         return tuple(each for each in names if isinstance(each, str)) if isinstance(names, list) else ()
 
     @property
     def chats(self) -> bool:
-        """Whether it has a chat template."""
         document = self.json(_TOKENIZER_CONFIG) or {}
         return any(each in self.names for each in _TEMPLATES) or bool(document.get("chat_template"))
 

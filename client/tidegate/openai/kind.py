@@ -30,7 +30,6 @@ class OpenaiKind(ServerKind):
     speaks_v2 = False
 
     def entries_in(self, folder: Path) -> list[Path]:
-        """Return the directory itself, or the entries in it."""
         from .entry import is_entry
 
         if is_entry(folder) or not folder.is_dir():
@@ -48,7 +47,6 @@ class OpenaiKind(ServerKind):
     def check(
         self, folder: Path, name: str | None = None, *, trusted: bool = False, **has: "Unpack[ServerHas]"
     ) -> "list[Finding]":
-        """Return findings about missing parts, mismatches and code."""
         from .entry import HubEntry, check_entry
 
         return check_entry(HubEntry(folder), trusted=trusted)

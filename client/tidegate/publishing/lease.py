@@ -40,7 +40,6 @@ class Lease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lease in a block. Raises BusyError."""
         self._acquire()
         over = Event()
         beats = Thread(target=self._beat, args=(over,), daemon=True)
@@ -95,7 +94,6 @@ class Lease:
                 self._renewed = begun
 
     def _numbers(self, there: Iterable[str] | None = None) -> list[int]:
-        """Return the numbers of the existing leases."""
         names = self._store.names(self._folder) if there is None else there
         return [int(found[2]) for each in names if (found := _NAME.fullmatch(each))]
 

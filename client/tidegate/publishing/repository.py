@@ -46,15 +46,12 @@ class Repository:
         return self._store.folders(self._store.root)
 
     def versions(self, model: str) -> list[int]:
-        """Return the versions of a model, ascending. Empty if there is no such model."""
         return sorted(filter(None, map(version_number, self._store.folders(self._path(model)))))
 
     def files(self, model: str) -> list[StoredFile]:
-        """Return every file of a model, sorted by path."""
         return sorted(StoredFile(path, size) for path, size in self._store.sizes(self._path(model)).items())
 
     def chunks(self, model: str, path: str) -> Iterator[bytes]:
-        """Yield the content of a file. Raises NotFoundError."""
         if not is_inside(path):
             raise UsageError(f"the path {path!r} leads out of the model's directory")
         try:
@@ -254,13 +251,11 @@ class Repository:
             return None  # writing it again raises an error with the cause
 
     def _put(self, model: str, path: str, data: bytes) -> None:
-        """Write a file unless it is unchanged."""
         if self._digest(self._path(model, path)) != hashlib.sha256(data).hexdigest():
             self._check_lock(model)
             self._store.put(self._path(model, path), data)
 
     def _copy(self, model: str, source: str, target: str) -> None:
-        """Copy a file unless it is unchanged."""
         one, other = self._path(model, source), self._path(model, target)
         lacks_mode = self._store.is_program(one) and not self._store.is_program(other)
         if lacks_mode or self._digest(one) != self._digest(other):

@@ -43,7 +43,6 @@ class FolderStore:
     copies = False  # Whether `bring` sends files elsewhere, so that they must be compared again.
 
     def __init__(self, folder: Path) -> None:
-        """Open an existing directory. Raises NotFoundError."""
         if not folder.is_dir():
             do = "mount the dataset, or create the directory for a new repository"
             raise NotFoundError("the directory of the model repository does not exist", where=folder, do=do)
@@ -51,7 +50,6 @@ class FolderStore:
         self.where, self.root, self._parent = str(folder), folder.name, folder.parent
 
     def folders(self, path: str) -> list[str]:
-        """Return the names of the directories in a directory."""
         with explained(self.where):
             folder = self._path(path)
             return sorted(item.name for item in os.scandir(folder) if item.is_dir()) if folder.is_dir() else []
@@ -69,7 +67,6 @@ class FolderStore:
             return {each: status.st_size for each, status in walk(folder)} if folder.is_dir() else {}
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """Yield the content of a file. Raises NotFoundError."""
         with explained(self.where):
             file = self._path(path, itself=False)
             try:
@@ -151,7 +148,6 @@ class FolderStore:
             _rename(new, target)
 
     def delete(self, path: str) -> None:
-        """Delete a file, if it exists."""
         with explained(self.where), step(f"delete {path.rpartition('/')[2]}"):
             self._path(path).unlink(missing_ok=True)
 
@@ -214,7 +210,6 @@ class ObjectStore:
     copies = True
 
     def __init__(self, url: str) -> None:
-        """Open the store. Raises UsageError for an invalid URL."""
         self.where = url
         try:
             place = parsed(url)

@@ -91,7 +91,6 @@ class Artifacts:
                 return opened.read(limit + 1)
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a small file atomically."""
         with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
             file = Path(scratch, path.rpartition("/")[2])
             file.write_bytes(content)

@@ -28,7 +28,6 @@ class Golden(Message):
     """Maximum relative difference of numbers, and absolute difference near 0."""
 
     def canonical(self) -> bytes:
-        """Return the content of its file."""
         return json.dumps(self.model_dump(by_alias=True), sort_keys=True, separators=(",", ":")).encode()
 
     def digest(self) -> str:

@@ -69,7 +69,6 @@ class Registration:
     tell: Callable[[str], None]
 
     def run(self) -> int:
-        """Complete the registration, and return the number of the version."""
         if (version := self._version()) is None:
             version = self._create()
         else:
@@ -264,12 +263,10 @@ def _write_all(artifacts: Artifacts, files: dict[str, bytes]) -> None:
 
 
 def _empty_model() -> dict[str, bytes]:
-    """Return the files of the empty model by path."""
     return _saved(python_model=str(EMPTY_SCRIPT), pip_requirements=[_mlflow()])
 
 
 def _client_model(context: dict[str, str]) -> dict[str, bytes]:
-    """Return the files of the client model by path."""
     package = Path(__file__).parents[1]
     with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
         file = Path(scratch, f"{CONTEXT}.json")

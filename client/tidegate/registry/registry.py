@@ -167,7 +167,6 @@ class Registry:
         self._expect(model, alias, self.alias(model, alias), number)
 
     def remove_alias(self, model: str, alias: str, *, expect: int | None) -> None:
-        """Remove an alias that is expected at a version. Otherwise raises BusyError."""
         there = self.alias(model, alias)
         self._expect(model, alias, there, expect)
         if there is not None:

@@ -104,7 +104,6 @@ class Server:
             raise NotFoundError(f"there is no model {name!r}", where=self.where, do=do) from None
 
     def versions(self, model: str) -> "list[ModelVersion]":
-        """Return every version of a model. Empty without the model."""
         search = partial(self.client.search_model_versions, f"name = '{model}'")
         return self._all(f"the versions of {model} could not be listed", search)
 

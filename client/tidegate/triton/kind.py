@@ -36,7 +36,6 @@ class TritonKind(ServerKind):
     speaks_v2 = True
 
     def entries_in(self, folder: Path) -> list[Path]:
-        """Return the directory itself, or the entries in it."""
         from .entries.entry import entries_in
 
         return entries_in(folder)
@@ -82,7 +81,6 @@ class TritonKind(ServerKind):
 
     @property
     def configs(self) -> "Configs":
-        """The configuration next to the versions of a model."""
         from .publishing import config
 
         return config
@@ -153,7 +151,6 @@ class TritonKind(ServerKind):
         return parameter.get("string_value")
 
     def failures(self, statistics: Mapping[str, Any]) -> int:
-        """Return the count of failures in Triton's statistics extension."""
         return int(statistics.get("inference_stats", {}).get("fail", {}).get("count", 0))
 
     def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:

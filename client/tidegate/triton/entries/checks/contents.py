@@ -158,7 +158,6 @@ class _Comparison:
             yield from self._ragged(place, tensor, own) if is_ragged else self._dims(place, tensor, own)
 
     def _is_shaped_otherwise(self, place: str, tensor: Any) -> bool:
-        """Return whether the declared shape may differ from the model's."""
         if place.startswith("output") and any(tensor.name in each.target_name for each in self.config.batch_output):
             return True
         return _parameter(self.config, _RESHAPING).lower() == "yes"

@@ -57,12 +57,10 @@ class _Step:
 
     @property
     def takes(self) -> frozenset[str]:
-        """The ensemble's tensors that the step consumes."""
         return frozenset(tensor for _, tensor in self.inputs)
 
     @property
     def gives(self) -> frozenset[str]:
-        """The ensemble's tensors that the step produces."""
         return frozenset(tensor for _, tensor in self.outputs)
 
 

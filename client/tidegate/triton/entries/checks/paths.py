@@ -190,7 +190,6 @@ def _on_the_server(entry: Entry, paths: Any, key: str, where: str, value: str) -
 
 
 def _texts(message: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield every text in a message, with its field."""
     for field, value in message.ListFields():
         name = f"{path}.{field.name}" if path else field.name
         if hasattr(value, "items"):

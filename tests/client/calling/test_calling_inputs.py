@@ -1,5 +1,3 @@
-"""Conversion of tables, arrays, dicts and lists to a model's tensors."""
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Responses of the proxy and Triton as errors."""
-
 import json
 from typing import Any
 

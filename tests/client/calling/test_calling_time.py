@@ -1,5 +1,3 @@
-"""Pauses between tries, and the deadline of a request."""
-
 import socket
 import threading
 import time

@@ -1,5 +1,3 @@
-"""Shell completion of models and environments from `environments.json`."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""`tidegate model new` and `check`, for people and programs."""
-
 import json
 from pathlib import Path
 

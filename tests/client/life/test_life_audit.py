@@ -1,5 +1,3 @@
-"""`verify` and `prune`, with a fake registry."""
-
 import os
 import shutil
 from collections.abc import Callable

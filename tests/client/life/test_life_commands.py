@@ -1,5 +1,3 @@
-"""Output and exit codes of the commands of a model's life."""
-
 import json
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The records of an environment's past, and the rules for changing its versions."""
-
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 

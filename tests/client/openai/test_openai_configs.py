@@ -1,5 +1,3 @@
-"""The file of `tidegate` next to the versions of a language model."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

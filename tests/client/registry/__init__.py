@@ -1,1 +1,0 @@
-"""The registry, with a real MLflow server on object storage and directories."""

@@ -1,5 +1,3 @@
-"""Entries to register."""
-
 import random
 from pathlib import Path
 

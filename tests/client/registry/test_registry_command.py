@@ -1,5 +1,3 @@
-"""`tidegate register`, for people and programs."""
-
 import getpass
 import json
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Golden requests: parsing, checks against a configuration, and differences."""
-
 import json
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Signatures of versions, and their verification."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""`tidegate status` and `top` for servers of OpenAI's API."""
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,5 +1,3 @@
-"""`tidegate predict` with a real environment."""
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Options and contents of files, combined into one configuration."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The framework of a model."""
-
 import os
 import pickle
 import zipfile

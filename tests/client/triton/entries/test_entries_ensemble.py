@@ -1,5 +1,3 @@
-"""The tensors of each step of an ensemble must match its model's."""
-
 from pathlib import Path
 
 from tidegate.findings import errors

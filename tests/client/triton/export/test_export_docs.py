@@ -1,5 +1,3 @@
-"""The commands in docs/export.md have the output on the page."""
-
 import os
 import re
 import subprocess

@@ -1,5 +1,3 @@
-"""Opens Triton's repositories."""
-
 from pathlib import Path
 
 from tidegate import publishing

@@ -1,5 +1,3 @@
-"""Paths of the model files."""
-
 from pathlib import Path
 
 FILES = Path(__file__).parent

@@ -1,5 +1,3 @@
-"""Doubles its input."""
-
 import json
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""ONNX models, made with the classes that read them."""
-
 from pathlib import Path
 from typing import Any
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.docs.test_docs_models import as_pattern
+from tests.pages import as_pattern
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs/export.md").read_text("utf-8")
 

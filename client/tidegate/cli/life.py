@@ -224,7 +224,7 @@ def _show(outcome: "Outcome", json: bool) -> None:
         print_json(outcome)
         return
     before = f" (before: version {outcome.previous})" if outcome.previous is not None else ""
-    does = "has" if outcome.changed else "has already"
+    does = "has" if outcome.changed else "already has"
     print(f"{outcome.environment} {does} version {outcome.version} of {outcome.model}{before}")
     for each in outcome.notes:
         note(f"note: {each}")

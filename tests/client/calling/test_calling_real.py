@@ -66,14 +66,14 @@ def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_
     with proxy(tmp_path, settings={"api_keys": "true", "tls": "true"}) as front:
         monkeypatch.setenv("DOMINO_INFERENCE_PROXY", front.http)
         monkeypatch.setenv("TIDEGATE_API_KEY", key)
-        with pytest.raises(UnreachableError, match=r"not believed(.|\n)*TIDEGATE_PROXY_CA"):
+        with pytest.raises(UnreachableError, match=r"not trusted(.|\n)*TIDEGATE_PROXY_CA"):
             ProxyClient().whoami()
         with pytest.raises(UnreachableError):
             ProxyClient(f"http://{front.http}", seconds=2).whoami()
         monkeypatch.setenv("TIDEGATE_PROXY_CA", str(tls / "ca.crt"))
         with ProxyClient() as calls:
             assert calls.url == f"https://{front.http}"
-            with pytest.raises(UnreachableError, match="not believed"):  # the certificate is of another name
+            with pytest.raises(UnreachableError, match="not trusted"):  # the certificate is of another name
                 ProxyClient(f"https://{front.http.replace(HOST, 'localhost')}").whoami()
             array = numpy.arange(150_000, dtype=numpy.float32)
             for _ in range(3):

@@ -37,7 +37,7 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
         assert repository.read_text() == before
         context.wait_seconds = 60
         lies = world.register("faulty", 7, tmp_path, expected=8)
-        with pytest.raises(UnfinishedError, match=r"7\.0 in place of 8\.0") as caught:
+        with pytest.raises(UnfinishedError, match=r"7\.0 instead of 8\.0") as caught:
             deploy(context, f"faulty@{lies}", "dev")
         assert str(caught.value).count("do: ") == 1
         assert repository.read_text() == before

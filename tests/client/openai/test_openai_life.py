@@ -218,7 +218,7 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
     assert world.run("deploy", "chat") == "dev has version 1 of chat\n"
     assert "version 1 answers its golden request on here" in world.err
     assert "publishing" not in world.err
-    assert world.run("deploy", "chat") == "dev has already version 1 of chat\n"
+    assert world.run("deploy", "chat") == "dev already has version 1 of chat\n"
     assert world.answer(dev) == "one"
     words = ("--input", "prompt=word1", "--input", "max_tokens=2", "--environment", "dev")
     assert world.run("predict", "chat@1", *words) == "oneone\n"
@@ -237,7 +237,7 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
     dev.define({1: 100, 2: 0})
     world.run("deploy", "chat", code=ExitCode.UNFINISHED)
     assert "answers its golden request differently" in world.err
-    assert "'twotwotwo' in place of 'oneoneone'" in world.err
+    assert "'twotwotwo' instead of 'oneoneone'" in world.err
     assert world.answer(dev) == "one"
     assert (
         "version 2 was never in dev"
@@ -247,11 +247,11 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
     # The right golden request: the version is served, and the definition sends calls to it.
     assert world.register("two", "twotwotwo") == 2
     assert world.run("deploy", "chat") == "dev has version 2 of chat (before: version 1)\n"
-    assert "calls do not go to it" in world.err
+    assert "no calls go to it" in world.err
     assert (world.answer(dev), world.answer(dev, "chat-v2")) == ("one", "two")
     dev.define({1: 0, 2: 100})
     world.run("deploy", "chat")
-    assert "calls do not go to it" not in world.err
+    assert "no calls go to it" not in world.err
 
     # In prod, whose definition is separate, no failures are counted.
     prod.soak_hours = 1e-9
@@ -271,10 +271,10 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
     assert world.line() == VersionShare(version=1, weight=0, pool="v2")
     dev.define({1: 0, 2: 100})
     assert world.run("rollback", "chat", "--in", "dev") == "dev has version 1 of chat (before: version 2)\n"
-    assert "calls do not go to it" in world.err
+    assert "no calls go to it" in world.err
     dev.define({1: 100, 2: 0})
-    assert "dev has already version 1" in world.run("rollback", "chat", "--in", "dev", "--version", "1")
-    assert "calls do not go to it" not in world.err
+    assert "dev already has version 1" in world.run("rollback", "chat", "--in", "dev", "--version", "1")
+    assert "no calls go to it" not in world.err
 
     # The published versions can be verified, and are as registered.
     assert "chat" in world.run("status", "chat", "--environment", "dev")

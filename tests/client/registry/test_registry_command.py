@@ -63,4 +63,4 @@ def test_without_a_proxy_the_name_is_that_of_the_run_or_of_the_login_and_unprove
     assert "no proxy was configured" in unproven
     name, unproven = registrant({"DOMINO_INFERENCE_PROXY": "http://127.0.0.1:9"})
     assert name == getpass.getuser()
-    assert "the proxy at http://127.0.0.1:9 does not prove it" in unproven
+    assert "the proxy at http://127.0.0.1:9 could not authenticate you" in unproven

@@ -27,7 +27,7 @@ def test_one_element_that_is_off_is_found_and_named(data: list[float], draw: st.
     other = [*data]
     other[index] = 7.5 if data[index] != 7.5 else 8.5
     (line,) = Golden(request=REQUEST, outputs={"OUT": data}).differences(answer(OUT=other))
-    assert f"the first is [{index}]" in line
+    assert f"The first is [{index}]" in line
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_a_request_without_inputs_is_refused_before_it_is_sent() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "no JSON\n  why: line 1, column 2: "),
+        ("{", "not valid JSON\n  why: line 1, column 2: "),
         ("[" * 100_000, "not valid JSON\n  why: nested too deeply"),
-        ("[]", "no golden request"),
+        ("[]", "not a golden request"),
         ('{"request": {"inputs": []}, "output": {}}', "output: Extra"),
         ('{"request": {"inputs": []}, "tolerance": -1}', "tolerance"),
         (json.dumps(REQUEST | {"outputs": [{"name": "OUT", "data": [2, 4]}]}), "would not be compared"),

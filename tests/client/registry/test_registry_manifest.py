@@ -52,7 +52,7 @@ def test_the_version_folder_may_have_any_number_and_may_be_missing(tmp_path: Pat
     assert path_on_disk(root, "42", "1/model.py").read_bytes() == program(1)
     assert path_on_disk(root, "42", "1") == root / "1"
     (root / "43").mkdir()
-    with pytest.raises(UsageError, match="version folders 42, 43"):
+    with pytest.raises(UsageError, match="version directories 42, 43"):
         manifest_of(root)
     ensemble = tmp_path / "ensemble"
     (ensemble / "1").mkdir(parents=True)
@@ -105,7 +105,7 @@ def test_names_that_no_store_takes_are_refused(tmp_path: Path) -> None:
     other = entry(tmp_path, "other")
     with open(os.fsencode(other / "1") + b"/\xff", "wb"):
         pass
-    with pytest.raises(UsageError, match="not UTF-8"):
+    with pytest.raises(UsageError, match="not valid UTF-8"):
         manifest_of(other)
 
 

@@ -245,7 +245,8 @@ def test_what_is_not_right_is_fetched_again(
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [(errno.ENOSPC, "free space"), (errno.ESTALE, "network share"), (errno.EACCES, "can be written")]
+    ("code", "words"),
+    [(errno.ENOSPC, "free space"), (errno.ESTALE, "network share"), (errno.EACCES, "check the permissions")],
 )
 def test_errors_of_the_disk_have_a_remedy(
     world: World, version: RegisteredVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: str

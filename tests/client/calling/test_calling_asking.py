@@ -229,7 +229,7 @@ def test_a_response_before_the_end_of_the_request_is_read() -> None:
         sent = Problem(ProblemType.TOO_LONG, "as configured")
         caller.answer(sent.body("r-1"), 413, CONTENT_TYPE, connection="close")
 
-    with rig.upstream(early) as running, pytest.raises(UsageError, match="exceed the proxy's size limit"):
+    with rig.upstream(early) as running, pytest.raises(UsageError, match="exceeds the proxy's size limit"):
         ProxyClient(f"http://{running.http}", KEY).infer("m", {"IN": numpy.ones(1 << 23, numpy.float32)})
 
 

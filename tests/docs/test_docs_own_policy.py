@@ -1,4 +1,4 @@
-"""docs/eviction.md: a policy of one's own, as the page writes it, from the file to what the cluster is told."""
+"""The custom policy of docs/eviction.md works, from its file to the rendered objects."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from stacks.validate import read_definition
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "lab/demo/largest_first"
 SECTION = (
-    (ROOT / "docs/eviction.md").read_text("utf-8").partition("\n## A policy of your own\n")[2].partition("\n## ")[0]
+    (ROOT / "docs/eviction.md").read_text("utf-8").partition("\n## Write an eviction policy\n")[2].partition("\n## ")[0]
 )
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", SECTION, re.DOTALL | re.MULTILINE)
 
@@ -37,7 +37,7 @@ def test_the_page_shows_the_files_that_the_demo_runs_and_they_are_few_lines_of_p
     assert len([line for line in block("python").splitlines() if line.strip()]) == 7
 
 
-def test_the_simulator_finds_it_in_its_folder_by_the_name_that_the_definition_has(tmp_path: Path) -> None:
+def test_the_simulator_finds_the_policy_by_its_name_in_the_definition(tmp_path: Path) -> None:
     about = tmp_path / "largest_first-1.0.dist-info"
     about.mkdir()
     (tmp_path / "largest_first.py").write_text(block("python"), "utf-8")
@@ -61,16 +61,16 @@ def test_the_simulator_finds_it_in_its_folder_by_the_name_that_the_definition_ha
     assert "failed at" not in done.stdout
 
 
-def laid_over(tmp_path: Path, said: str) -> Path:
-    """The reference definition with the page's lines in one of its environments."""
+def laid_over(tmp_path: Path, overlay: str) -> Path:
+    """Return the reference definition with the page's lines in one of its environments."""
     tree = yaml.safe_load((ROOT / "stacks/inference.yaml").read_text("utf-8"))
-    next(each for each in tree["environments"] if each["name"] == "dev").update(yaml.safe_load(said))
+    next(each for each in tree["environments"] if each["name"] == "dev").update(yaml.safe_load(overlay))
     file = tmp_path / "inference.yaml"
     file.write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
     return file
 
 
-def test_the_definition_takes_it_and_its_pod_is_told_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_definition_accepts_it_and_its_pool_gets_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = laid_over(tmp_path, block("yaml"))
     check_definition(file, CommandReport("check", str(file)))
     assert ": ok – 3 stacks" in capsys.readouterr().out
@@ -80,9 +80,9 @@ def test_the_definition_takes_it_and_its_pod_is_told_of_it(tmp_path: Path, capsy
     settings = objects["ConfigMap", "ondemand-small-eviction"]["data"][eviction_process.SETTINGS_FILE]
     assert EvictionSettings.model_validate_json(settings).policy == "largest-first"
     others = [item["data"] for (kind, name), item in objects.items() if kind == "ConfigMap" and "small" not in name]
-    told = [data[eviction_process.SETTINGS_FILE] for data in others if eviction_process.SETTINGS_FILE in data]
-    assert told
-    assert all(EvictionSettings.model_validate_json(each).policy != "largest-first" for each in told)
+    found = [data[eviction_process.SETTINGS_FILE] for data in others if eviction_process.SETTINGS_FILE in data]
+    assert found
+    assert all(EvictionSettings.model_validate_json(each).policy != "largest-first" for each in found)
     pods = [item["spec"]["template"]["spec"] for (kind, _), item in objects.items() if kind == "StatefulSet"]
     images = {each["image"] for pod in pods for each in pod.get("initContainers", ())}
     assert images == {block("sh", 1).partition("--tag ")[2].split()[0]}

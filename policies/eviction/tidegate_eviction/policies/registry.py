@@ -54,20 +54,20 @@ BUILT_IN: Final[Mapping[str, Policy]] = {
     for policy in (
         Policy(
             "break-even",
-            "As cost-aware, of those idle for four times what their load took, or for their idle limit; any without a "
-            "lease, as soon as the callers of who needs the room have lost twice what that costs. What timers call is "
-            "loaded just before, where that costs others less.",
+            "Like cost-aware, after an idle time of four loads, or earlier if that saves callers time. Loads models "
+            "shortly before timers call them.",
             _choose_cheapest,
             breaks_even=True,
         ),
         Policy(
             "lru-idle",
-            "The least recently used go first, of those that have been idle for their idle limit.",
+            "The least recently used of those that have been idle for their idle limit.",
             _choose_lru,
         ),
         Policy(
             "cost-aware",
-            "Those go first that are cheap to load again, large and seldom used, of those idle for their idle limit.",
+            "The cheapest to load again, the largest and the least used, of those that have been idle for their idle "
+            "limit.",
             _choose_cheapest,
         ),
     )

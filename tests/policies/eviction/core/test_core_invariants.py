@@ -309,7 +309,7 @@ def test_a_long_walk(seed: int) -> None:
 
 @hypothesis.given(st.integers(0, 2**64 - 1))
 @hypothesis.settings(deadline=None, phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate))
-def test_a_long_walk_with_a_policy_of_somebody_elses_that_does_whatever_it_likes(seed: int) -> None:
+def test_a_long_walk_with_a_hostile_policy(seed: int) -> None:
     go(Walk(seed, ["somebody else's"]))
 
 

@@ -120,7 +120,7 @@ def quarantine(world: World) -> list[object]:
     return events
 
 
-def test_a_failed_load_is_told_at_once_and_tried_again_after_a_while(world: World) -> None:
+def test_a_failed_load_is_reported_immediately_and_retried_later(world: World) -> None:
     world.ask("p1", "a", None)
     answer = told(world)
     assert isinstance(answer, lease.Busy)
@@ -152,7 +152,7 @@ def test_quarantine_ends_with_a_new_version(world: World) -> None:
     had(world, "a")
 
 
-def test_nobody_goes_for_a_model_whose_files_show_that_it_cannot_be_loaded() -> None:
+def test_no_model_is_evicted_for_one_whose_files_show_that_it_cannot_load() -> None:
     world = full({"a": 60, "bad": 50, "pin": 45})
     world.change("bad", stamp="broken", problem="its config.pbtxt cannot be read")
     world.change("pin", stamp="broken", problem="so is this one", pinned=True)
@@ -202,7 +202,7 @@ def test_memory_of_a_failed_load_must_come_back_too(world: World) -> None:
     assert world.leaked == 30
 
 
-def test_a_model_that_changes_while_it_is_loaded_is_loaded_anew(world: World) -> None:
+def test_a_model_that_changes_while_it_is_loaded_is_loaded_again(world: World) -> None:
     ticket = world.ask("p1", "a", None)
     world.change("a", versions=(7,))
     answer = world.answer(ticket)

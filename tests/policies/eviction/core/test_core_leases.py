@@ -45,7 +45,7 @@ def test_an_unrenewed_lease_ends_to_the_second_and_counts_as_used_until_then(wor
 
 
 @pytest.mark.parametrize("late", [-1, 1])
-def test_lease_that_has_just_ended_is_given_anew_where_the_model_is_still_there(world: World, late: float) -> None:
+def test_an_ended_lease_is_granted_again_if_the_model_is_still_loaded(world: World, late: float) -> None:
     world.ask("p1", "a", None)
     world.advance(RULES.lease_seconds + late)
     assert world.residency.leases == (late < 0)

@@ -119,7 +119,7 @@ def test_memory_that_does_not_come_back_is_charged_until_it_does() -> None:
     assert world.leaked == 0
 
 
-def test_past_the_leak_budget_the_pod_asks_to_be_recycled_once_nobody_holds_a_lease() -> None:
+def test_past_the_leak_budget_triton_is_recycled_after_the_last_lease() -> None:
     world = full({"a": 40, "b": 40, "c": 40})
     world.advance(100.0)
     world.ask("p1", "b", None)
@@ -155,7 +155,7 @@ def test_a_model_that_only_a_leak_keeps_out_has_triton_restarted() -> None:
     assert world.recycled == 1
 
 
-def test_an_unload_that_fails_is_told_again_and_in_the_end_triton_is_restarted() -> None:
+def test_a_failed_unload_is_retried_and_in_the_end_triton_is_restarted() -> None:
     world = making_room()
     for _ in range(RULES.unload_tries):
         assert world.states["a"] == "unloading"

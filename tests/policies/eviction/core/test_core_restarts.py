@@ -167,7 +167,7 @@ def test_a_clock_that_jumps_ahead_ends_leases_and_waits_and_nothing_else() -> No
     assert isinstance(world.ask("p2", "b", None), Ticket)
 
 
-def test_a_model_that_vanished_is_loaded_anew_and_nothing_is_thought_to_have_leaked() -> None:
+def test_a_model_that_vanished_is_loaded_again_and_nothing_counts_as_leaked() -> None:
     world = running({"a": 40})
     world.read()
     world.residency.memory(BASE, world.now)

@@ -23,7 +23,7 @@ def test_idle_for_exactly_the_limit_may_go_and_a_moment_less_may_not(early: floa
         assert answer.retry_after == pytest.approx(early, abs=1e-5)
 
 
-def test_busy_says_the_exact_second_and_who_comes_then_gets_room() -> None:
+def test_busy_has_the_exact_second_and_a_caller_then_gets_memory() -> None:
     world = full({"a": 30, "b": 30, "c": 30, "d": 70})
     retry_after = world.busy("p1", "d", 0.0)
     assert retry_after == pytest.approx(RULES.idle_seconds - 2.0), "a and b must be idle; c may stay"
@@ -46,7 +46,7 @@ def test_who_was_loaded_after_waiting_for_room_says_how_long_for_it_and_how_long
     assert told.seconds == pytest.approx(4.0)
 
 
-def test_too_large_is_said_at_once_and_nobody_goes_for_it() -> None:
+def test_too_large_is_returned_immediately_and_no_model_is_evicted() -> None:
     world = full({"a": 40, "pin": 30, "big": 71})
     world.change("pin", pinned=True)
     world.advance(500.0)
@@ -173,7 +173,7 @@ def test_a_policy_that_chooses_too_few_is_helped_out() -> None:
     assert sorted(unloads(world)) == ["a", "b", "c"]
 
 
-def test_a_policy_that_fails_is_told_and_the_least_recently_used_go() -> None:
+def test_a_failing_policy_is_reported_and_the_least_recently_used_are_evicted() -> None:
     def broken(_candidates: object, _needed: int, _now: float) -> list[Candidate]:
         raise KeyError("no such model")
 

@@ -248,7 +248,7 @@ def test_it_leaves_last_and_renews_until_then(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_in_a_slice_the_driver_is_asked_in_tritons_own_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_slice_the_driver_is_queried_in_tritons_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small(tmp_path, "a")
     with not_run("THE STAND-IN FOR NVML"):
         made = library(tmp_path)

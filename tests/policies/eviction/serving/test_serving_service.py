@@ -142,7 +142,7 @@ async def test_each_load_and_each_eviction_is_one_line_with_its_reason(
     assert said[0]["seconds"] > 0
 
 
-async def test_busy_is_never_told_earlier_than_the_exact_second(
+async def test_retry_after_is_never_earlier_than_the_exact_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in = StandIn({"a": 60 * MIB, "b": 60 * MIB})
@@ -176,7 +176,7 @@ async def test_a_connection_that_breaks_after_leases_were_made_shorter_ends_none
         assert busy.retry_after > 15, found
 
 
-async def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
+async def test_a_repository_that_hangs_delays_no_caller_beyond_its_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate_eviction.serving.service.LOOK_MOST_SECONDS", 0.2)

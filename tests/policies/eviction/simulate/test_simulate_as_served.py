@@ -45,9 +45,7 @@ def test_the_simulator_answers_each_request_as_proxies_and_policies_do(
     assert sum(waited > 1 for waited in simulated.values()) > 20, "and some wait"
 
 
-def test_each_caller_waits_for_as_long_as_he_may_though_one_before_him_was_refused_while_the_same_load_went_on() -> (
-    None
-):
+def test_each_caller_waits_for_its_own_time_though_one_before_it_was_refused_during_the_same_load() -> None:
     trace = trace_of([(1.0, 0), (1.5, 0), (7.0, 0), (15.0, 0)], (10, 25.0, 0.1))
     setting = SimulationSetting(find("break-even"), 10, wait_seconds=20, lease_seconds=15)
     real, _ = served(trace, setting)

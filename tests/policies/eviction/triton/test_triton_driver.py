@@ -71,7 +71,9 @@ async def test_an_unload_ends_when_the_index_says_so_of_every_name_in_order() ->
         assert stand_in.did("unload") == ["whole", "part"]
 
 
-async def test_a_model_without_a_folder_is_unloaded_only_once_triton_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_without_a_directory_is_unloaded_only_once_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tidegate_eviction.triton.control.IGNORED_SECONDS", 0.2)
     stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
     async with driving(stand_in) as (driver, heard):

@@ -25,10 +25,10 @@ DAYS = {
     "steady": Workload(
         models=50, zipf=0.7, bursty=0.1, nightly=0.05, periodic=0.4, footprint_mb=200, load_mb_per_second=100, seed=1
     ),
-    "dear loads": Workload(
+    "expensive loads": Workload(
         models=20, zipf=1.6, bursty=0.2, periodic=0.3, footprint_mb=200, load_mb_per_second=20, seed=1
     ),
-    "dear loads, in bursts": Workload(models=20, bursty=0.8, footprint_mb=200, load_mb_per_second=20, seed=1),
+    "expensive loads, in bursts": Workload(models=20, bursty=0.8, footprint_mb=200, load_mb_per_second=20, seed=1),
     "at random": Workload(models=40, load_mb_per_second=100, seed=1),
     "sparse": Workload(models=30, requests=3_000, zipf=1.0, bursty=0.2, periodic=0.4, load_mb_per_second=50, seed=1),
 }

@@ -98,7 +98,7 @@ def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> Non
 
 def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
     said = refused(tmp_path)
-    assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
+    assert said == f"{tmp_path / 'eviction.json'}: the file cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))
     assert 'policy: there is no policy "fifo": built in are ' in refused(tmp_path)
 

@@ -41,7 +41,7 @@ class NotLetInError(Exception):
 def check_holder(pod: str | None, holder: str) -> None:
     """Raise NotLetInError for a holder of another pod than this one; None: the pod is not known."""
     if pod is not None and not lease.is_holder_of(pod, holder):
-        raise NotLetInError(f"The holder {holder} is not of the pod that the token names.", 403)
+        raise NotLetInError(f"The holder {holder} does not belong to the pod in the token.", 403)
 
 
 class ClusterKeys:
@@ -78,7 +78,7 @@ class ClusterKeys:
         except FileNotFoundError:
             pass
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, TokenError) as error:
-            log.warning("%s is of no use: %s", self._kept.path, error)
+            log.warning("%s cannot be used: %s", self._kept.path, error)
         self._reading = self._first = asyncio.create_task(self._refresh())
 
     async def tried(self) -> None:
@@ -97,10 +97,10 @@ class ClusterKeys:
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
-            raise TokenError("The credential is no token.") from None
+            raise TokenError("The credential is not a token.") from None
         name = header.get("kid"), str(header.get("alg"))
         if name[1] not in ALGORITHMS or not isinstance(name[0], str):
-            raise TokenError("The token names no key of the cluster.")
+            raise TokenError("The token's header names no key of the cluster.")
         if name not in self._by_name and time.monotonic() >= self._next:
             await self.refresh()
         if name not in self._by_name:
@@ -120,11 +120,11 @@ class ClusterKeys:
             self._use(document, at)
         except (OSError, ValueError, RecursionError, AttributeError, http.client.HTTPException, TokenError) as error:
             if not self._failure or not self.known:
-                log.warning("the cluster's keys cannot be read: %s", error)
+                log.warning("cannot read the cluster's keys: %s", error)
             self._failure = str(error) or type(error).__name__
         else:
             if self._failure:
-                log.info("the cluster's keys are read")
+                log.info("the cluster's keys were read")
             self._failure = ""
             kept = json.dumps({"asOf": at, "keys": document}).encode()
             await asyncio.to_thread(self._kept.write, kept)
@@ -154,7 +154,7 @@ class ClusterKeys:
         finally:
             asking.close()
         if answer.status != 200:
-            raise OSError(f"the API server answers {answer.status} to GET {eviction_process.KEYS_PATH}")
+            raise OSError(f"the API server returned {answer.status} for GET {eviction_process.KEYS_PATH}")
         return body
 
 
@@ -174,7 +174,7 @@ class Callers:
         """Read the cluster's keys again and again, for ever."""
         await self.keys.tried()
         if not self.keys.known:
-            until = "no lease is served" if self._is_strict else "only the network policies protect the lease port"
+            until = "no lease is granted" if self._is_strict else "only the network policies protect the lease port"
             log.warning("until the cluster's keys are read, %s", until)
         await self.keys.follow()
 
@@ -206,7 +206,7 @@ class Callers:
         key = await keys.find(token)
         claims = verified_claims(token, key, (lease.AUDIENCE,), keys.wall(), ended=keys.ended)
         if claims["sub"] != self._subject:
-            raise TokenError(f"The token is not of {self._subject}.")
+            raise TokenError(f"The token's subject is not {self._subject}.")
         kubernetes = claims.get("kubernetes.io")
         pod = kubernetes.get("pod") if isinstance(kubernetes, dict) else None
         name = pod.get("name") if isinstance(pod, dict) else None

@@ -34,7 +34,7 @@ class Footprints:
     """The measurements, in one file that is always whole."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = KeptFile(folder / FILE, "footprints are measured anew after a restart")
+        self._file = KeptFile(folder / FILE, "footprints will be measured again after a restart")
         self.models: dict[str, Measurements] = {}
         self._changed = False
 
@@ -45,7 +45,7 @@ class Footprints:
         except FileNotFoundError:
             return
         except (OSError, ValidationError) as error:
-            log.warning("%s is not used, footprints are measured anew: %s", self._file.path, error)
+            log.warning("%s cannot be used, so footprints are measured again: %s", self._file.path, error)
         else:
             self.models = stored.models
 

@@ -82,9 +82,9 @@ async def _message(request: Request, kind: type[Asked]) -> Asked:
         async for chunk in request.stream():
             body += chunk
             if len(body) > BODY_BYTES:
-                raise HTTPException(413, f"A message has {BODY_BYTES} bytes at most.")
+                raise HTTPException(413, f"The message is too large: the limit is {BODY_BYTES} bytes.")
     except ClientDisconnect:
-        raise HTTPException(400, "The message was cut short.") from None
+        raise HTTPException(400, "The message is incomplete.") from None
     try:
         return kind.model_validate_json(bytes(body))
     except ValidationError as error:

@@ -29,14 +29,14 @@ _TOTALS: Final = (
 _LINES: dict[type, tuple[int, str, str]] = {
     messages.Loaded: (logging.INFO, "%s is loaded", ""),
     messages.LoadFailed: (logging.WARNING, "%s could not be loaded", "load_failures"),
-    messages.Quarantined: (logging.ERROR, "%s is not loaded again until it changes, or the policy restarts", ""),
-    messages.Allowed: (logging.INFO, "%s may be loaded again", ""),
+    messages.Quarantined: (logging.ERROR, "%s is quarantined until it changes or the policy restarts", ""),
+    messages.Allowed: (logging.INFO, "%s is no longer quarantined", ""),
     messages.Evicted: (logging.INFO, "%s is evicted", ""),
     messages.UnloadFailed: (logging.ERROR, "%s could not be unloaded", "unload_failures"),
-    messages.Leaked: (logging.WARNING, "memory did not come back, or came back late", ""),
-    messages.Overrun: (logging.ERROR, "more is loaded than there is room for", "overruns"),
-    messages.PolicyFailed: (logging.ERROR, "the policy failed: the least recently used go instead", "policy_failures"),
-    messages.Recycling: (logging.ERROR, "the server is to be restarted: no new leases", "recycles"),
+    messages.Leaked: (logging.WARNING, "memory was not freed, or was freed late", ""),
+    messages.Overrun: (logging.ERROR, "loaded models exceed the capacity", "overruns"),
+    messages.PolicyFailed: (logging.ERROR, "the policy failed: the least recently used are evicted", "policy_failures"),
+    messages.Recycling: (logging.ERROR, "the server will be restarted: no new leases", "recycles"),
 }
 """Level and text of each event's line, which has the event's fields, too; and which total counts it, if any."""
 log = logging.getLogger("tidegate_eviction.events")

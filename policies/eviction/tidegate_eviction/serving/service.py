@@ -88,7 +88,7 @@ class EvictionService:
         """Take other settings over; raises SettingsError, and then all stays as it was."""
         for name, said in _FIXED.items():
             if said(settings) != said(self.settings):
-                raise SettingsError(f"{name}: it changes only when the server is restarted, and the policy with it")
+                raise SettingsError(f"{name} cannot change at run time. Restart the pod")
         if self.stager is not None and settings.staging is not None:
             self.stager.settings, self.stager.repository = settings.staging, _mounted(settings)
         self.settings, self._catalog = settings, Catalog(settings)
@@ -209,9 +209,9 @@ class EvictionService:
     def memory_read(self, reading: MemoryReading, why: str = "") -> None:
         """Memory was read, or cannot be: then an unload counts as soon as the index says so."""
         if why and self._measures:
-            log.error("memory cannot be read, so that it is not known whether unloaded memory came back: %s", why)
+            log.error("cannot read memory, so unloads count as freed when Triton reports them: %s", why)
         elif reading.source != self.reading.source:
-            log.info("memory is read from: %s", reading.source)
+            log.info("source of memory readings: %s", reading.source)
         self.reading = reading
         if self._measures is not (measures := reading.used_bytes is not None):
             self._measures = measures
@@ -221,7 +221,7 @@ class EvictionService:
 
     def server_lost(self, why: str) -> None:
         """The server has ended, and with it all that was under way."""
-        log.warning("the server is lost (%s): its models are cold, and leases void", why)
+        log.warning("the server was lost (%s): its models are cold, and its leases are void", why)
         self.counts.totals["triton_losses"].inc()
         self._lost = (self.reading.source, self.reading.server)
         self._stop_staging()
@@ -229,7 +229,7 @@ class EvictionService:
 
     def server_back(self, found: ServerInventory) -> None:
         """The server is there; with the first time the core begins."""
-        log.info("the server is there", extra={"said": {"found": asdict(found)}})
+        log.info("the server is connected", extra={"said": {"found": asdict(found)}})
         same = bool(self.reading.server) and (self.reading.source, self.reading.server) == self._lost
         self._do(self.residency.recover(replace(found, same=same), monotonic()))
 
@@ -239,7 +239,7 @@ class EvictionService:
 
     def vanished(self, models: frozenset[str]) -> None:
         """Take models for unloaded that the server has dropped without an order."""
-        log.error("the server has no longer, though no unload was ordered: %s", ", ".join(sorted(models)))
+        log.error("the server dropped models without an order: %s", ", ".join(sorted(models)))
         self._do(self.residency.vanished(models, monotonic()))
 
     def is_busy(self) -> bool:
@@ -286,7 +286,7 @@ class EvictionService:
             why = str(error)
         except Exception as defect:
             log.exception("the policy has a defect")
-            why = f"the policy has a defect, which is in its log: {defect!r}"
+            why = f"the policy has a defect. See its log: {defect!r}"
         del self._stagings[number]
         if why:
             self.load_ended(number, why, None, ())

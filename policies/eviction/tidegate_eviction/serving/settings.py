@@ -32,12 +32,11 @@ def read(data: bytes) -> EvictionSettings:
         raise SettingsError(f"policy: {error}") from None
     counts = Counter(model.name for model in settings.models)
     if twice := sorted(name for name, count in counts.items() if count > 1):
-        raise SettingsError(f"models: {', '.join(twice)} is there twice")
+        raise SettingsError(f"models: {', '.join(twice)} is listed twice")
     if "\0" in settings.repository:
-        raise SettingsError(f"repository: {settings.repository!r} can be no path")
+        raise SettingsError(f"repository: {settings.repository!r} is not a path")
     if MEMORY_MODEL in counts:
-        why = "is how the policy calls its own model, so call yours something else"
-        raise SettingsError(f"models: {MEMORY_MODEL} {why}")
+        raise SettingsError(f"models: {MEMORY_MODEL} is reserved for the policy's own model. Rename yours")
     return settings
 
 
@@ -47,7 +46,7 @@ class SettingsFile:
 
     def __init__(self, path: Path, copy: Path, use: Callable[[bytes], None]) -> None:
         self.path = path
-        self._copy = KeptFile(copy, "over a bad settings file a restart fails")
+        self._copy = KeptFile(copy, "a restart with an invalid settings file will fail")
         self._uncopied: bytes | None = None  # Settings that are in use, and not in the copy yet.
         self.last_error = ""
         self._use = use
@@ -77,11 +76,11 @@ class SettingsFile:
     def _take(self, found: bytes | str) -> None:
         try:
             if isinstance(found, str):
-                raise SettingsError(f"it cannot be read: {found}")
+                raise SettingsError(f"the file cannot be read: {found}")
             self._use(found)
         except SettingsError as error:
             self.last_error = str(error)
-            log.error("%s was refused: %s; the last good one stays", self.path, error)
+            log.error("%s is invalid, so the last valid one stays in use: %s", self.path, error)
         else:
             self._uncopied = found
             self.last_error = ""

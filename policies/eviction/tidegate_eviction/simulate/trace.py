@@ -135,7 +135,7 @@ def read_trace(path: Path) -> Trace:
         with gzip.open(path, "rb") if zipped else path.open("rb") as opened:
             return _parsed(path, io.TextIOWrapper(io.BufferedReader(opened), encoding="utf-8-sig"))
     except UnicodeDecodeError:
-        raise SimulationError(f"{path}: this is not text in UTF-8. A trace is lines of commas and numbers.") from None
+        raise SimulationError(f"{path}: this is not UTF-8 text. A trace is comma-separated text.") from None
     except (OSError, EOFError, zlib.error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SimulationError(f"{path}: the trace cannot be read ({why}).") from None
@@ -166,25 +166,25 @@ def _parsed(path: Path, lines: io.TextIOWrapper) -> Trace:
             if line.startswith("m,"):
                 model = _model(line)
                 if model.name in places:
-                    raise ValueError(f"the model {model.name!r} is described for the second time. Keep one line.")
+                    raise ValueError(f"the model {model.name!r} is described twice. Remove one of the lines.")
                 places[model.name] = len(models)
                 models.append(model)
             elif line and not line.startswith("#"):
                 at, name = _request(line)
                 if name not in places:
-                    raise ValueError(f"no line above describes the model {name!r}: add `m,{name},…`.")
+                    raise ValueError(f"no line above describes the model {name!r}. Add `m,{name},…`.")
                 if seconds and at < seconds[-1]:
                     why = f"time_ms goes back, from {_number(seconds[-1] * 1e3)} to {_number(at * 1e3)}."
-                    raise ValueError(f"{why} Requests are in time order: sort them.")
+                    raise ValueError(f"{why} Sort the requests by time.")
                 if seconds and at - seconds[0] > LONGEST_SECONDS:
                     why = f"time_ms is {(at - seconds[0]) / 86400:,.0f} days after the first request."
-                    raise ValueError(f"{why} A trace has at most a year: keep the part that you want to plan for.")
+                    raise ValueError(f"{why} The limit is one year. Remove the other requests.")
                 seconds.append(at)
                 which.append(places[name])
         except ValueError as error:
             raise SimulationError(f"{path}:{number}: {error}") from None
     if not seconds:
-        raise SimulationError(f"{path}: there is no request in it. Requests are lines `time_ms,id`.")
+        raise SimulationError(f"{path}: the trace has no requests. Add lines `time_ms,id`.")
     return Trace(tuple(models), seconds, which)
 
 
@@ -201,11 +201,11 @@ def _model(line: str) -> TracedModel:
         raise ValueError(f"{line[:60]!r} is not `m,id,footprint_mb,cold_ms,warm_ms`.")
     size = round(_quantity("footprint_mb", parts[2]) * MEGABYTE)
     if not size:
-        raise ValueError(f"footprint_mb is {parts[2]}: every model takes room. Write what it takes.")
+        raise ValueError(f"footprint_mb is {parts[2]}, but must be above 0.")
     cold, warm = (_quantity(*each, most=1e9) for each in (("cold_ms", parts[3]), ("warm_ms", parts[4])))
     if cold < warm:
         why = f"cold_ms ({parts[3]}) is less than warm_ms ({parts[4]})"
-        raise ValueError(f"{why}, but includes it: a cold request loads, and then does what a warm one does.")
+        raise ValueError(f"{why}, but must include it: a cold request loads the model and then runs like a warm one.")
     return TracedModel(parts[1], size, (cold - warm) / 1e3, warm / 1e3)
 
 
@@ -215,7 +215,7 @@ def _quantity(what: str, text: str, most: float = 1e15) -> float:
     except ValueError:
         value = math.nan
     if not (0 <= value < most):
-        raise ValueError(f"{what} is {text.strip()[:40]!r}: it is a number, 0 or more, and less than {most:.0e}.")
+        raise ValueError(f"{what} is {text.strip()[:40]!r}, but must be a number from 0 to less than {most:.0e}.")
     return value
 
 

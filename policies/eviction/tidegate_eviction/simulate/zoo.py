@@ -61,7 +61,7 @@ def generate(zoo: Workload) -> Trace:
     requests.sort()
     if not requests:
         raise SimulationError(
-            f"Chance gave this zoo none of its {zoo.requests} requests: ask for more, or another seed."
+            f"The generated trace has none of its {zoo.requests} requests. Increase --requests, or change --seed."
         )
     return Trace(models, array("d", (time for time, _ in requests)), array("l", (which for _, which in requests)))
 

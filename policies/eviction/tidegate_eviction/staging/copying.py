@@ -49,6 +49,6 @@ def _copy_file(contents: Contents, target: Path, file: SourceFile, stop: tuple[E
         runs = file.is_executable or (known is not None and known.executable)  # a bucket keeps no file modes
         os.fchmod(written.fileno(), 0o755 if runs else 0o644)
     if known is not None and digest.hexdigest() != known.sha256:
-        raise StagingError(f"{file.path} of model {contents.model} has other content than was registered")
+        raise StagingError(f"{file.path} of model {contents.model} differs from the registered file")
     if size != file.size:
-        raise ChangedError(f"{file.path} of model {contents.model} changed while it was copied")
+        raise ChangedError(f"{file.path} of model {contents.model} changed during the copy")

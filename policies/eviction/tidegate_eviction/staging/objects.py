@@ -110,7 +110,7 @@ class ObjectSource:
         """Return a small file's content; raises OSError for one that is larger, too."""
         file = self._file(path)
         if file.size > most:
-            raise OSError(errno.EFBIG, f"it has more than {most} bytes")
+            raise OSError(errno.EFBIG, f"it is larger than {most} bytes")
         return self.store.read(f"{self.name}/{path}", file.mark, file.size)
 
     def chunks(self, path: str) -> Iterator[bytes]:

@@ -102,7 +102,7 @@ class FolderSource:
         with self._open(path) as file:
             data = file.read(most + 1)
         if len(data) > most:
-            raise OSError(errno.EFBIG, f"it has more than {most} bytes")
+            raise OSError(errno.EFBIG, f"it is larger than {most} bytes")
         return data
 
     def chunks(self, path: str) -> Iterator[bytes]:
@@ -118,7 +118,7 @@ class FolderSource:
         file = open(self.path / path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             file.close()
-            raise OSError(errno.EINVAL, "it is no file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         return file
 
 

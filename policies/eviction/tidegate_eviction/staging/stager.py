@@ -39,7 +39,7 @@ ROOM_SECONDS = 600.0  # How long a load waits for room that other loads use, if 
 _POLL_SECONDS = 0.2  # Between two tries to get this room.
 _THREADS = 16
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-_IN_USE = "all of the staging folder is in use by loads under way"
+_IN_USE = "loads in progress use the whole staging directory"
 Key = tuple[str, str]
 """A model, and the stamp of its copy."""
 Result = TypeVar("Result")
@@ -152,9 +152,9 @@ class Stager:
         together, size = sum(map(disk_bytes, wanted)), self.settings.size_bytes
         why, is_copied = "", False
         if linked:
-            why = f"{linked[0]} is a link to a folder"
+            why = f"{linked[0]} is a link to a directory"
         elif together > size:
-            why = f"its files take {together} bytes, and the staging folder has {size}"
+            why = f"its files need {together} bytes, but the staging directory has {size}"
         else:
             while not (has_room := await self._make_room(number, wanted)):
                 if self.repository is not None or monotonic() >= until:
@@ -175,7 +175,7 @@ class Stager:
         if why:
             self._loads.pop(number, None)
             self.counts.passed += 1
-            log.warning("%s is loaded from the repository itself: %s", model, why)
+            log.warning("%s is loaded directly from the repository: %s", model, why)
         elif is_copied:
             self.counts.copied += 1
         else:
@@ -188,7 +188,7 @@ class Stager:
             self._loads.pop(number, None)
             for each in wanted:
                 if self._is_free(each.key) and not await self._on_thread(self._is_whole, each):
-                    log.warning("the copy of %s is not whole: it is copied again", each.model)
+                    log.warning("the copy of %s is incomplete, so it is copied again", each.model)
                     await self._discard(each.key)
             keys = tuple(each.key for each in wanted)
             new = [each for each in wanted if each.key not in self.copies]
@@ -200,7 +200,8 @@ class Stager:
                 if lacking <= 0:
                     break
                 lacking -= self.copies[key]
-                log.info("the copy of %s goes", key[0], extra={"said": {"model": key[0], "bytes": self.copies[key]}})
+                removed = {"model": key[0], "bytes": self.copies[key]}
+                log.info("the copy of %s is removed", key[0], extra={"said": removed})
                 await self._discard(key)
             self._loads[number] = keys
             for each in new:
@@ -226,7 +227,7 @@ class Stager:
                 partial.mkdir()
                 copy(contents, partial, self._stop)
                 if (again := self.contents(model)) is None or again.key != contents.key:
-                    raise ChangedError(f"model {model} changes while it is copied")
+                    raise ChangedError(f"model {model} changed during the copy")
                 place = self._place(contents.key)
                 place.parent.mkdir(exist_ok=True)
                 partial.rename(place)

@@ -100,9 +100,9 @@ class TritonControl:
                     await self._channel.channel_ready()
                 if (await self._call("ServerLive", messages.ServerLiveRequest(), CALL_SECONDS)).live:
                     return
-                why = f"Triton at {self.address} says that it is not alive"
+                why = f"Triton at {self.address} reports that it is not alive"
             except TimeoutError:
-                why = f"there is no answer at {self.address}"
+                why = f"no response from {self.address}"
             except ServerCallError as error:
                 why = str(error)
             if why != said:
@@ -166,7 +166,7 @@ class TritonControl:
         answer = await self._call("ModelInfer", request, seconds)
         raw: bytes = answer.raw_output_contents[0] if answer.raw_output_contents else b""
         if len(raw) < 4 or struct.unpack_from("<I", raw)[0] != len(raw) - 4:
-            raise RefusedError(f"what {model} answers is no text")
+            raise RefusedError(f"the output of {model} is not text")
         return raw[4:]
 
     async def _call(self, method: str, request: Any, seconds: float | None) -> Any:
@@ -179,10 +179,10 @@ class TritonControl:
             # Triton says UNAVAILABLE of a wrong secret, too.
             if error.code() is grpc.StatusCode.UNAVAILABLE and _RESTRICTED in said:
                 raise RefusedError(
-                    f"Triton was started with another control secret than the one of this policy: {said}"
+                    f"Triton was started with another control secret than this policy's: {said}"
                 ) from None
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise ServerCallError(f"Triton did not answer {method} within {seconds:g} s") from None
+                raise ServerCallError(f"Triton did not respond to {method} within {seconds:g} s") from None
             if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
                 raise LostError(f"the connection to Triton at {self.address} broke: {said}") from None
             raise RefusedError(said) from None
@@ -239,7 +239,7 @@ class IndexWatcher:
                 except RefusedError as error:
                     return str(error)
                 except ServerCallError as error:
-                    log.warning("it is not known whether %s was loaded, so the index is watched: %s", model, error)
+                    log.warning("whether %s was loaded is unknown, so its index entry is watched: %s", model, error)
                     call, quiet_since = None, monotonic()
                 else:
                     return None
@@ -254,7 +254,7 @@ class IndexWatcher:
                     if failed > 2 and call is None:
                         return why
                 if monotonic() - quiet_since > (NOTHING_SECONDS if call is None else 10 * NOTHING_SECONDS):
-                    return index.why_not(model) or "Triton gave no answer, and its index does not show the load"
+                    return index.why_not(model) or "Triton did not respond, and its index does not show the load"
             if call is not None:
                 await asyncio.wait({call}, timeout=pause)
             else:
@@ -293,7 +293,7 @@ class IndexWatcher:
         try:
             return await asyncio.shield(self._looking)
         except ServerCallError as error:
-            log.debug("the index cannot be had: %s", error)
+            log.debug("cannot read the index: %s", error)
             return None
 
     async def _look(self) -> ModelIndex:

@@ -60,7 +60,7 @@ class TritonDriver:
             except ServerCallError as error:
                 if why != str(error):
                     why = str(error)
-                    log.error("Triton is there, but cannot be controlled: %s", why)
+                    log.error("Triton runs, but cannot be controlled: %s", why)
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             self.is_up, why = True, ""
@@ -101,7 +101,7 @@ class TritonDriver:
         try:
             served = await self._control.served()
         except RefusedError as error:  # built without statistics
-            log.warning("models whose folder has gone are not found: %s", error)
+            log.warning("models whose directory was removed are not found: %s", error)
             served = {}
         return found_in(index, served)
 
@@ -138,7 +138,7 @@ class TritonDriver:
             await (self._load(command) if isinstance(command, Load) else self._unload(command))
         except Exception as defect:  # the core waits for a report all the same
             log.exception("the policy has a defect")
-            why = f"the policy has a defect, which is in its log: {defect!r}"
+            why = f"the policy has a defect. See its log: {defect!r}"
             if isinstance(command, Load):
                 self._service.load_ended(command.number, why, None, ())
             else:
@@ -189,7 +189,7 @@ class TritonDriver:
                         with suppress(ServerCallError):
                             told |= {name} - (await self._control.served()).keys()
                     except ServerCallError as error:
-                        log.warning("it is not known whether %s is unloaded, so the index is watched: %s", name, error)
+                        log.warning("whether %s is unloaded is unknown, so its index entry is watched: %s", name, error)
                     else:
                         told.add(name)
         why = await self._watch.unloads(command.names, said, told)
@@ -204,9 +204,9 @@ class TritonDriver:
                 await asyncio.to_thread(write_whole, self._recycle, f"{command.reason}\n".encode())
                 break
             except OSError as error:
-                log.error("%s cannot be written, so Triton is not restarted yet: %s", self._recycle, error)
+                log.error("cannot write %s, so Triton is not restarted yet: %s", self._recycle, error)
                 await asyncio.sleep(ASK_SECONDS)
-        log.warning("Triton is asked to be restarted: %s", command.reason)
+        log.warning("restart of Triton requested: %s", command.reason)
 
     # Memory
 
@@ -234,7 +234,7 @@ class TritonDriver:
         try:
             return await self._memory.read()
         except ServerCallError as error:
-            log.warning("memory cannot be read: %s", error)
+            log.warning("cannot read memory: %s", error)
             return None
 
 

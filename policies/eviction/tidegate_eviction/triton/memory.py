@@ -66,7 +66,7 @@ class MemoryReader:
         """Load the model that reads memory, if need be; to be called after each start of Triton, raises LostError."""
         self._has_model, self._source = False, None
         with suppress(ServerCallError, KeyError):
-            self._has_model = (await self._ask())["program"] == PROGRAM_ID
+            self._has_model = (await self._query())["program"] == PROGRAM_ID
         if self._has_model:
             return  # an earlier start of the policy loaded it
         try:
@@ -74,7 +74,7 @@ class MemoryReader:
         except LostError:
             raise
         except ServerCallError as error:
-            log.warning("memory cannot be read in Triton's container: %s", error)
+            log.warning("cannot read memory in Triton's container: %s", error)
         else:
             self._has_model = True
 
@@ -83,25 +83,25 @@ class MemoryReader:
         reading = await self._read()
         # All readings of one start of Triton are from one source: numbers of two cannot be compared.
         if self._source not in (None, reading.source):
-            raise RefusedError(f"memory was read from {self._source}, which tells nothing now")
+            raise RefusedError(f"memory was read from {self._source}, which returns nothing now")
         self._source = reading.source
         return reading
 
     async def _read(self) -> MemoryReading:
         if not self._has_model:
             return MemoryReading()
-        said = await self._ask()
-        if said["gpu"] is not None:
-            return MemoryReading(MemorySource.NVML, said["gpu"], said["server"])
-        if said["process"] is None:
-            return MemoryReading(server=said["server"])
-        return MemoryReading(MemorySource.PROCESS, said["process"], said["server"])
+        found = await self._query()
+        if found["gpu"] is not None:
+            return MemoryReading(MemorySource.NVML, found["gpu"], found["server"])
+        if found["process"] is None:
+            return MemoryReading(server=found["server"])
+        return MemoryReading(MemorySource.PROCESS, found["process"], found["server"])
 
-    async def _ask(self) -> dict[str, Any]:
+    async def _query(self) -> dict[str, Any]:
         try:
-            said = json.loads(await self._control.text(MEMORY_MODEL, "READING", READ_SECONDS))
+            found = json.loads(await self._control.text(MEMORY_MODEL, "READING", READ_SECONDS))
         except ValueError as error:
-            raise RefusedError(f"what {MEMORY_MODEL} answers is no reading: {error}") from None
-        if not isinstance(said, dict) or not said.keys() >= {"program", "server", "gpu", "process"}:
-            raise RefusedError(f"what {MEMORY_MODEL} answers is no reading: {said!r:.100}")
-        return said
+            raise RefusedError(f"the output of {MEMORY_MODEL} is not a reading: {error}") from None
+        if not isinstance(found, dict) or not found.keys() >= {"program", "server", "gpu", "process"}:
+            raise RefusedError(f"the output of {MEMORY_MODEL} is not a reading: {found!r:.100}")
+        return found

@@ -100,8 +100,8 @@ class TritonRepository:
             if strange:
                 problem = (
                     f"{CONFIG} of {model} has fields that this policy does not know ({strange}), so it cannot choose "
-                    f"versions {', '.join(map(str, wanted))}: say version_policy {{ specific {{ versions: [ … ] }} }} "
-                    "in it"
+                    f"versions {', '.join(map(str, wanted))}. Set version_policy {{ specific {{ versions: [ … ] }} }} "
+                    "in the file"
                 )
             else:
                 override = with_versions(config, wanted)
@@ -139,7 +139,7 @@ class TritonRepository:
         try:
             return text_format.Parse(text, config, allow_unknown_field=True), strange
         except (text_format.ParseError, RecursionError) as error:
-            raise RepositoryError(f"{where} is no model configuration: {error}") from None
+            raise RepositoryError(f"{where} is not a model configuration: {error}") from None
 
     def _source(self, model: str) -> ModelSource | None:
         # A name is always one step below the root.
@@ -196,7 +196,7 @@ def _manifest(source: ModelSource, versions: tuple[int, ...]) -> dict[str, Manif
         except FileNotFoundError:
             continue
         except (OSError, ValidationError) as error:
-            raise RepositoryError(f"{source.where}/{path} is no manifest that can be read: {error}") from None
+            raise RepositoryError(f"{source.where}/{path} is not a readable manifest: {error}") from None
         found |= {published_path(file.path, version): file for file in manifest.files}
     return found
 

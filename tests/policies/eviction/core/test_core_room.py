@@ -212,7 +212,7 @@ def test_a_model_that_is_refused_again_and_again_is_told_to_have_no_room_since_t
         found = world.listed("b")
         assert found.state == "cold"
         assert found.no_room_seconds == pytest.approx(world.now - began)
-        assert found.why.startswith("there is no room")
+        assert found.why.startswith("the memory is full")
     world.end_of_requests()
     world.advance(RULES.idle_seconds)
     waits = world.ask("p2", "b", None)

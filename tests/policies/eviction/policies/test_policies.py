@@ -129,7 +129,7 @@ def test_policies_come_from_other_packages_under_names_that_are_not_built_in(ins
     install(("mine", "CUSTOM"), ("lru-idle", "CUSTOM"))
     assert (registry.find("mine").name, registry.find("mine").sentence) == (CUSTOM.name, CUSTOM.sentence)
     assert chosen("mine", [candidate("a"), candidate("b")], 1) == ["a", "b"]
-    with pytest.raises(ValueError, match=r'policy "lru-idle" is built in: .*:CUSTOM needs another name'):
+    with pytest.raises(ValueError, match=r'policy "lru-idle" is built in\. Rename the entry point .*:CUSTOM'):
         registry.find("lru-idle")
     assert registry.find("cost-aware") is registry.BUILT_IN["cost-aware"]
 
@@ -137,12 +137,12 @@ def test_policies_come_from_other_packages_under_names_that_are_not_built_in(ins
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        ((), 'there is no policy "mine": built in are break-even'),
-        ((("mine", "CUSTOM"), ("mine", "WRONG")), 'there are 2 policies "mine"'),
+        ((), 'there is no policy "mine". The built-in policies are break-even'),
+        ((("mine", "CUSTOM"), ("mine", "WRONG")), '2 packages have a policy "mine"'),
         ((("mine", "NOTHING"),), "cannot be imported"),
-        ((("mine", "WRONG"),), "is no Policy with this name"),
-        ((("mine", "NOW"),), "is no Policy with this name"),
-        ((("mine", "candidate"),), "is no Policy with this name"),
+        ((("mine", "WRONG"),), "is not a Policy with this name"),
+        ((("mine", "NOW"),), "is not a Policy with this name"),
+        ((("mine", "candidate"),), "is not a Policy with this name"),
     ],
 )
 def test_a_policy_that_cannot_be_used_is_told_in_one_sentence(

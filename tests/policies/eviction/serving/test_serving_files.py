@@ -30,18 +30,18 @@ def said(**changes: Any) -> bytes:
     [
         (b"", "Invalid JSON"),
         (said(version=2), "version: Input should be 1"),
-        (said(repository="/mod\0els"), r"repository: '/mod\x00els' can be no path"),
+        (said(repository="/mod\0els"), r"repository: '/mod\x00els' is not a path"),
         (said(surprise=1), "surprise: Extra inputs are not permitted"),
         (
             said(policy="fifo"),
-            'policy: there is no policy "fifo": built in are break-even, lru-idle, cost-aware; ',
+            'policy: there is no policy "fifo". The built-in policies are break-even, lru-idle, cost-aware. ',
         ),
         (said(capacityBytes=0), "capacityBytes: Input should be greater than or equal to 1"),
         (said(leaseSeconds=10**400), "leaseSeconds: Input should be less than or equal to"),
         (said(models=[{"name": "a", "versions": [2**70]}]), "models.0.versions.0: Input should be less than"),
         (said(tuning={"retryMostSeconds": math.inf}), "tuning.retryMostSeconds: Input should be less than"),
-        (said(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: a is there twice"),
-        (said(models=[{"name": "tidegate_memory"}]), "models: tidegate_memory is how the policy calls its own model"),
+        (said(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: a is listed twice"),
+        (said(models=[{"name": "tidegate_memory"}]), "models: tidegate_memory is reserved"),
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
@@ -71,7 +71,7 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
     assert "capacityBytes" in followed.last_error
     settings_file.unlink()
     followed.look()
-    assert followed.last_error == "it cannot be read: No such file or directory"
+    assert followed.last_error == "the file cannot be read: No such file or directory"
     settings_file.write_bytes(said(capacityBytes=7))
     followed.look()
     assert (used[-1].capacity_bytes, followed.last_error) == (7, "")
@@ -91,7 +91,7 @@ def test_a_swapped_config_map_is_seen_and_a_good_one_that_could_not_be_read_for_
     (tmp_path / "2").rename(tmp_path / "away")
     followed.look()
     followed.look()
-    assert (len(used), followed.last_error) == (2, "it cannot be read: No such file or directory")
+    assert (len(used), followed.last_error) == (2, "the file cannot be read: No such file or directory")
     (tmp_path / "away").rename(tmp_path / "2")
     followed.look()
     assert (used, followed.last_error) == ([b"1", b"2", b"2"], "")

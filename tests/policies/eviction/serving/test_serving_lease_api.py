@@ -118,7 +118,7 @@ async def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> 
         (lease.RENEW_PATH, {"holder": "p", "models": {"a": USE | {"inFlight": 10**400}}}, 400, "inFlight: "),
         (lease.RELEASE_PATH, {"holder": "p", "models": 5}, 400, "models: "),
         (lease.RELEASE_PATH, {"holder": "p", "models": ["a"]}, 400, "serials: Field required"),
-        (lease.RELEASE_PATH, b" " * (BODY_BYTES + 1), 413, "8388608 bytes at most"),
+        (lease.RELEASE_PATH, b" " * (BODY_BYTES + 1), 413, "limit is 8388608 bytes"),
     ],
 )
 async def test_what_cannot_be_understood_is_said_and_changes_nothing(

@@ -125,7 +125,7 @@ async def test_what_cannot_be_staged_says_why(bucket: Bucket, minio: ObjectStore
     bucket.upload()
     rig = rig_of(bucket)
     async with rig.running(32 * KIB):
-        with pytest.raises(StagingError, match=r"model a cannot be staged: its files take \d+ bytes, .* has 32768"):
+        with pytest.raises(StagingError, match=r"model a cannot be staged: its files need \d+ bytes, .* has 32768"):
             await rig.load("a")
     missing = TritonRepository(f"s3://{minio.url}/nowhere/models")
     with pytest.raises(OSError, match="nowhere"):

@@ -171,7 +171,7 @@ async def test_a_model_that_changes_while_it_is_copied_is_copied_again_and_after
         rig.check()
         looks, most = 0, 100
         write_model(tmp_path, "a", b"other")
-        with pytest.raises(ChangedError, match="a changes while it is copied"):
+        with pytest.raises(ChangedError, match="a changed during the copy"):
             await rig.load("a")
 
 
@@ -183,7 +183,7 @@ async def test_a_file_that_differs_from_its_manifest_is_not_loaded(tmp_path: Pat
         assert contents is not None
         other = ManifestFile(path="1/model.bin", size=1, sha256="0" * 64)
         stager.contents = lambda _: replace(contents, manifest={"1/model.bin": other})
-        with pytest.raises(StagingError, match=r"1/model\.bin of model a has other content than was registered"):
+        with pytest.raises(StagingError, match=r"1/model\.bin of model a differs from the registered file"):
             await rig.load("a")
         assert not rig.staged
         assert not (rig.served / "a").exists()
@@ -214,7 +214,7 @@ async def test_parts_that_together_do_not_fit_are_refused_at_once_whatever_is_st
     rig = Rig(tmp_path, is_mounted=False)
     async with rig.running(rig.room_for("a", "both")):
         await rig.load("a")
-        with pytest.raises(StagingError, match=r"cannot be staged: its files take \d+ bytes"):
+        with pytest.raises(StagingError, match=r"cannot be staged: its files need \d+ bytes"):
             await rig.load("both")
         assert rig.staged == {"a"}
 
@@ -226,7 +226,7 @@ async def test_a_load_does_not_wait_for_room_for_ever(tmp_path: Path, monkeypatc
     async with rig.running(rig.room_for("a")):
         await rig.begin("a")
         monkeypatch.setattr(module, "ROOM_SECONDS", 0.0)
-        with pytest.raises(StagingError, match="b cannot be staged: all of the staging folder is in use by loads"):
+        with pytest.raises(StagingError, match="b cannot be staged: loads in progress use the whole"):
             await rig.load("b")
         assert rig.staged == {"a"}
 

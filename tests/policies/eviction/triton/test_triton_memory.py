@@ -92,7 +92,7 @@ async def test_a_driver_that_falls_silent_is_not_replaced_by_another_number() ->
     await memory.prepare()
     assert (await memory.read()).used_bytes == 5
     control.said = json.dumps(said(None)).encode()
-    with pytest.raises(RefusedError, match="read from nvml, which tells nothing now"):
+    with pytest.raises(RefusedError, match="read from nvml, which returns nothing now"):
         await memory.read()
     await memory.prepare()  # another Triton, another source
     assert (await memory.read()).source is MemorySource.PROCESS

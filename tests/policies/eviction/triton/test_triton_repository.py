@@ -173,7 +173,7 @@ def test_versions_are_chosen_as_triton_chooses(there: tuple[int, ...], newest: i
 @pytest.mark.parametrize("config", ["backend: [", "a {" * 20_000, "a {" * 1000 + "}" * 1000])
 def test_a_configuration_that_is_none_is_named(tmp_path: Path, config: str) -> None:
     model(tmp_path, "a", config=config)
-    with pytest.raises(RepositoryError, match=r"a/config\.pbtxt is no model configuration"):
+    with pytest.raises(RepositoryError, match=r"a/config\.pbtxt is not a model configuration"):
         TritonRepository(str(tmp_path)).look("a")
 
 

@@ -27,7 +27,7 @@ from .simulate.zoo import Workload
 from .simulate.zoo import generate as make_trace
 
 WRONG_INPUT, DEFECT = 2, 1
-PIPE_WIDTH = 140  # Columns of tables that go to no terminal.
+PIPE_WIDTH = 140  # The width of tables if the output is not a terminal.
 FOLDERS = {"settings": eviction_process.SETTINGS_FILE} | {name: name for name in ("control", "state", "cluster", "tls")}
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
@@ -51,7 +51,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM."""
     json_lines.configure("info")
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # of two servers
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # Of both servers.
     folders = {} if root is None else {name: root / folder for name, folder in FOLDERS.items()}
     options = ServeOptions(host, lease_port, admin_port, server, drain_seconds, **folders)
     with _refusing(SettingsError, OSError):

@@ -1,8 +1,8 @@
 """Accounting of memory in bytes: the sizes of models, their charges, and the interpretation of readings.
 
 A reading is modelled as `base + leaked + the real size of each loaded piece`. The sizes are learned in quiet moments,
-when nothing is loaded, unloaded or freed: a load since the last one used the growth of the reading. Without a load, the
-growth belongs to the base: CUDA's context, the server itself, and the growth of models at work.
+when nothing is loaded, unloaded or freed. If a load ran since the last one, it used the growth of the reading. If not,
+the growth belongs to the base: CUDA's context, the server itself, and the growth of models at work.
 
 If a reading shows more while something is being freed, that memory is not free yet. Memory of a load at that time
 cannot be distinguished, and counts as not free. This is the safe side, and is corrected in the next quiet moment.

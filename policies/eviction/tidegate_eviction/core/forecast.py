@@ -1,7 +1,7 @@
 """Forecasts when a model is available, for the `retry_after` of refused callers, from measured loads and unloads.
 
-It simulates the queue. Whenever a load may begin, and memory is free or becomes free as leases and idle limits end, the
-next model with waiting or returning callers loads. After its load its own memory becomes free again.
+It simulates the queue. The next model with waiting or returning callers loads when a load may begin and memory is free.
+Memory becomes free as leases and idle limits end, and after the load of a model its own memory does.
 """
 
 import heapq
@@ -92,8 +92,11 @@ def _begins_at(pool: Pool, leaves: Model) -> float:
 
 
 def _wanted(pool: Pool, leaves: Model) -> list[tuple[float, float, str]]:
-    """Return a heap of when each model is wanted, from and until: queued models while a caller waits, models with
-    returning callers from their return, and the model whose caller leaves."""
+    """Return a heap of when each model is wanted, from and until.
+
+    It has queued models while a caller waits, models with returning callers from their return, and the model whose
+    caller leaves.
+    """
     found = [(max(leaves.due, leaves.failures.not_before), math.inf, leaves.name)]
     for model in pool.by_state[State.QUEUED].values():
         until = max((waiter.ticket.deadline for waiter in model.waiters.values()), default=-math.inf)

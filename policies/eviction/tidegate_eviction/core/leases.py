@@ -161,7 +161,7 @@ def grant_all(pool: Pool, model: Model, incarnation: str) -> None:
     for waiter in waiters.values():
         ticket = waiter.ticket
         granted = grant(pool, model, ticket.holder, pool.now - ticket.asked, incarnation)
-        pool.tell(Answered(ticket, granted))
+        pool.report(Answered(ticket, granted))
     if pool.now < model.kept_until:
         hold(pool, model, RETURNING, model.kept_until - pool.now)
         pool.refresh(model)
@@ -171,7 +171,7 @@ def answer_all(pool: Pool, model: Model, answer: wire.Refusal) -> None:
     """Give every waiting caller of a model the same response."""
     waiters, model.waiters = model.waiters, {}
     for waiter in waiters.values():
-        pool.tell(Answered(waiter.ticket, answer))
+        pool.report(Answered(waiter.ticket, answer))
     pool.dirty = pool.dirty or bool(waiters)
 
 
@@ -184,7 +184,7 @@ def out_of_time(pool: Pool, waiter: Waiter) -> None:
     if ticket.deadline <= pool.now or (
         waiter.room_by <= pool.now and model.state is State.QUEUED and not model.room_made
     ):
-        _tell_busy(pool, model, waiter)
+        _refuse_busy(pool, model, waiter)
 
 
 def hopeless(pool: Pool) -> None:
@@ -201,13 +201,13 @@ def hopeless(pool: Pool) -> None:
             at = model.due if state is State.QUEUED else model.leased_until
             for waiter in list(model.waiters.values()):
                 if at > waiter.ticket.deadline:
-                    _tell_busy(pool, model, waiter)
+                    _refuse_busy(pool, model, waiter)
 
 
-def _tell_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
+def _refuse_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
     answer = busy(pool, model)
     del model.waiters[waiter.ticket.number]
-    pool.tell(Answered(waiter.ticket, answer))
+    pool.report(Answered(waiter.ticket, answer))
     back_at = pool.now + answer.retry_after
     until = back_at + JITTER * answer.retry_after + LATE_SECONDS
     is_asked_alone = waiter.room_by > waiter.ticket.asked  # Else the proxy tries other replicas.
@@ -224,7 +224,7 @@ def _tell_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
         if is_asked_alone:
             model.refused, model.refused_at = refused(pool, model) + 1, pool.now
             model.back_at = min(model.back_at, back_at) if model.back_at > pool.now else back_at
-            pool.told[model.name] = None
+            pool.returning[model.name] = None
         if model.room_made:
             model.room_kept_until = until
         elif not model.waiters:

@@ -126,7 +126,7 @@ class Model:
 
     @property
     def wanted_identity(self) -> tuple[str, tuple[int, ...]]:
-        """What a load would load now."""
+        """The content that a load would load now."""
         return (self.spec.stamp, self.spec.versions) if self.spec else ("", ())
 
     @property
@@ -178,7 +178,7 @@ class Pool:
         self.serial = 0
         self.pinned: tuple[str, ...] = ()
         self._pinned_pieces: frozenset[str] = frozenset()
-        self.told: dict[str, None] = {}  # Models with returning callers.
+        self.returning: dict[str, None] = {}  # Models with returning callers.
         self.load_times: deque[float] = deque(maxlen=_TIMES)
         self.unload_times: deque[float] = deque(maxlen=_TIMES)
         self._loads_took: float | None = None  # The median load time before the start.
@@ -189,7 +189,7 @@ class Pool:
     def accepts(self) -> bool:
         return not (self.leaving or self.recycling)
 
-    def tell(self, event: Event) -> None:
+    def report(self, event: Event) -> None:
         self.step.events.append(event)
 
     def order(self, command: Command) -> None:
@@ -245,7 +245,7 @@ class Pool:
         if not self.recycling:
             self.recycling = reason
             self.dirty = True
-            self.tell(Recycling(reason))
+            self.report(Recycling(reason))
 
     def configure(self, settings: PoolSettings, specs: Mapping[str, ModelSpec]) -> None:
         """Use other settings."""
@@ -312,10 +312,10 @@ class Pool:
 
     def refused_busy(self) -> list[Model]:
         """Return the models without waiting callers whose refused callers may still return."""
-        for name in list(self.told):
+        for name in list(self.returning):
             if name not in self.models or self.models[name].asked_until < self.now:
-                del self.told[name]
-        models = [self.models[name] for name in self.told]
+                del self.returning[name]
+        models = [self.models[name] for name in self.returning]
         return [each for each in models if each.state in (State.COLD, State.QUEUED) and not each.waiters]
 
     def idle_limit(self, model: Model) -> float:

@@ -50,7 +50,7 @@ def allow(pool: Pool, model: Model, why: str) -> None:
     """Clear a model's failures."""
     if model.failures.count:
         if model.failures.quarantined:
-            pool.tell(Allowed(model.name, why))
+            pool.report(Allowed(model.name, why))
         model.failures = Failures()
         if model.state is State.QUARANTINED:
             pool.move(model, "allowed")

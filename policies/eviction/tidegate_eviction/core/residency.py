@@ -39,7 +39,7 @@ class Residency:
                     leases.answer_all(pool, model, leases.unknown(model.name))
             reconciler.configure(pool, settings, specs)
             if pool.free < 0:
-                pool.tell(Overrun(-pool.free, "the settings changed"))
+                pool.report(Overrun(-pool.free, "the settings changed"))
         return step
 
     def recover(self, found: ServerInventory, now: float) -> Step:
@@ -50,7 +50,7 @@ class Residency:
             for model in list(pool.by_state[State.RESIDENT].values()):
                 leases.grant_all(pool, model, self.incarnation)
             if pool.free < 0:
-                pool.tell(Overrun(-pool.free, "the server has loaded more than the capacity"))
+                pool.report(Overrun(-pool.free, "the server has loaded more than the capacity"))
         return step
 
     def server_lost(self, now: float) -> Step:
@@ -140,8 +140,11 @@ class Residency:
         versions: tuple[int, ...] = (),
         copied_seconds: float = 0.0,
     ) -> Step:
-        """Report the end of a `Load`: its error, or the growth of memory (used only if nothing else ran meanwhile), the
-        loaded versions, and the seconds of copying, which the next load saves. Unknown numbers are ignored."""
+        """Report the end of a `Load`: its error, or the growth of memory and the loaded versions.
+
+        The growth is used only if nothing else ran meanwhile. `copied_seconds` is the time of copying, which the next
+        load saves. Unknown numbers are ignored.
+        """
         pool = self._pool
         with self._stepping.at(now) as step:
             model = pool.loads.pop(number, None)
@@ -153,7 +156,7 @@ class Residency:
                 return step
             transitions.loaded(pool, model, measured_bytes, versions, copied_seconds)
             if (over := pool.over()) > 0:
-                pool.tell(Overrun(over, f"{model.name} is larger than expected"))
+                pool.report(Overrun(over, f"{model.name} is larger than expected"))
             if model.spec is None:
                 reconciler.drain(pool, model, "removed")
             elif model.identity != model.wanted_identity:

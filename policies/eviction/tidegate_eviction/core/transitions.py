@@ -92,7 +92,7 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
     pool.move(model, "loaded")
     pool.refresh(model)
     size = pool.ledger.size(model.held)
-    pool.tell(messages.Loaded(model.name, seconds, size, learned, len(model.waiters), copied, operation.queued))
+    pool.report(messages.Loaded(model.name, seconds, size, learned, len(model.waiters), copied, operation.queued))
 
 
 def failed(pool: Pool, model: Model, why: str) -> None:
@@ -113,10 +113,10 @@ def blame(pool: Pool, model: Model, why: str) -> None:
     failures.last, failures.why = pool.now, why
     backoff = settings.failure_backoff_seconds * 2.0 ** (failures.count - 1)
     failures.not_before = pool.now + backoff
-    pool.tell(messages.LoadFailed(model.name, why, failures.count, backoff))
+    pool.report(messages.LoadFailed(model.name, why, failures.count, backoff))
     if failures.count >= settings.failures_most:
         failures.quarantined = True
-        pool.tell(messages.Quarantined(model.name, why))
+        pool.report(messages.Quarantined(model.name, why))
 
 
 def evict(
@@ -124,7 +124,7 @@ def evict(
 ) -> None:
     """Unload a model without a lease: a resident one, or a draining one with the cause `drained`."""
     idle = max(0.0, pool.now - model.candidate.last_use)
-    pool.tell(messages.Evicted(model.name, reason, wanted_by, idle, pool.ledger.size(model.held)))
+    pool.report(messages.Evicted(model.name, reason, wanted_by, idle, pool.ledger.size(model.held)))
     unload(pool, model, cause)
 
 
@@ -176,7 +176,7 @@ def not_unloaded(pool: Pool, model: Model, why: str) -> None:
     model.unload_again = pool.now + _UNLOAD_BACKOFF
     model.why = why
     pool.dirty = True
-    pool.tell(messages.UnloadFailed(model.name, why, model.unload_failures))
+    pool.report(messages.UnloadFailed(model.name, why, model.unload_failures))
     if model.unload_failures >= pool.settings.unload_tries:
         pool.recycle(f'the server failed {model.unload_failures} times to unload "{model.name}": {why}')
 
@@ -186,7 +186,7 @@ def freed(pool: Pool, model: Model, leaked: int) -> None:
     freeing = pool.ledger.freeing.pop(model.name)
     pool.unload_times.append(pool.now - freeing.ordered)
     if leaked:
-        pool.tell(messages.Leaked(model.name, leaked, pool.memory.leaked))
+        pool.report(messages.Leaked(model.name, leaked, pool.memory.leaked))
     pool.ledger.drop(freeing.pieces)
     model.held = ()
     pool.move(model, "freed")
@@ -224,7 +224,7 @@ def read(pool: Pool) -> None:
         return
     leaked, learned = memory.quiet(settings.tolerance_bytes)
     if leaked:
-        pool.tell(messages.Leaked("", leaked, memory.leaked))
+        pool.report(messages.Leaked("", leaked, memory.leaked))
         pool.dirty = True
     for piece, size in learned.items():
         if size > ledger.charges[piece] + settings.tolerance_bytes:
@@ -232,7 +232,7 @@ def read(pool: Pool) -> None:
             pool.dirty = True
     _settle_margins(pool, ledger.margins.keys())
     if pool.free < 0 and (leaked > 0 or learned):
-        pool.tell(messages.Overrun(-pool.free, "a reading shows more memory in use than expected"))
+        pool.report(messages.Overrun(-pool.free, "a reading shows more memory in use than expected"))
     if memory.leaked > settings.leak_budget:
         pool.recycle(f"{memory.leaked} bytes have leaked, but the limit is {settings.leak_budget}")
 

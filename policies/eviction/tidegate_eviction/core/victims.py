@@ -39,7 +39,7 @@ class VictimSelector:
         if freed_by(candidates) < needed:
             return []
         is_foreign = self._pool.settings.policy.name not in BUILT_IN
-        chosen = set() if is_plan and is_foreign else self._ask(candidates, needed)
+        chosen = set() if is_plan and is_foreign else self._call_policy(candidates, needed)
         victims = [candidate for candidate in candidates if id(candidate) in chosen]
         freed = FreedBytes(victims)
         if freed.total < needed:  # A custom policy chose too few.
@@ -75,7 +75,7 @@ class VictimSelector:
         candidates = self._candidates(models, wanted.pieces)
         if freed_by(candidates) < needed:
             return [], math.inf
-        chosen = self._ask(candidates, needed)
+        chosen = self._call_policy(candidates, needed)
         victims = [candidate for candidate in candidates if id(candidate) in chosen]
         return victims, loss(self._pool, victims)
 
@@ -107,13 +107,13 @@ class VictimSelector:
             self._expected = sorted((self._pool.likely_at(model), model.name) for model in later)
         return self._expected
 
-    def _ask(self, candidates: list[Candidate], needed: int) -> set[int]:
+    def _call_policy(self, candidates: list[Candidate], needed: int) -> set[int]:
         """Call the policy, and report its failure. Return the `id`s of its choice."""
         policy = self._pool.settings.policy
         try:
             return {id(each) for each in policy.choose(candidates, needed, self._pool.now)}
         except Exception as error:
-            self._pool.tell(PolicyFailed(policy.name, reason(error)))
+            self._pool.report(PolicyFailed(policy.name, reason(error)))
             return set()
 
     def _models(self, forced: bool) -> tuple[list[Model], list[Model]]:

@@ -54,10 +54,10 @@ class PolicyError(Exception):
 def reason(error: BaseException) -> str:
     """Return an exception of a policy in one line."""
     try:
-        said = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
     except Exception:  # A custom exception class may raise anything.
-        said = type(error).__name__
-    return " ".join(said.split())[:MOST_REASON]
+        text = type(error).__name__
+    return " ".join(text.split())[:MOST_REASON]
 
 
 def guarded(policy: Policy) -> Policy:

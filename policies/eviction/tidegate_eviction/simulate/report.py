@@ -14,7 +14,7 @@ COUNTED: Final = ("requests", "hits", "busy", "too_large", "evictions", "policy_
 
 
 def about(trace: Trace) -> str:
-    """Return one line on a trace."""
+    """Return one line about a trace."""
     hours = trace.seconds[-1] / 3600
     return f"{len(trace):,} requests to {len(trace.models)} models ({decimal(trace.total_bytes)}) in {hours:.1f} h"
 
@@ -56,7 +56,7 @@ def failures(outcomes: Mapping[str, Outcome]) -> list[str]:
 
 
 def as_json(trace: Trace, setting: SimulationSetting, outcomes: Mapping[str, Outcome]) -> Mapping[str, Any]:
-    """Return everything, for programs. Sizes are bytes, times are seconds."""
+    """Return the results as JSON. Sizes are bytes, times are seconds."""
     return {
         "models": len(trace.models),
         "models_bytes": trace.total_bytes,

@@ -1,4 +1,4 @@
-"""Readings of the memory that a Triton uses: room counts as free only when it came back, whatever an unload says."""
+"""Readings of Triton's memory. Memory counts as free only when a reading shows it, whatever an unload returns."""
 
 import hashlib
 import json
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 
 
 class MemorySource(StrEnum):
-    """Where readings come from, as metrics call it."""
+    """The sources of readings, as in metrics."""
 
-    NVML = "nvml"  # The driver, asked in Triton's container: GPUs and MIG slices.
-    PROCESS = "process"  # Memory of tritonserver and its children, where there is no GPU.
-    NONE = "none"  # There are no readings, and an unload counts as soon as Triton says so.
+    NVML = "nvml"  # The driver, queried in Triton's container: GPUs and MIG slices.
+    PROCESS = "process"  # Memory of tritonserver and its children, without a GPU.
+    NONE = "none"  # No readings: an unload counts as freed when Triton reports it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class MemoryReading:
 
     source: MemorySource = MemorySource.NONE
     used_bytes: int | None = None
-    server: str = ""  # Which start of Triton it is of; empty where that is not known.
+    server: str = ""  # Identifies the start of Triton. Empty: unknown.
 
     def growth_to(self, after: "MemoryReading") -> int | None:
-        """Return by how many bytes memory grew; None where the two readings cannot be compared."""
+        """Return the growth of memory in bytes. None: the readings are not comparable."""
         if self.used_bytes is None or after.used_bytes is None:
             return None
         if (self.source, self.server) != (after.source, after.server):
@@ -55,7 +55,7 @@ class MemoryReading:
 
 
 class MemoryReader:
-    """Reads how much memory a Triton uses, as exactly as its container allows."""
+    """Reads the memory of a Triton, as exactly as its container allows."""
 
     def __init__(self, control: TritonControl) -> None:
         self._control = control
@@ -63,12 +63,12 @@ class MemoryReader:
         self._source: str | None = None
 
     async def prepare(self) -> None:
-        """Load the model that reads memory, if need be; to be called after each start of Triton, raises LostError."""
+        """Load the model that reads memory, if necessary. Call it after each start of Triton. Raises LostError."""
         self._has_model, self._source = False, None
         with suppress(ServerCallError, KeyError):
             self._has_model = (await self._query())["program"] == PROGRAM_ID
         if self._has_model:
-            return  # an earlier start of the policy loaded it
+            return  # An earlier start of the policy loaded it.
         try:
             await self._control.load(MEMORY_MODEL, LOAD_SECONDS, CONFIG, {"1/model.py": PROGRAM})
         except LostError:
@@ -79,9 +79,9 @@ class MemoryReader:
             self._has_model = True
 
     async def read(self) -> MemoryReading:
-        """Return a reading; raises ServerCallError when there should be one and is none now."""
+        """Return a reading. Raises ServerCallError if there should be one, but is none now."""
         reading = await self._read()
-        # All readings of one start of Triton are from one source: numbers of two cannot be compared.
+        # All readings of one start of Triton have one source: others are not comparable.
         if self._source not in (None, reading.source):
             raise RefusedError(f"memory was read from {self._source}, which returns nothing now")
         self._source = reading.source

@@ -309,7 +309,7 @@ def test_callers_who_were_told_to_come_back_before_it_find_the_room_that_they_we
     pool = world.residency._pool  # what `leases` notes when it tells a caller when to come back
     other = pool.models["c"]
     other.back_at, other.returns = 6 * PERIOD - before_the_call, [(6 * PERIOD - before_the_call, 7 * PERIOD)]
-    pool.told["c"] = None
+    pool.returning["c"] = None
     to(world, 6 * PERIOD - 1.6)
     assert ahead(world) == (["a"] if goes else [])
 

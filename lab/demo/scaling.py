@@ -70,7 +70,7 @@ class Kubelet:
     cluster: LocalCluster
     namespace: str
     settings: EvictionSettings
-    ports: Sequence[int]  # All replicas share them, at addresses of their own.
+    ports: Sequence[int]  # All replicas use the same ports, at different addresses.
     host: str  # The pool's DNS name.
     prometheus: Prometheus
     proxy_metrics: str

@@ -1,4 +1,4 @@
-"""Programs, Go and files of modules: which one is used, how it is built, and what happens when that goes wrong."""
+"""Programs, Go, and files of modules: which ones are used, how they are built, and how failures are reported."""
 
 import re
 import subprocess
@@ -25,7 +25,7 @@ PINNED = sorted({program.folder for program in PROGRAMS.values()})
 @pytest.mark.parametrize("folder", PINNED, ids=lambda folder: folder.name)
 def test_every_tool_line_of_a_go_mod_is_a_program_and_the_other_way_round(folder: Path) -> None:
     text = (folder / "go.mod").read_text("utf-8")
-    # One whose plugins are chosen in a main.go of its own is required there, and no tool.
+    # A program whose plugins are selected in a separate main.go is required there, and is not a tool.
     one = re.search(r"^(?:tool|require) ([^\s(]+)", text, re.MULTILINE)
     block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL) or one
     assert block
@@ -126,7 +126,7 @@ def test_everything_works_offline_with_a_warm_cache_and_no_go(run: Run, tmp_path
 
 @pytest.fixture
 def installs(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Record the install commands instead of running them; the last one leaves a stand-in for Go."""
+    """Record the install commands instead of running them. The last one leaves a stand-in for Go."""
     commands: list[list[str]] = []
 
     def run(command: Sequence[str], *_: Any) -> None:

@@ -1,4 +1,4 @@
-"""The policy as a process, while there is no Triton: how it starts, what it refuses, how it ends."""
+"""The policy as a process without Triton: its start, its refusals and its end."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def settings(root: Path, **changes: Any) -> EvictionSettings:
 
 @contextmanager
 def running(root: Path) -> Iterator[Policy]:
-    """Run a policy whose Triton is not there."""
+    """Run a policy without a Triton."""
     (root / "models" / "a" / "1").mkdir(parents=True, exist_ok=True)
     http, grpc, metrics = free_ports(3)
     with policy(root, Triton(None, http, grpc, metrics)) as made:  # type: ignore[arg-type]
@@ -44,9 +44,11 @@ def running(root: Path) -> Iterator[Policy]:
 
 
 def refused(root: Path, *options: object) -> str:
-    """Return what a policy says that does not start."""
+    """Return the output of a policy that does not start."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tidegate_service.json_lines.configure", lambda _: None)  # the log is pytest's
+        patched.setattr(
+            "tidegate_service.json_lines.configure", lambda _: None
+        )  # pytest has replaced the log handlers.
         write_cluster(root / "cluster")
         done = CliRunner().invoke(app, ["serve", "--host", HOST, "--root", str(root), *map(str, options)])
     assert done.exit_code == 2
@@ -104,7 +106,7 @@ def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path
 
 
 class Mute(StandIn):
-    """It gives no answer to an unload."""
+    """It never responds to an unload."""
 
     async def RepositoryModelUnload(self, request: Any, _: Any) -> None:
         self.calls.append(("unload", request.model_name))

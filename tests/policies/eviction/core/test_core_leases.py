@@ -1,4 +1,4 @@
-"""Leases: who has one, for how long, and what is never unloaded because of it."""
+"""Leases: their holders, their duration, and that leased models are never unloaded."""
 
 import pytest
 from tidegate_contracts import lease
@@ -9,7 +9,7 @@ from .world import RULES, World, specs, started, used
 
 @pytest.fixture
 def world() -> World:
-    """Room for two of three models; a and b are resident, and nobody holds them since second 20."""
+    """Memory for two of three models. a and b are resident, without leases since second 20."""
     world = started(specs({"a": 40, "b": 40, "c": 40}))
     for name in ("a", "b"):
         used(world, name)
@@ -106,7 +106,7 @@ def test_who_would_rather_go_elsewhere_than_wait_for_room_is_told_at_once(world:
     assert step.commands == []
     world.advance(5.0)
     step, answer = world.residency.acquire("c", "p1", None, world.now, room_seconds=0.0)
-    assert isinstance(answer, Ticket), "by now somebody may go, and that is room"
+    assert isinstance(answer, Ticket), "by then a model can be evicted"
     assert [type(command) for command in step.commands] == [Unload]
 
 
@@ -125,7 +125,7 @@ def test_a_release_that_is_late_ends_no_lease_that_was_granted_since(world: Worl
     assert isinstance(world.ask("p1", "a", None), lease.Granted)
     assert release({}) == 0, "who names none means whichever it is"
     world.residency.renew("p1", world.residency.incarnation, {"a": use(in_flight=1)}, world.now)
-    assert release({"a": second.serial}) == 1, "given anew by a renewal"
+    assert release({"a": second.serial}) == 1, "granted again by a renewal"
 
 
 def test_in_flight_of_an_earlier_incarnation_is_held_and_its_lease_is_lost(world: World) -> None:
@@ -142,7 +142,7 @@ def test_uses_are_learned_from_renewals() -> None:
     world.answer(world.ask("p1", "a", None))
     candidate = world.residency._pool.models["a"].candidate
     began = world.now
-    for requests in (6, 5, 5):  # the first of them is the one that asked for the lease, and was counted then
+    for requests in (6, 5, 5):  # The first of them was counted when it requested the lease.
         world.advance(10.0)
         world.take(world.residency.renew("p1", "start-0", {"a": use(in_flight=1, requests=requests)}, world.now)[0])
     assert candidate.gap_seconds == pytest.approx(2.0)

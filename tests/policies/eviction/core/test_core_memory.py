@@ -1,4 +1,4 @@
-"""Memory: what readings tell of what is loaded, freed and leaked."""
+"""Memory: what readings show of loaded, freed and leaked models."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ NOISY = replace(RULES, tolerance_bytes=4)
 
 
 def turn(world: World, name: str, missing: int = 0) -> None:
-    """Have a model loaded, used and given back, another one go for it, and so many bytes of that one stay."""
+    """Load, use and release a model, evict another for it, and leave `stays` bytes of that one."""
     world.advance(100.0)
     world.ask("p1", name, None)
     if unloads(world):
@@ -72,11 +72,11 @@ def test_of_what_was_found_at_a_start_nobody_knows_what_is_missing() -> None:
     assert (world.states["a"], world.leaked) == ("cold", 0), "it is not waited for as long, and nothing is charged"
 
 
-# Room, as readings of memory tell it
+# Memory, as readings show it
 
 
 def making_room(rules: PoolSettings = RULES, **sizes: int) -> World:
-    """A world in which the model that comes last is asked for, and others go for it: by default a for b."""
+    """A world in which the last model is called and others are evicted for it: by default a for b."""
     sizes = sizes or {"a": 60, "b": 60}
     world = full(sizes, rules)
     world.advance(100.0)
@@ -85,7 +85,7 @@ def making_room(rules: PoolSettings = RULES, **sizes: int) -> World:
 
 
 def new(declared: int = 50, really: int = 33) -> dict[str, Any]:
-    """What makes a world whose one model is of an unknown size."""
+    """Arguments for a world whose only model has an unknown size."""
     spec = ModelSpec("new", estimate_bytes=declared, estimate_from="estimated")
     return {"specs": {"new": spec}, "real": {"new": really}}
 
@@ -112,7 +112,7 @@ def test_memory_that_does_not_come_back_is_charged_until_it_does() -> None:
     assert Leaked("a", 20, 20) in step.events
     listing = world.residency.listing(world.now)
     assert (listing.leaked_bytes, listing.freeing_bytes, listing.free_bytes) == (20, 80, 0)
-    assert unloads(world) == ["b"], "its room has leaked: somebody else must go"
+    assert unloads(world) == ["b"], "its memory has leaked, so another model is evicted"
     world.lingering = 0
     world.until(lambda: not world.open and not world.at_work)
     world.read()
@@ -209,7 +209,7 @@ def test_what_memory_grew_by_while_others_were_loaded_is_nobodys_measure() -> No
 
 @pytest.fixture
 def unproved() -> World:
-    """A world of models whose footprints are declared, and were never measured, with a margin for first loads."""
+    """A world of models with declared footprints that were never measured, with a margin for first loads."""
     return started(specs({"a": 40, "b": 40, "c": 40}), replace(RULES, first_load_margin=0.25))
 
 
@@ -312,7 +312,7 @@ def test_what_was_measured_is_forgotten_with_the_content_that_it_was_of() -> Non
 
 @pytest.fixture
 def crowded() -> World:
-    """A world where a takes 60 of 100 bytes, and another model 70, of which 30 are known."""
+    """A world in which a takes 60 of 100 bytes, and another model 70, of which 30 are known."""
     world = full({"a": 60})
     world.specs |= new(30, 70)["specs"]
     world.real["new"] = 70

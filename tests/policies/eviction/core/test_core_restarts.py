@@ -1,4 +1,4 @@
-"""Restarts: of the policy, of Triton, of both; and SIGTERM."""
+"""Restarts of the policy, of Triton and of both, and SIGTERM."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from .world import BASE, RULES, World, specs, started
 
 
 def running(sizes: dict[str, int]) -> World:
-    """A world where all of these are resident and leased."""
+    """A world in which all of these models are resident and leased."""
     world = started(specs(sizes))
     for name in sizes:
         world.ask("p1", name, None)

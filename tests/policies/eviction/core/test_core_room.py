@@ -1,4 +1,4 @@
-"""Room: who goes for whom, when, and what is told to those there is none for."""
+"""Evictions: which models, for which, when, and the responses to callers that get no memory."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def test_idle_for_exactly_the_limit_may_go_and_a_moment_less_may_not(early: floa
 def test_busy_has_the_exact_second_and_a_caller_then_gets_memory() -> None:
     world = full({"a": 30, "b": 30, "c": 30, "d": 70})
     retry_after = world.busy("p1", "d", 0.0)
-    assert retry_after == pytest.approx(RULES.idle_seconds - 2.0), "a and b must be idle; c may stay"
+    assert retry_after == pytest.approx(RULES.idle_seconds - 2.0), "a and b must be idle, but c can stay"
     world.advance(retry_after)
     assert isinstance(world.ask("p1", "d", None), Ticket)
     assert unloads(world) == ["a", "b"]
@@ -71,7 +71,7 @@ def test_room_that_was_made_for_somebody_is_not_taken_by_who_comes_later() -> No
     world.end_unload(world.working)
     world.read()
     world.ask("p2", "tiny", None)
-    assert world.states["tiny"] == "queued", "beside big there will be room for it, but big comes first"
+    assert world.states["tiny"] == "queued", "it will fit next to big, but big comes first"
     late = [world.ask("p2", "late", None) for _ in range(5)]
     world.until(lambda: world.states["big"] == "loading")
     assert isinstance(first, Ticket)
@@ -132,7 +132,7 @@ def test_who_has_waited_for_long_and_will_have_room_in_time_is_not_passed_by_who
 
 
 def test_small_models_do_not_starve_a_large_one() -> None:
-    """The large one needs all that the small ones take in turn, each as soon as there is a gap."""
+    """The large model needs all the memory that the small ones use in turn, each as soon as there is a gap."""
     small = {f"s{n}": 25 for n in range(8)}
     world = full({**small, "large": 100}, replace(RULES, idle_seconds=0.0, lease_seconds=2.0, wait_seconds=30.0))
     ticket = world.ask("p1", "large", None)

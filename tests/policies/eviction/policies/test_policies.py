@@ -1,4 +1,4 @@
-"""Policies: who goes first, who is spared, and where policies come from."""
+"""Policies: which models they choose, and where policies come from."""
 
 import copy
 import importlib.metadata
@@ -98,7 +98,7 @@ def test_a_shared_part_is_free_when_the_last_who_needs_it_goes() -> None:
     assert chosen("lru-idle", pair, 2) == ["a", "b"]
     assert chosen("lru-idle", [*pair, candidate("c", size=5, idle=0.5)], 50) == ["a", "b"]
     part.users = 3
-    assert freed_by(pair) == 2, "somebody else needs it too"
+    assert freed_by(pair) == 2, "another model needs it, too"
 
 
 def test_the_policies_of_the_definition_are_built_in() -> None:
@@ -115,7 +115,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Has packages bring entry points, each with its name and what it names here."""
+    """Pretend that packages have entry points, each with its name and its object in this module."""
 
     def bring(*found: tuple[str, str]) -> None:
         named = [importlib.metadata.EntryPoint(name, f"{__name__}:{value}", registry.GROUP) for name, value in found]

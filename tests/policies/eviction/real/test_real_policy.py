@@ -1,4 +1,4 @@
-"""The policy as a process beside a real Triton: what it loads, measures, frees, and survives."""
+"""The policy as a process with a real Triton: what it loads, measures and frees, and which faults it survives."""
 
 import http.client
 import json
@@ -31,11 +31,11 @@ from ..rigs.nvml import library
 from ..rigs.running_policy import pool
 
 MIB = 1 << 20
-STUB = 18  # MiB that a process of the Python backend takes, beside what a model holds; about.
+STUB = 18  # MiB of a process of the Python backend without a model's memory, approximately.
 
 
 def write(root: Path, *names: str, models: tuple[ManagedModel, ...] = (), **changes: Any) -> None:
-    """Write settings for a pool with these models; by their names alone all is measured."""
+    """Write settings for a pool with these models. Models given by name are measured."""
     tuning = Tuning(tolerance_bytes=8 * MIB, freeing_seconds=5, residency_factor=0, failure_backoff_seconds=0.1)
     said: dict[str, Any] = {"capacity_bytes": 200 * MIB, "lease_seconds": 3, "wait_seconds": 20, "tuning": tuning}
     write_settings(root, pool(root, *models, *names, **(said | changes)))
@@ -84,7 +84,7 @@ def zoo_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     zoo.model(root / "models", "many", 20, versions=(1, 2, 3))
     zoo.model(root / "models", "broken", fails="there is no such op")
     zoo.ensemble(root / "models", "both", "a", "b")
-    # Of one nobody knows what it takes, the other's size is declared.
+    # One has an unknown size, the other a declared one.
     declared = ManagedModel(name="c", footprint_bytes=(60 + STUB + 4) * MIB)
     write(root, "a", "broken", "both", models=(declared, ManagedModel(name="many", versions=(1, 3))))
     with plane(root) as made:
@@ -149,7 +149,7 @@ def test_a_model_that_fails_is_quarantined_with_tritons_reason(zoo_plane: Plane)
 
 
 def test_a_model_can_read_the_secret_of_its_own_triton_which_opens_no_other(tmp_path: Path, zoo_plane: Plane) -> None:
-    """Triton takes it from its command line alone. Such a model can also end its Triton, or change others' data."""
+    """Triton accepts it on its command line only. Such a model can also end its Triton, or alter others' data."""
     report = tmp_path / "report.json"
     nosy = Model("nosy", Path(nosy_model.__file__), [("INPUT", *zoo.NUMBER)], [("OUTPUT", *zoo.NUMBER)],
                  parameters={"report": report})  # fmt: skip
@@ -239,7 +239,7 @@ def test_it_leaves_last_and_renews_until_then(tmp_path: Path) -> None:
         made.policy.process.popen.terminate()
         until(lambda: not holder.renew(said["incarnation"], "a").accepts)
         assert Holder(made.policy, "another").acquire("a")["outcome"] == "busy"
-        for _ in range(10):  # longer than a lease
+        for _ in range(10):  # Longer than a lease.
             assert holder.renew(said["incarnation"], "a").lost == ()
             time.sleep(0.4)
         assert made.policy.process.popen.poll() is None

@@ -1,7 +1,5 @@
-"""A model for Triton's Python backend that holds as much memory as it is told, and says which one it is.
-
-Its parameters: `mib` it holds, `seconds` a load takes, `fails` with these words when it is loaded.
-"""
+"""A model for Triton's Python backend that holds memory and identifies itself. Its parameters: it holds `mib`, loads
+for `seconds`, and a load `fails` with this text."""
 
 import json
 import time
@@ -12,7 +10,7 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
+    """The class that Triton's Python backend requires."""
 
     def initialize(self, args: dict[str, str]) -> None:
         said = json.loads(args["model_config"])["parameters"]
@@ -24,7 +22,7 @@ class TritonPythonModel:
         self._name = args["model_name"].encode()
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request with its number, and the model's version and name."""
+        """Return the request's number, and the model's version and name."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A holder of leases and a caller of models, as plain as can be."""
+"""A simple holder of leases and caller of models."""
 
 import http.client
 import json
@@ -17,12 +17,10 @@ from lab.local_plane.policy import Policy
 
 @dataclass
 class Holder:
-    """One holder at one policy."""
-
     policy: Policy
     name: str = "tests"  # Of its pod.
-    incarnation: str = ""  # As the last grant said it.
-    serials: dict[str, int] = field(default_factory=dict)  # Of the last grants to this instance.
+    incarnation: str = ""  # As in the last grant.
+    serials: dict[str, int] = field(default_factory=dict)  # Of the last grants.
 
     @property
     def holder(self) -> str:
@@ -68,12 +66,12 @@ class Holder:
         return found
 
     def until(self, model: str, *states: str, seconds: float = 30) -> float:
-        """Wait until a model is in one of these states; return how long it took."""
+        """Wait until a model is in one of these states, and return the seconds."""
         return until(lambda: self.listed(model).state in states, seconds)
 
 
 def until(true: Callable[[], bool], seconds: float = 30) -> float:
-    """Wait until something is true; return how long it took."""
+    """Wait until something holds, and return the seconds."""
     begun = time.monotonic()
     while not true():
         assert time.monotonic() - begun < seconds, "it did not become true"
@@ -82,7 +80,7 @@ def until(true: Callable[[], bool], seconds: float = 30) -> float:
 
 
 def infer(address: str, model: str, number: int = 7, version: str = "") -> int:
-    """Call a model of the zoo at a Triton's HTTP side, and return the number that it hands back."""
+    """Call a model of the zoo over Triton's HTTP, and return the number in the response."""
     with tritonclient.http.InferenceServerClient(address) as client:
         given = tritonclient.http.InferInput("INPUT", [1], "INT32")
         given.set_data_from_numpy(numpy.array([number], numpy.int32))

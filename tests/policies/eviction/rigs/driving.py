@@ -1,4 +1,4 @@
-"""A driver beside a stand-in for Triton, and all that it reports."""
+"""A driver with a stand-in for Triton, and its reports."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +14,7 @@ from .stand_in import SECRET, StandIn, serving
 
 
 class Heard:
-    """In place of the service: remembers all that is reported."""
+    """A stand-in for the service that records all reports."""
 
     def __init__(self, override: Callable[..., str | None]) -> None:
         self.override = override
@@ -58,7 +58,7 @@ async def following(
 
 @asynccontextmanager
 async def driving(stand_in: StandIn, **more: Any) -> AsyncIterator[tuple[TritonDriver, Heard]]:
-    """Run a driver that has heard what Triton holds."""
+    """Run a driver that has reported Triton's models."""
     async with asyncio.timeout(20), serving(stand_in), following(stand_in, **more) as (driver, heard):
         assert (await heard.said.get())[0] == "back"
         yield driver, heard

@@ -1,4 +1,4 @@
-"""The files: settings, what was learned, the control secret. A bad one is refused or made anew, and all are whole."""
+"""The files: settings, measurements, the control secret. Invalid ones are refused or replaced, and all are atomic."""
 
 import asyncio
 import json
@@ -132,7 +132,7 @@ def test_a_load_that_was_not_measured_teaches_its_seconds_only(tmp_path: Path) -
     learned.learn("a", "one", None, 4)
     assert (learned.models["a"].bytes, learned.models["a"].load_seconds) == ([9], 4)
     learned.learn("a", "one", 8, 0)
-    assert learned.models["a"].load_seconds == 4, "as a part of an ensemble it took no seconds of its own"
+    assert learned.models["a"].load_seconds == 4, "as a part of an ensemble it has no load time"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_nothing_is_written_without_news_and_a_folder_that_cannot_be_written_cos
     for _ in range(3):
         assert again(learned, folder).models == {}
     assert learned.models["a"].bytes == [5]
-    assert caplog.text.count("cannot be written") == 1, "it is told once"
+    assert caplog.text.count("cannot be written") == 1, "it is logged once"
     folder.mkdir()
     assert again(learned, folder).models["a"].bytes == [5]
     (folder / "footprints.json").unlink()

@@ -1,4 +1,4 @@
-"""The lease API over the wire."""
+"""The lease API over HTTP."""
 
 import asyncio
 import json
@@ -26,14 +26,12 @@ USE = {"inFlight": 0, "idleSeconds": 0}
 
 
 class Wire:
-    """A client of the API."""
-
     def __init__(self, http: aiohttp.ClientSession, root: str) -> None:
         self.http = http
         self.root = root
 
     async def post(self, path: str, said: Any) -> tuple[int, Any, Any]:
-        """Return status, headers and what was answered."""
+        """Return status, headers and body."""
         body = said if isinstance(said, bytes) else json.dumps(said)
         async with self.http.post(self.root + path, data=body) as answer:
             text = await answer.read()
@@ -131,7 +129,7 @@ async def test_what_cannot_be_understood_is_said_and_changes_nothing(
 
 
 async def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A holder that is killed says half a sentence."""
+    """A killed holder sends half a message."""
     async with over_the_wire(tmp_path, StandIn({"a": MIB})) as (_, wire):
         for end in (b"", b"zz\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", int(wire.root.rpartition(":")[2]))
@@ -144,7 +142,7 @@ async def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: 
             writer.close()
             await reader.read()
         assert (await wire.acquire("a"))[0] == 200
-    said = [each.getMessage() for each in caplog.records if each.name.startswith("uvicorn")]  # others hear of nothing
+    said = [each.getMessage() for each in caplog.records if each.name.startswith("uvicorn")]  # Others notice nothing.
     assert not [each for each in said if "Exception" in each]
 
 

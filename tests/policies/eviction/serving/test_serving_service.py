@@ -1,4 +1,4 @@
-"""The policy as a whole, with a stand-in for Triton: leases, loads, room, faults."""
+"""The whole policy with a stand-in for Triton: leases, loads, memory, faults."""
 
 import asyncio
 import logging
@@ -76,7 +76,7 @@ async def test_a_model_that_left_the_settings_leaves_its_name_in_metrics_to_anot
         settings = policy.service.settings
         policy.service.use(settings.model_copy(update={"models": settings.models[1:]}))
         await policy.until(lambda: not any(each.model == "a" for each in policy.service.listing().models))
-        await policy.service.look()  # as it does every ten seconds
+        await policy.service.look()  # As it does every ten seconds.
         await policy.acquire("d")
         counted = [policy.counted("model_loads_total", model=each) for each in ("a", "b", "c", "d", "*")]
         assert counted == [None, 1, None, 1, 1]
@@ -102,7 +102,7 @@ async def test_an_answer_that_is_due_is_not_lost_when_another_call_comes_first(t
         await policy.acquire("a")
         waiting = asyncio.create_task(policy.acquire("b", seconds=0.5))
         await policy.until(lambda: policy.state("b") == "loading")
-        time.sleep(0.5)  # nothing else runs: the wait ends, and the next thing that happens is another call
+        time.sleep(0.5)  # Nothing else runs: the wait ends, and the next event is another call.
         assert (await policy.acquire("a")).outcome == "granted"
         async with asyncio.timeout(5):
             assert (await waiting).outcome == "busy"
@@ -149,7 +149,9 @@ async def test_retry_after_is_never_earlier_than_the_exact_second(
     async with live(tmp_path, stand_in, lease_seconds=10) as policy:
         await policy.acquire("a")
         now = time.monotonic()
-        monkeypatch.setattr("tidegate_eviction.serving.service.monotonic", lambda: now)  # all three ask at one time
+        monkeypatch.setattr(
+            "tidegate_eviction.serving.service.monotonic", lambda: now
+        )  # All three call at the same time.
         told = []
         for chance in (0.0, 0.5, 1.0):
             policy.service._chance = lambda value=chance: value  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""`simulate` and `generate`: what is printed and refused."""
+"""The output and the refusals of `simulate` and `generate`."""
 
 import json
 import re

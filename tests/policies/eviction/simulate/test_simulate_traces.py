@@ -1,4 +1,4 @@
-"""Traces are read as they were written, or refused with file and line; synthetic zoos are what they are said to be."""
+"""Traces are read back as written, or refused with file and line. Synthetic traces match their parameters."""
 
 import gzip
 import itertools

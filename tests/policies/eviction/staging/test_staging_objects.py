@@ -1,4 +1,4 @@
-"""Models of a real S3 (MinIO): what a load reads is known before it, and staged from there."""
+"""Models in a real S3 (MinIO): the files of a load are listed before it, and staged from there."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 
 class Bucket:
-    """A repository in the bucket, which is what the folder `source` is."""
+    """A repository in the bucket with the content of the directory `source`."""
 
     def __init__(self, minio: ObjectStore, root: Path) -> None:
         self.client, self.root = minio.client(), root

@@ -1,4 +1,4 @@
-"""What a load reads is copied first, the copies that were read longest ago go, and a fault costs nothing but time."""
+"""Files are copied before a load, the least recently read copies are removed, and faults only cost time."""
 
 import asyncio
 import errno
@@ -139,7 +139,7 @@ async def test_two_loads_of_one_part_wait_for_one_copy(tmp_path: Path) -> None:
 
         def look(model: str) -> None:
             looks.append(model)
-            if looks.count("a") > 2:  # the copy is made, and looks once more
+            if looks.count("a") > 2:  # The copy is made, and the source is read once more.
                 go.wait(20)
 
         rig.before_look = look
@@ -162,7 +162,7 @@ async def test_a_model_that_changes_while_it_is_copied_is_copied_again_and_after
     def look(model: str) -> None:
         nonlocal looks
         looks += 1
-        if looks % 2 == 0 and looks <= most:  # the look after a copy
+        if looks % 2 == 0 and looks <= most:  # The read after a copy.
             write_model(tmp_path, model, b"%d" % looks)
 
     rig.before_look = look

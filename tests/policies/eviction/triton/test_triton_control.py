@@ -1,4 +1,4 @@
-"""Model control over gRPC: what Triton says, in words that tell a refusal from a silence and from its end."""
+"""Model control over gRPC: errors that distinguish a refusal, no response, and the end of Triton."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The driver: each command is carried out once, and its end is told once, whatever Triton does."""
+"""The driver: each command is carried out once, and its end is reported once, whatever Triton does."""
 
 import asyncio
 import re
@@ -98,7 +98,7 @@ async def test_an_unload_that_was_ordered_just_before_a_start_is_not_taken_for_a
     class Late(StandIn):
         async def RepositoryIndex(self, request: Any, context: Any) -> Any:
             answer = await super().RepositoryIndex(request, context)
-            self.states["a"] = ("UNLOADING", "")  # it shows at the next look
+            self.states["a"] = ("UNLOADING", "")  # It shows at the next read.
             return answer
 
     monkeypatch.setattr(module, "SURE_SECONDS", 0.1)
@@ -198,7 +198,7 @@ async def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
     async with driving(StandIn({}), recycle=full / "recycle") as (driver, _):
         driver.carry_out([Recycle("5 GiB leaked")])
         await until(lambda: caplog.text.count("cannot be written") > 1)
-        full.mkdir()  # there is room again
+        full.mkdir()  # There is space again.
         await until((full / "recycle").exists)
     assert (full / "recycle").read_text() == "5 GiB leaked\n"
     assert len(threads) > 1

@@ -1,4 +1,4 @@
-"""The repository: what a load would load, how large it is, and whether it is another than before."""
+"""The repository: the content and the size of a load, and whether it has changed."""
 
 import json
 import os
@@ -94,7 +94,7 @@ def test_an_ensemble_brings_its_parts_and_theirs_once(tmp_path: Path) -> None:
         ('backend: "python"', 10, None),
         ('backend: "vllm"', 10, None),
         ('backend: "tensorrtllm"', 10, None),
-        ('backend: "python"', 100 << 20, int(((100 << 20) + 17) * DISK_FACTOR)),  # 17: the configuration
+        ('backend: "python"', 100 << 20, int(((100 << 20) + 17) * DISK_FACTOR)),  # 17: the configuration.
         ('backend: "onnxruntime"', 10, LEAST_MODEL_BYTES),
         ('platform: "tensorrt_plan"', 10, LEAST_MODEL_BYTES),
         ("", 10, LEAST_MODEL_BYTES),

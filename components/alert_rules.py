@@ -15,16 +15,13 @@ _FILE = Path(__file__).with_suffix(".yaml")
 
 
 class _Text(Template):
-    """A text of the file; Prometheus' own templates have dollar signs."""
+    """A text of the file, with @ as the delimiter, because Prometheus' templates use dollar signs."""
 
     delimiter = "@"
 
 
 def alert_rules(naming: Naming, objectives: Objectives, runbooks: str = RUNBOOKS) -> list[dict[str, Any]]:
-    """Return recording rules and alerts on what servers, the proxy, the eviction policy and Prometheus itself measure.
-
-    Each alert leads to its section of the page `runbooks`.
-    """
+    """Return the recording rules and alerts of an environment. Alerts link to their section of the page `runbooks`."""
     values = {
         "namespace": naming.namespace,
         "availability": objectives.availability,

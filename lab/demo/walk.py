@@ -1,7 +1,5 @@
 """The walk through the data plane, which samples the slice's memory throughout, and commands to try in a shell."""
 
-import shlex
-import sys
 from collections.abc import Sequence
 
 from rich.filesize import decimal
@@ -13,8 +11,9 @@ from . import playing, zoo
 from .alerts import SOONER
 from .playing import Scene, claim
 from .scenes import SCENES
+from .shell import write_shell
 from .show import Show
-from .stage import CALLER, IDLE_SECONDS, LEASE_SECONDS, PROXIES, ROOT, WAIT_SECONDS, Stage
+from .stage import CALLER, IDLE_SECONDS, LEASE_SECONDS, PROXIES, WAIT_SECONDS, Stage
 from .visitor import Visitor
 
 
@@ -64,48 +63,51 @@ def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
     With `seen`, they include commands that use what Prometheus has recorded.
     """
     proxy, key = platform.proxies[0], platform.keys[CALLER]
-    python = shlex.quote(sys.executable)
-    paths = ":".join(f"{ROOT}/{each}" for each in ("", "policies/eviction", "client", "contracts", "service"))
-    module = f"PYTHONPATH={shlex.quote(paths)} {python} -m"
-    tidegate = f"TIDEGATE_API_KEY=$TIDEGATE_KEY {module} tidegate"
+    variables = {
+        "TIDEGATE_URL": f"http://{proxy.http}",
+        "TIDEGATE_GRPC": proxy.grpc,
+        "TIDEGATE_KEY": key,
+        "TIDEGATE_API_KEY": key,
+    }
+    programs = {"tidegate": ("-m", "cli"), "python": ()}
     others = ", ".join(each.http for each in platform.proxies[1:])
     numbers = '{"INPUT": [1, 2, 3, 4]}'
     cold = f"Call a cold model. It loads on its first call, and can be evicted {IDLE_SECONDS} s after its last call"
     commands = {
         f"In another terminal, run this first (the other proxy is at {others})":
-            f"export TIDEGATE_URL=http://{proxy.http} TIDEGATE_GRPC={proxy.grpc} TIDEGATE_KEY={key}",
+            f". {write_shell(platform.root, variables, programs)}",
         cold: _curl("fox", "generate", numbers, "-i"),
         "Call a model that streams": _curl(zoo.SINGER, "generate_stream", '{"COUNT": 5, "DELAY": 300}', "-N"),
         "Call a model that fails to load. After two failures it is quarantined":
             _curl(zoo.BROKEN.name, "generate", numbers, "-i"),
-        "Use Triton's own client, over gRPC": f"{python} - <<'END'\n{_CLIENT}END",
+        "Use Triton's own client, over gRPC": f"python - <<'END'\n{_CLIENT}END",
         "Show this proxy's metrics of its servers (1 and closed while they are healthy)":
             f"curl -s http://{proxy.admin}/metrics | grep -E '^tidegate_proxy_(pool_ready|breaker)'",
         f"Show where each model is (as a page: http://{proxy.http}/models)":
-            f'{tidegate} status --proxy "$TIDEGATE_URL"',
-        "Show every slice and every problem, until Ctrl-C": f'{tidegate} top --proxy "$TIDEGATE_URL"',
+            'tidegate status --proxy "$TIDEGATE_URL"',
+        "Show every slice and every problem, until Ctrl-C": 'tidegate top --proxy "$TIDEGATE_URL"',
         "Explain why a model is not in memory, or which proxies keep it there":
-            f'{tidegate} why {zoo.BROKEN.name} --proxy "$TIDEGATE_URL"',
+            f'tidegate why {zoo.BROKEN.name} --proxy "$TIDEGATE_URL"',
     }  # fmt: skip
     if seen is not None:
-        commands |= _recorded(seen, module)
+        commands |= _recorded(seen)
     return "\n\n".join(f"{sentence}:\n{command}" for sentence, command in commands.items())
 
 
-def _recorded(seen: Prometheus, module: str) -> dict[str, str]:
+def _recorded(seen: Prometheus) -> dict[str, str]:
     called = _curl("$model", "generate", '{"INPUT": [1, 2, 3, 4]}', "-o /dev/null")
     models = " ".join(each.name for each in zoo.ANIMALS[:6])
     like_here = (
         f"--capacity {zoo.CAPACITY_BYTES} --policy lru-idle --idle-seconds {IDLE_SECONDS} --wait-seconds {WAIT_SECONDS}"
     )
-    played = f"{module} tidegate_eviction simulate --trace zoo.csv.gz {like_here}"
+    played = f"python -m tidegate_eviction simulate --trace zoo.csv.gz {like_here}"
     return {
         f"Call six models, so that Prometheus records the calls ({seen.url})":
             f"for model in {models}; do {called}; sleep 1.5; done",
         f"List the alerts. An hour in their rules is {60 // SOONER} minutes here (as a page: {seen.url}/alerts)":
             f"curl -s {seen.url}/api/v1/alerts",
         "Write the recorded calls to a trace, and simulate them (docs/capacity.md)":
-            f"{module} cli trace zoo.csv.gz --prometheus {seen.url} && {played}",
+            f"tidegate trace zoo.csv.gz --prometheus {seen.url} && {played}",
     }  # fmt: skip
 
 

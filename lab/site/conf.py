@@ -6,8 +6,8 @@ project = "Tidegate"
 author = "The authors of Tidegate"
 extensions = ["myst_parser"]
 include_patterns = [
-    "docs/*.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "proxy/README.md", "policies/eviction/README.md",
-    "client/README.md", "charts/tidegate/README.md",
+    "docs/*.md", "README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md", "proxy/README.md",
+    "policies/eviction/README.md", "client/README.md", "charts/tidegate/README.md",
 ]  # fmt: skip
 root_doc = "docs/index"
 html_extra_path = ["root"]  # An index.html at the site's root that leads to docs/index.html.
@@ -40,16 +40,20 @@ def _contents(caption: str, *pages: str) -> str:
 
 
 CONTENTS: Final = (
-    _contents("Concepts", "concepts")
+    _contents("Get started", "Overview <../README>", "install", "models")
+    + _contents("Concepts", "concepts", "eviction", "security", "comparison")
     + _contents(
-        "Tasks", "platform", "helm", "pulumi", "rollout", "preflight", "ci", "capacity", "scaling", "simulator",
-        "models", "export", "openai", "eviction", "domino", "upgrading",
+        "Operate", "platform", "images", "gpus", "sizing", "preflight", "helm", "pulumi", "rollout", "ci", "capacity",
+        "scaling", "simulator", "domino", "runbooks", "upgrading", "uninstall",
+    )
+    + _contents("Use models", "export", "openai", "proxy-api")
+    + _contents(
+        "Reference", "definition", "Chart values <../charts/tidegate/README>", "cli", "metrics", "guardrails",
+        "network", "json", "Inference proxy <../proxy/README>", "Eviction policy <../policies/eviction/README>",
+        "Client <../client/README>",
     )
     + _contents(
-        "Reference", "definition", "Chart values <../charts/tidegate/README>", "cli", "proxy-api", "metrics",
-        "guardrails", "network", "json", "Inference proxy <../proxy/README>",
-        "Eviction policy <../policies/eviction/README>", "Client <../client/README>",
+        "Help", "troubleshooting", "faq", "Changelog <../CHANGELOG>", "Security policy <../SECURITY>",
+        "Contributing <../CONTRIBUTING>",
     )
-    + _contents("At night", "runbooks")
-    + _contents("The project", "README <../README>", "Changelog <../CHANGELOG>", "Contributing <../CONTRIBUTING>")
 )  # fmt: skip

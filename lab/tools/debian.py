@@ -1,6 +1,7 @@
 """Programs of Debian packages, unpacked into the cache: nothing is installed, and the system stays unchanged.
 
-Go's compiler alone cannot build these programs (runc needs C), and no package registry has them. apt uses its configured sources and keys, without root.
+Go's compiler alone cannot build these programs (runc needs C), and no package registry has them. apt uses its
+configured sources and keys, without root.
 """
 
 import os

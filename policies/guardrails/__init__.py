@@ -1,11 +1,10 @@
-"""Guardrails: what no stack may do. One set of rules over plain Kubernetes objects, used in three ways.
+"""Guardrails: rules over plain Kubernetes objects that every stack must keep. There are three uses.
 
-- in process, by `tidegate up`, `tidegate preview` and `tidegate guardrails`: `check`;
-- as a Pulumi policy pack: `pulumi preview --policy-pack policies/guardrails`;
-- as a page for people: docs/guardrails.md, written by `make docs`.
+- `tidegate up`, `tidegate preview` and `tidegate guardrails` call `check`.
+- Pulumi runs them as a policy pack: `pulumi preview --policy-pack policies/guardrails`.
+- `make docs` writes docs/guardrails.md.
 
-An environment's settings (its kind, severities, waivers) ride on its Namespace, as an annotation: they come with the
-objects.
+The settings of an environment (kind, severities, waivers) are an annotation of its Namespace.
 """
 
 from .checking import Finding, check

@@ -1,9 +1,9 @@
-"""What Pulumi starts for `pulumi preview --policy-pack policies/guardrails`."""
+"""The program that Pulumi starts for `pulumi preview --policy-pack policies/guardrails`."""
 
 import sys
 from pathlib import Path
 
-# Pulumi starts this file with nothing but its own folder on the path; the package and the contracts lie elsewhere.
+# Pulumi starts this file with only its own directory on the path, so add those of the package and the contracts.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "contracts"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 

@@ -1,4 +1,4 @@
-"""Asks every rule about a stack, weighs the answers by severities, waivers and their days, and says what is wrong."""
+"""Apply every rule to a stack, weigh the breaches by severities and waivers, and report the findings."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,16 +17,16 @@ _LEVELS: Mapping[Level, tuple[str, str]] = {
     "advisory": ("advisory", "advisories"),
     "waived": ("waived", "waived"),
 }
-"""The most severe first, with the words for one and for many."""
+"""Levels from the most severe one, with their singular and plural."""
 EXPIRED = "waivers-have-not-expired"
 UNUSED = "waivers-match-something"
 READABLE = "guardrails-are-readable"
 SETTINGS_RULES: Mapping[str, str] = {
-    EXPIRED: "What it covered counts again: as severe as it would be without a waiver.",
-    UNUSED: "It would cover, unseen, what somebody breaks later.",
-    READABLE: "Production's rules are asked instead, without exceptions.",
+    EXPIRED: "After the last day of a waiver, the findings that it covered have their normal severity again.",
+    UNUSED: "A waiver that covers nothing now could hide a breach that someone adds later.",
+    READABLE: "If the settings cannot be read, production's severities apply, without waivers.",
 }
-"""What is said about the settings themselves, and why; no setting changes or waives these."""
+"""The findings about the settings themselves, and the reason of each. No setting changes or waives them."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Finding:
 
     rule: str
     severity: Level
-    kind: str  # Kind, namespace and name of the object.
+    kind: str  # The kind of the object.
     namespace: str
     name: str
     what: str
     why: str = ""
     do: str = ""
-    waiver: str = ""  # Who answers for it, why and how long, where it is waived.
+    waiver: str = ""  # The owner, the reason and the last day, if the finding is waived.
 
     @property
     def object(self) -> str:
@@ -49,7 +49,7 @@ class Finding:
         return f"{self.kind}/{self.name}"
 
     def __str__(self) -> str:
-        """The first line says where and what; indented lines say why, what to do, and which rule it is."""
+        """The first line has the object and the breach. Indented lines have the reason, the remedy and the rule."""
         level = "" if self.severity == "mandatory" else f"{self.severity}: "
         where = f"{self.object} in {self.namespace}" if self.namespace and self.kind != "Namespace" else self.object
         named = f"Rule {self.rule}, {self.severity} here." if not self.waiver else f"Rule {self.rule}, {self.waiver}"
@@ -58,14 +58,14 @@ class Finding:
 
 
 def check(objects: Iterable[Object], today: date) -> list[Finding]:
-    """Return what is wrong with the objects of one stack, on a day; what is most severe comes first."""
+    """Return the findings about the objects of one stack on a day, the most severe first."""
     return by_severity(found for environment in judged(objects) for found in _findings(environment, today))
 
 
 def judged(objects: Iterable[Object]) -> list[Environment]:
-    """Return the environments in a stack, with the settings that they are held to.
+    """Return the environments in a stack, with their settings.
 
-    Settings that name a rule that does not exist count as unreadable: they would be without effect.
+    Settings that name an unknown rule count as unreadable, because they would have no effect.
     """
     return [replace(each, settings=_with_known_rules(each.settings)) for each in environments(objects)]
 
@@ -73,7 +73,7 @@ def judged(objects: Iterable[Object]) -> list[Environment]:
 def _with_known_rules(settings: Settings) -> Settings:
     named = (*settings.severities, *(waiver.rule for waiver in settings.waivers))
     unknown = next((name for name in named if name not in BY_NAME), None)
-    return settings if unknown is None else Settings(malformed=f"{unknown!r} is no rule")
+    return settings if unknown is None else Settings(malformed=f"{unknown!r} is not a rule")
 
 
 def _findings(environment: Environment, today: date) -> Iterator[Finding]:
@@ -95,7 +95,7 @@ def _findings(environment: Environment, today: date) -> Iterator[Finding]:
         yield from _of_a_waiver(namespace, waiver, covering.get(waiver), today)
     if settings.malformed:
         what = f"its guardrails cannot be read: {settings.malformed}"
-        do = "Let the definition write the annotation (`tidegate up`, `tidegate values`)."
+        do = "Write the annotation from the definition: run `tidegate up` or `tidegate values`."
         yield _finding(Breach(namespace, what), READABLE, "mandatory", SETTINGS_RULES[READABLE], do)
 
 
@@ -106,23 +106,23 @@ def _finding(breach: Breach, rule: str, severity: Level, why: str, do: str, waiv
 
 
 def _of_a_waiver(namespace: Object, waiver: Waiver, covers: Severity | None, today: date) -> Iterator[Finding]:
-    """Say when a waiver has ended, or covers nothing; `covers` is how severe what it covers would be."""
+    """Yield a finding if a waiver has expired or covers nothing. `covers` is the severity of its breaches."""
     about = f" at {waiver.object}" if waiver.object else ""
     if covers is None:
         ended = today > waiver.until
-        what = f"ended on {waiver.until}, and nothing needs it" if ended else "covers nothing"
+        what = f"expired on {waiver.until} and is not needed" if ended else "covers nothing"
         what = f"waiver {waiver.name} {what}: {waiver.rule} is not broken{about}"
-        do = "Take the waiver away." if ended else "Take the waiver away, or correct its rule or object."
+        do = "Remove the waiver." if ended else "Remove the waiver, or correct its rule or object."
         rule = EXPIRED if ended else UNUSED
         yield _finding(Breach(namespace, what), rule, "advisory", SETTINGS_RULES[rule], do)
     elif today > waiver.until:
-        what = f"waiver {waiver.name} of {waiver.rule}{about} ended on {waiver.until}"
-        do = f"Mend what it covered, or let {waiver.owner} give it another end. Its reason was: {waiver.reason}"
+        what = f"waiver {waiver.name} of {waiver.rule}{about} expired on {waiver.until}"
+        do = f"Fix what it covered, or agree on a new date with {waiver.owner}. Its reason was: {waiver.reason}"
         yield _finding(Breach(namespace, what), EXPIRED, covers, SETTINGS_RULES[EXPIRED], do)
 
 
 def printable(text: str) -> str:
-    """Return a text with everything that a terminal could act on written as an escape."""
+    """Return a text with every control character written as an escape, so that a terminal does not act on it."""
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] if ord(c) != 0x7F else "\\u007f" for c in text)
 
 
@@ -134,7 +134,7 @@ def counted(findings: Iterable[Finding]) -> str:
 
 
 def report(found: Mapping[str, Sequence[Finding]], most: int | None = None) -> str:
-    """Return the findings of several stacks: what is alike is said once, of each rule at most so many lines."""
+    """Return the findings by stack as text: equal findings once, and at most `most` lines for each rule."""
     stacks: dict[Finding, list[str]] = {}
     for stack, findings in found.items():
         for each in findings:
@@ -144,18 +144,18 @@ def report(found: Mapping[str, Sequence[Finding]], most: int | None = None) -> s
         first, *rest = str(each).split("\n")
         where = printable(", ".join(name for name in stacks[each] if name))
         groups.setdefault(tuple(rest), []).append(f"{where}: {first}" if where else first)
-    said = []
+    lines_of_report = []
     for why, lines in groups.items():
         left = 0 if most is None else len(lines) - most
-        said += [*lines[:most], *([f"… and {left} more like these"] if left > 0 else []), *why]
-    return "\n".join(said)
+        lines_of_report += [*lines[:most], *([f"… and {left} more like these"] if left > 0 else []), *why]
+    return "\n".join(lines_of_report)
 
 
 def summary(found: Mapping[str, Sequence[Finding]]) -> str:
-    """Return `2 mandatory findings, 1 advisory`, or an empty text for none; what two stacks have alike counts once."""
+    """Return `2 mandatory findings, 1 advisory`, or an empty text for none. Equal findings of two stacks count once."""
     return counted(dict.fromkeys(each for findings in found.values() for each in findings))
 
 
 def by_severity(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings, each once, the most severe first."""
+    """Return findings without duplicates, the most severe first."""
     return sorted(dict.fromkeys(findings), key=lambda each: list(_LEVELS).index(each.severity))

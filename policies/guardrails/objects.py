@@ -1,4 +1,4 @@
-"""The objects of one environment, as rules look at them. Whatever is missing or malformed counts as absent."""
+"""The objects of one environment, as the rules see them. A malformed value counts as absent."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ Object = Mapping[str, Any]
 PART_OF = "app.kubernetes.io/part-of"
 OURS = "tidegate"
 TRITON = "tritonserver"  # The program.
-WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")  # What runs for ever: a Job is none of them.
+WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")  # A Job is not among them: it ends.
 AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "Pod": (),
@@ -27,20 +27,20 @@ TEMPLATES: Mapping[str, tuple[str, ...]] = {
 
 
 def at(node: Any, *steps: str) -> Any:
-    """Return what stands at a path of keys; None where a step is missing."""
+    """Return the value at a path of keys, or None."""
     for step in steps:
         node = node.get(step) if isinstance(node, Mapping) else None
     return node
 
 
 def mapping(node: Any, *steps: str) -> Mapping[str, Any]:
-    """Return the mapping at a path; an empty one where there is anything else."""
+    """Return the mapping at a path, or an empty one."""
     found = at(node, *steps)
     return found if isinstance(found, Mapping) else {}
 
 
 def items(node: Any, *steps: str) -> Sequence[Any]:
-    """Return the list at a path; an empty one where there is anything else."""
+    """Return the list at a path, or an empty one."""
     found = at(node, *steps)
     return found if isinstance(found, list | tuple) else ()
 
@@ -51,7 +51,7 @@ def mappings(node: Any, *steps: str) -> list[Mapping[str, Any]]:
 
 
 def number(value: Any) -> int | None:
-    """Return a whole number that is written as one, or as text; None for anything else."""
+    """Return a value as a whole number if it is a number or digits, else None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -62,13 +62,13 @@ def number(value: Any) -> int | None:
 
 
 def text(node: Any, *steps: str, default: str = "") -> str:
-    """Return the text at a path; the default where there is anything else."""
+    """Return the text at a path, or the default."""
     found = at(node, *steps)
     return found if isinstance(found, str) else default
 
 
 def texts(node: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every text in a tree, with its place."""
+    """Yield the path and the text of every text in a tree."""
     if isinstance(node, str):
         yield path, node
     elif isinstance(node, Mapping):
@@ -85,7 +85,7 @@ def name_of(item: Object) -> str:
 
 
 def namespace_of(item: Object) -> str:
-    """Return the namespace that an object belongs to: for a volume its claim's, for a Namespace itself."""
+    """Return the namespace of an object. A volume has that of its claim, and a Namespace is its own."""
     if item.get("kind") == "Namespace":
         return name_of(item)
     if item.get("kind") == "PersistentVolume":
@@ -94,56 +94,52 @@ def namespace_of(item: Object) -> str:
 
 
 def labels_of(item: Object) -> Mapping[str, Any]:
-    """Return an object's labels, or those of a pod template."""
+    """Return the labels of an object or a pod template."""
     return mapping(at(item, "metadata", "labels"))
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod template and the object that makes pods of it."""
+    """A pod template, and the object that creates pods from it."""
 
     maker: Object
     template: Mapping[str, Any]
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """The `spec` of the pods."""
         return mapping(self.template.get("spec"))
 
     @property
     def labels(self) -> Mapping[str, Any]:
-        """Labels of the pods."""
         return labels_of(self.template)
 
     @property
     def containers(self) -> list[Mapping[str, Any]]:
-        """All of its containers: those that run before the main ones, the main ones, and those for debugging."""
+        """Init containers, main containers and ephemeral containers."""
         return [*self.init_containers, *self.main_containers, *mappings(self.spec.get("ephemeralContainers"))]
 
     @property
     def init_containers(self) -> list[Mapping[str, Any]]:
-        """Containers that run before the main ones; native sidecars are among them."""
+        """Init containers, including native sidecars."""
         return mappings(self.spec.get("initContainers"))
 
     @property
     def sidecars(self) -> list[Mapping[str, Any]]:
-        """Native sidecars, which run beside the main containers."""
         return [one for one in self.init_containers if one.get("restartPolicy") == "Always"]
 
     @property
     def main_containers(self) -> list[Mapping[str, Any]]:
-        """The containers that the pod is for."""
         return mappings(self.spec.get("containers"))
 
     @property
     def is_proxy(self) -> bool:
-        """Whether it is the proxy, by its role; one that runs a Triton is none, whatever it is called."""
+        """Whether it has the role of the proxy, and does not run Triton."""
         words = (word for one in self.main_containers for key in ("command", "args") for word in items(one.get(key)))
         return self.labels.get(ROLE) == "proxy" and not any(TRITON in text(word) for word in words)
 
 
 def matches(selector: Any, labels: Mapping[str, Any]) -> bool:
-    """Say whether a label selector matches labels; an empty one matches all, a missing one none."""
+    """Return whether a label selector matches labels. An empty selector matches all, a missing one none."""
     if not isinstance(selector, Mapping):
         return False
     if any(labels.get(key) != value for key, value in mapping(selector.get("matchLabels")).items()):
@@ -164,7 +160,7 @@ def _fulfils(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Environment:
-    """Everything that a stack has in one namespace, and what the Namespace says about itself."""
+    """The objects of a stack in one namespace, and the settings of the Namespace."""
 
     namespace: str
     objects: tuple[Object, ...]
@@ -172,56 +168,53 @@ class Environment:
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
-        """All pod templates."""
         return tuple(pods(self.objects))
 
     def of_kind(self, *kinds: str) -> list[Object]:
-        """Return the objects of these kinds."""
         return [item for item in self.objects if item.get("kind") in kinds]
 
     @property
     def itself(self) -> Object:
-        """Return the Namespace; where the stack has none, one with nothing but its name."""
+        """The Namespace. If the stack has none, an object with only its name."""
         found = self.of_kind("Namespace")
         return found[0] if found else {"kind": "Namespace", "metadata": {"name": self.namespace}}
 
     @property
     def workloads(self) -> list[Pod]:
-        """The pods that run for ever."""
+        """The pods of Deployments, StatefulSets and DaemonSets."""
         return [pod for pod in self.pods if pod.maker.get("kind") in WORKLOADS]
 
     def autoscalers(self, pod: Pod) -> list[Object]:
-        """Return what decides how many replicas of a workload there are."""
-        wanted = pod.maker.get("kind"), name_of(pod.maker)
+        """Return the objects that set the number of replicas of a workload."""
+        workload = pod.maker.get("kind"), name_of(pod.maker)
         targets = ((item, mapping(at(item, "spec", "scaleTargetRef"))) for item in self.of_kind(*AUTOSCALERS))
-        return [item for item, to in targets if (to.get("kind", "Deployment"), to.get("name")) == wanted]
+        return [item for item, to in targets if (to.get("kind", "Deployment"), to.get("name")) == workload]
 
     def selected(self, selector: Any) -> list[Pod]:
-        """Return the pods that a label selector matches."""
         return [pod for pod in self.pods if matches(selector, pod.labels)]
 
     def behind(self, service: Object) -> list[Pod]:
-        """Return the pods to which a Service leads; none where it selects none."""
+        """Return the pods that a Service selects."""
         selector = at(service, "spec", "selector")
         return self.selected({"matchLabels": selector}) if selector else []
 
     def bindings_of(self, pod: Pod) -> list[Object]:
-        """Return the bindings that name the account of a pod."""
+        """Return the bindings that name the service account of a pod."""
         account = text(pod.spec.get("serviceAccountName"))
         bindings = self.of_kind("RoleBinding", "ClusterRoleBinding")
         return [each for each in bindings if account in [one.get("name") for one in mappings(each.get("subjects"))]]
 
     def are_all(self, peers: Sequence[Mapping[str, Any]], true: Callable[[Pod], bool]) -> bool:
-        """Say whether peers of a NetworkPolicy are pods of this namespace of which this is true, and no others.
+        """Return whether all peers of a NetworkPolicy are pods of this namespace for which the function is true.
 
-        A peer that selects no pod that is known lets pods in of which nothing is known.
+        It is false if a peer selects no known pod, because the peer could admit unknown ones.
         """
         found = [self.selected(peer["podSelector"]) if set(peer) == {"podSelector"} else [] for peer in peers]
         return bool(found) and all(some and all(map(true, some)) for some in found)
 
 
 def pods(objects: Iterable[Object]) -> Iterator[Pod]:
-    """Yield the pod template of each object that makes pods."""
+    """Yield the pod template of each object that creates pods."""
     for item in objects:
         steps = TEMPLATES.get(text(item.get("kind")))
         if steps is not None:
@@ -229,19 +222,19 @@ def pods(objects: Iterable[Object]) -> Iterator[Pod]:
 
 
 def environments(objects: Iterable[Object]) -> list[Environment]:
-    """Return the environments in a stack: the namespaces that hold something of Tidegate, with all that is in them.
+    """Return the environments in a stack: the namespaces with objects of Tidegate, and all objects in them.
 
-    What is in no namespace, such as a ClusterRole, belongs to each of them. A Namespace that says nothing about itself
-    is held to what production is held to.
+    Objects without a namespace, such as ClusterRoles, belong to each of them. A Namespace without settings has those of
+    production.
     """
     grouped: dict[str, list[Object]] = {}
     ours: dict[str, Settings] = {}
     for item in objects:
         namespace = namespace_of(item)
         grouped.setdefault(namespace, []).append(item)
-        said = at(item, "metadata", "annotations", ANNOTATION) if item.get("kind") == "Namespace" else None
-        if said is not None:
-            ours[namespace] = settings_of(said)
+        annotation = at(item, "metadata", "annotations", ANNOTATION) if item.get("kind") == "Namespace" else None
+        if annotation is not None:
+            ours[namespace] = settings_of(annotation)
         elif labels_of(item).get(PART_OF) == OURS:
             ours.setdefault(namespace, Settings())
     everywhere = grouped.get("", []) if ours.keys() - {""} else []

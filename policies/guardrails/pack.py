@@ -1,7 +1,8 @@
 """The guardrails as policies of a Pulumi policy pack.
 
-Rules look at several objects, so they are asked once, of the whole stack. How severe one is stands on the Namespace and
-not in the pack, but a policy's level is fixed: each rule is there twice, mandatory and advisory, and answers once.
+Rules need several objects, so each is a policy of the whole stack. The severity of a rule is set on the Namespace, but
+Pulumi fixes the level of a policy. So each rule is two policies, a mandatory and an advisory one, and one of them
+reports a finding.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,34 +26,33 @@ from .objects import name_of, namespace_of
 from .rules import RULES
 
 NAME = "tidegate-guardrails"
-ADVISORY = ".advisory"  # Ends the name under which a rule only advises.
+ADVISORY = ".advisory"  # The suffix of the name of an advisory policy.
 _UNKNOWN = ("(known only after the update)", "(not known before the update)")
-"""Two texts for what is not known yet: a finding that differs between them depends on it."""
+"""Two texts for an unknown value. A finding that differs between them depends on that value."""
 
 Object = dict[str, Any]
 
 
 class Declared:
-    """What a program declares, by URN.
+    """The objects that one run of a program declares, by URN.
 
-    A stack validation is handed what resources have become: on a cluster that is full of the API server's defaults,
-    a number of replicas among them. What was declared is seen when each resource comes by.
+    A stack validation receives the resources with the defaults of the API server, such as a number of replicas. Only a
+    resource validation receives them as declared, so this class remembers them from there.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing; one run of the pack sees one run of a program."""
         self._objects: dict[str, tuple[Object, Object]] = {}
-        self._asked: tuple[dict[str, tuple[Object, Object]], list[Finding]] = ({}, [])
+        self._checked: tuple[dict[str, tuple[Object, Object]], list[Finding]] = ({}, [])
 
     def remember(self, args: ResourceValidationArgs, _: ReportViolation) -> None:
-        """Take a resource in; nothing is wrong with it yet."""
+        """Remember a resource. This never reports a violation."""
         if args.resource_type.startswith("kubernetes:"):
             self._objects[args.urn] = _both(args.props)
 
     def of_stack(self, args: StackValidationArgs) -> dict[str, tuple[Object, Object]]:
-        """Return the Kubernetes objects of a stack by their URNs, as they were declared where that was seen.
+        """Return the Kubernetes objects of a stack by their URNs, as declared if this run declared them.
 
-        Each is there twice, with either text for what is not known yet.
+        Each is a pair, with either text for unknown values.
         """
         return {
             each.urn: self._objects.get(each.urn) or _both(each.props)
@@ -61,11 +61,11 @@ class Declared:
         }
 
     def findings(self, objects: dict[str, tuple[Object, Object]]) -> list[Finding]:
-        """Return what is wrong with the objects of a stack; every policy asks, and one of them finds out.
+        """Return the findings about the objects of a stack. The first policy computes them for all policies.
 
-        What depends on a value that is not known yet only advises: the next update judges it.
+        A finding that depends on an unknown value is advisory. The next update judges it.
         """
-        if self._asked[0] != objects:
+        if self._checked[0] != objects:
             today = datetime.now(UTC).date()
             found = check([one for one, _ in objects.values()], today)
             if any(one != two for one, two in objects.values()):
@@ -74,8 +74,8 @@ class Declared:
                     replace(each, severity="advisory") if each.severity == "mandatory" and each not in certain else each
                     for each in found
                 ]
-            self._asked = objects, found
-        return self._asked[1]
+            self._checked = objects, found
+        return self._checked[1]
 
 
 def _both(props: Any) -> tuple[Object, Object]:
@@ -83,7 +83,7 @@ def _both(props: Any) -> tuple[Object, Object]:
 
 
 def plain(value: Any, unknown: str = _UNKNOWN[0]) -> Any:
-    """Return a value as Kubernetes knows it: without what is missing, with whole numbers, without the provider's own.
+    """Return a value in the form of Kubernetes: without None, without the provider's own keys, with whole numbers.
 
     The text `unknown` replaces a value that is not known before the update.
     """
@@ -107,7 +107,7 @@ def policies(declared: Declared | None = None) -> list[Policy]:
     seen = declared or Declared()
     remembering = ResourceValidationPolicy(
         "what-is-declared",
-        "Looks at every resource as the program declares it; finds nothing itself.",
+        "Remembers every resource as the program declares it. Never reports a violation.",
         seen.remember,
         EnforcementLevel.ADVISORY,
     )
@@ -115,7 +115,7 @@ def policies(declared: Declared | None = None) -> list[Policy]:
     return [
         remembering,
         *(
-            StackValidationPolicy(name + ending, sentence, _asking(seen, name, severity), level)
+            StackValidationPolicy(name + ending, sentence, _validation(seen, name, severity), level)
             for name, sentence in sentences.items()
             for ending, severity, level in (
                 ("", "mandatory", EnforcementLevel.MANDATORY),
@@ -125,13 +125,13 @@ def policies(declared: Declared | None = None) -> list[Policy]:
     ]
 
 
-def _asking(declared: Declared, name: str, severity: str) -> Callable[[StackValidationArgs, ReportViolation], None]:
+def _validation(declared: Declared, name: str, severity: str) -> Callable[[StackValidationArgs, ReportViolation], None]:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
         objects = declared.of_stack(args)
         places = {(str(one.get("kind")), namespace_of(one), name_of(one)): urn for urn, (one, _) in objects.items()}
         for each in declared.findings(objects):
             if each.rule == name and each.severity == severity:
-                text, _, _ = str(each).rpartition("\n")  # Pulumi says itself which rule it is
+                text, _, _ = str(each).rpartition("\n")  # Pulumi prints the name of the rule itself.
                 report(text, places.get((each.kind, each.namespace, each.name)))
 
     return validate

@@ -11,19 +11,18 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from .objects import Environment
 from .settings import Kind, Severity
 
-Asked = ParamSpec("Asked")
+Subject = ParamSpec("Subject")
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
-class Rule(Generic[Asked, Found]):
+class Rule(Generic[Subject, Found]):
     """A function that yields each place where the rule is broken. Its docstring is the reason for the rule."""
 
-    function: Callable[Asked, Iterator[Found]]
+    function: Callable[Subject, Iterator[Found]]
     title: str  # A statement that is true if the rule is kept, without a full stop.
 
-    def __call__(self, *args: Asked.args, **kwargs: Asked.kwargs) -> Iterator[Found]:
-        """Yield what breaks the rule."""
+    def __call__(self, *args: Subject.args, **kwargs: Subject.kwargs) -> Iterator[Found]:
         return self.function(*args, **kwargs)
 
     @property
@@ -55,7 +54,7 @@ def rules_about(subject: type, kind: type[Registered]) -> tuple[Registered, ...]
 
 @dataclass(frozen=True)
 class Breach:
-    """One place where a guardrail is broken; `what` never holds a secret."""
+    """One place where a guardrail is broken. `what` never contains a secret."""
 
     object: Mapping[str, Any]
     what: str
@@ -63,7 +62,7 @@ class Breach:
 
 @dataclass(frozen=True)
 class Guardrail(Rule[[Environment], Breach]):
-    """A rule about the objects of an environment; a severity of None means that it does not apply there."""
+    """A rule about the objects of an environment. A severity of None means that it does not apply there."""
 
     do: str
     shared: Severity | None
@@ -71,12 +70,11 @@ class Guardrail(Rule[[Environment], Breach]):
     production: Severity = "mandatory"
 
     def severity(self, kind: Kind) -> Severity | None:
-        """Return its severity in environments of this kind; None if it does not apply there."""
         return {"production": self.production, "shared": self.shared, "local": self.local}[kind]
 
 
 def guardrail(
     title: str, do: str, shared: Severity | None = None, local: Severity | None = None
 ) -> Callable[[Callable[[Environment], Iterator[Breach]]], Guardrail]:
-    """Register a function as a guardrail that is mandatory in production; `do` is what to do about a breach."""
+    """Register a function as a guardrail that is mandatory in production. `do` is the remedy."""
     return lambda function: register(Environment, Guardrail(function, title, do, shared, local))

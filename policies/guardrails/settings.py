@@ -1,4 +1,4 @@
-"""What a Namespace says about itself: its kind, the severities that it changes, its waivers and ceilings."""
+"""The settings of an environment in its Namespace's annotation: kind, changed severities, waivers and limits."""
 
 import json
 from collections.abc import Mapping
@@ -11,26 +11,26 @@ from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass
 
 ANNOTATION = "tidegate.dev/guardrails"
-"""On the Namespace; JSON. With the objects of an environment its settings are there too."""
+"""The annotation of the Namespace with the settings as JSON, so that the objects carry their settings."""
 
 Kind = Literal["production", "shared", "local"]
-"""production; a trial on one machine (local); all others, which people share."""
+"""`local` is a trial on one machine. `shared` is every other environment that is not production."""
 Severity = Literal["advisory", "mandatory"]
 
 FORMER_NAMES: Mapping[str, str] = {
     "callers-are-not-the-whole-internet": "callers-are-named",
     "pods-do-not-reach-the-whole-internet-on-every-port": "destinations-are-named",
 }
-"""Guardrails by names that they had before: severities and waivers may use these too."""
+"""Former names of guardrails, and the current ones. Severities and waivers may still use the former names."""
 
 _STRICT = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel, validate_by_name=True)
-_Said = Annotated[str, Field(pattern=r"\S")]
+_Text = Annotated[str, Field(pattern=r"\S")]
 _Amount = Annotated[int, Field(ge=0)]
-_Rule = Annotated[_Said, AfterValidator(lambda name: FORMER_NAMES.get(name, name))]
+_Rule = Annotated[_Text, AfterValidator(lambda name: FORMER_NAMES.get(name, name))]
 
 
-def _by_names_of_now(severities: Mapping[str, Severity]) -> dict[str, Severity]:
-    """Where an old and a new name of one guardrail have different severities, mandatory counts."""
+def _by_current_names(severities: Mapping[str, Severity]) -> dict[str, Severity]:
+    """If the former and the current name of a guardrail have different severities, mandatory wins."""
     return {
         FORMER_NAMES.get(name, name): severity
         for name, severity in sorted(severities.items(), key=lambda each: each[1])
@@ -39,35 +39,35 @@ def _by_names_of_now(severities: Mapping[str, Severity]) -> dict[str, Severity]:
 
 @dataclass(frozen=True, config=_STRICT)
 class Waiver:
-    """Somebody answers for a finding, for a reason and until a day."""
+    """An exception from a guardrail, with an owner and a reason."""
 
-    name: _Said
+    name: _Text
     rule: _Rule
-    owner: _Said
-    reason: _Said
+    owner: _Text
+    reason: _Text
     until: date  # Its last day.
-    object: str | None = None  # `Kind/name` of the one object that it is about; every object without.
+    object: str | None = None  # `Kind/name` of the one object that it covers. None: every object.
 
     def covers(self, rule: str, kind: str, name: str) -> bool:
-        """Say whether it is about this finding; its date is looked at elsewhere."""
+        """Return whether it is about this finding, whatever its date."""
         return self.rule == rule and self.object in (None, f"{kind}/{name}")
 
 
 @dataclass(frozen=True, config=_STRICT)
 class Settings:
-    """The settings of one environment. By default those of production, the strictest."""
+    """The settings of one environment. The defaults are those of production, the strictest."""
 
     kind: Kind = "production"
-    severities: Annotated[Mapping[str, Severity], AfterValidator(_by_names_of_now)] = field(default_factory=dict)
-    """Severities that differ from the rules' own."""
+    severities: Annotated[Mapping[str, Severity], AfterValidator(_by_current_names)] = field(default_factory=dict)
+    """Severities that differ from those of the rules."""
     waivers: tuple[Waiver, ...] = ()
-    gpu_slices: _Amount | None = None  # How many devices the environment may take; any number without.
-    monthly_budget: _Amount | None = None  # Money that its devices may cost a month; any without.
-    malformed: str = ""  # Why the annotation could not be read.
+    gpu_slices: _Amount | None = None  # The limit of its GPU devices, or None.
+    monthly_budget: _Amount | None = None  # The limit of the cost of its devices a month, or None.
+    malformed: str = ""  # The reason why the annotation could not be read.
 
 
 _FORMER = ("written", "prices", "currency")
-"""Keys that older versions wrote."""
+"""Keys of older versions, which are ignored."""
 _SETTINGS: TypeAdapter[Settings] = TypeAdapter(Settings)
 
 
@@ -75,17 +75,17 @@ def annotation(settings: Settings) -> str:
     """Return settings as the text of the annotation."""
     tree = _SETTINGS.dump_python(settings, mode="json", by_alias=True, exclude={"malformed"})
     tree["waivers"] = [{key: value for key, value in each.items() if value is not None} for each in tree["waivers"]]
-    said = {key: value for key, value in tree.items() if value not in (None, {}, [])}
-    return json.dumps(said, sort_keys=True, ensure_ascii=False)
+    changed = {key: value for key, value in tree.items() if value not in (None, {}, [])}
+    return json.dumps(changed, sort_keys=True, ensure_ascii=False)
 
 
 def settings_of(text: Any) -> Settings:
-    """Return the settings in an annotation; those of production, and why, where it cannot be read."""
+    """Return the settings in an annotation. If it is malformed, return those of production with the reason."""
     try:
-        said = json.loads(text, object_pairs_hook=_once)
-        if "kind" not in said or "malformed" in said:
-            raise ValueError("kind is missing, or malformed is said")
-        known = {key: value for key, value in said.items() if key not in _FORMER}
+        tree = json.loads(text, object_pairs_hook=_once)
+        if "kind" not in tree or "malformed" in tree:
+            raise ValueError("kind is missing, or malformed is set")
+        known = {key: value for key, value in tree.items() if key not in _FORMER}
         return _SETTINGS.validate_json(json.dumps(known), by_name=False, by_alias=True)
     except ValidationError as error:
         first = error.errors()[0]
@@ -95,7 +95,7 @@ def settings_of(text: Any) -> Settings:
 
 
 def held_to(settings: Settings) -> str:
-    """Return in a line what an environment is held to."""
+    """Return the settings of an environment in one line."""
     severities = (f"{name} {severity}" for name, severity in sorted(settings.severities.items()))
     waivers = (
         f"{each.name} ({each.rule}{f' at {each.object}' if each.object else ''}, until {each.until})"
@@ -110,10 +110,10 @@ def held_to(settings: Settings) -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key that stands twice: one reader would take the first, another the last."""
+    """Refuse a duplicate key, because readers of JSON differ about which one counts."""
     tree: dict[str, Any] = {}
     for key, value in pairs:
         if key in tree:
-            raise ValueError(f"{key!r} stands there twice")
+            raise ValueError(f"{key!r} occurs twice")
         tree[key] = value
     return tree

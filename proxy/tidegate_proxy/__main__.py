@@ -1,4 +1,4 @@
-"""`python -m tidegate_proxy`: serves; `key new` makes an API key."""
+"""`python -m tidegate_proxy` runs the proxy. `python -m tidegate_proxy key new` makes an API key."""
 
 import sys
 from pathlib import Path
@@ -20,7 +20,7 @@ FOLDERS = {
     name: name.replace("_", "-") for name in ("routing", "tls", "api_keys", "authorities", "upstream_ca", "leases")
 }
 SWITCH_SECONDS = 0.0005
-"""Seconds after which a thread that works lets another have its turn (Python's own default is ten times as long)."""
+"""Seconds after which a working thread lets another run. Python's default is ten times as long."""
 
 
 def _settings_help() -> str:
@@ -43,12 +43,12 @@ def serve(
     context: typer.Context,
     root: Annotated[
         Path | None,
-        typer.Option(help=f"Folder that holds {', '.join(FOLDERS.values())}."),
+        typer.Option(help=f"Directory that contains {', '.join(FOLDERS.values())}."),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = "",
-    http_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = Layout.http_port,
-    grpc_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = Layout.grpc_port,
-    admin_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = Layout.admin_port,
+    host: Annotated[str, typer.Option(help="Address to listen on. Default: all.")] = "",
+    http_port: Annotated[int, typer.Option(help="0 means any free port.", min=0, max=65535)] = Layout.http_port,
+    grpc_port: Annotated[int, typer.Option(help="0 means any free port.", min=0, max=65535)] = Layout.grpc_port,
+    admin_port: Annotated[int, typer.Option(help="0 means any free port.", min=0, max=65535)] = Layout.admin_port,
 ) -> None:
     """Serve until SIGTERM."""
     if context.invoked_subcommand is not None:
@@ -70,21 +70,21 @@ app.add_typer(key, name="key")
 
 @key.command()
 def new() -> None:
-    """Make a key: it is printed once, with the line that stands for it in the secret."""
+    """Create an API key, and print it with the line for the secret."""
     made = new_key()
-    print(f"The key, for its owner; nobody can show it again:\n  {made}")
-    print("The line for the entry of its principal in the secret with the API keys:")
+    print(f"Key, to be given to its owner. It cannot be shown again:\n  {made}")
+    print("Line for the principal's entry in the secret with the API keys:")
     print(f"  {hash_line(made)}")
 
 
 async def _serve(proxy: Proxy) -> None:
-    # Probes are answered by a thread of their own, which waits so long for its turn again and again.
+    # A separate thread answers probes, and waits for up to this interval each time it needs the interpreter.
     sys.setswitchinterval(SWITCH_SECONDS)
     keep_no_freed_memory(tls=proxy.settings.tls)
     await proxy.start()
     if 0 in (proxy.layout.http_port, proxy.layout.grpc_port, proxy.layout.admin_port):
-        # For a parent process that asked for free ports; else nothing is written but the log.
-        # One write: nothing of the log comes between a line and its end.
+        # Only for a parent process that chose free ports. Otherwise nothing is written but the log.
+        # One write, so that no line of the log can come in between.
         sys.stdout.write(f"ready {' '.join(f'{name}={port}' for name, port in proxy.ports.items())}\n")
         sys.stdout.flush()
     await proxy.run_until_stopped()

@@ -1,4 +1,4 @@
-"""The admin port: probes and metrics. It has a thread of its own, so that load on the API cannot delay them."""
+"""The admin port: probes and metrics. A separate thread serves it, so that load on the API cannot delay it."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -25,14 +25,14 @@ def _family(name: str, samples: Samples | float) -> Metric:
 
 
 class MeterCollector(Collector):
-    """Made at each scrape from plain numbers, so that counting a call costs next to nothing."""
+    """Builds metrics at each scrape from plain numbers, so that counting a call costs next to nothing."""
 
     def __init__(self, shared: SharedState, config: LiveConfig) -> None:
         self._shared = shared
         self._config = config
 
     def collect(self) -> Iterator[Metric]:
-        """Return every metric but those of `telemetry.meter.pieces`, which are too many for this."""
+        """Return every metric except those of `telemetry.meter.pieces`, which are too many."""
         shared, meter = self._shared, self._shared.meter
         yield _family("in_flight", shared.limiter.in_flight)
         yield _family("in_flight_limit", shared.limiter.limit)
@@ -87,13 +87,13 @@ class MeterCollector(Collector):
         yield _family("lease_waiting", ((key, at.waiting) for key, at in leases))
 
     def _watched(self) -> Iterator[Metric]:
-        """Return what replicas that load their models by themselves could not load."""
+        """Return the failed loads of replicas that load their models by themselves."""
         pools = self._config.routes.pools
         watches = [((*key, at.name), watch) for key, pool in pools.items() for at, watch in list(pool.watches.items())]
         yield _family("index_seen", ((at, int(watch.seen)) for at, watch in watches))
         yield _family("load_failures", ((at, len(watch.failed)) for at, watch in watches))
-        told = [(at, each) for at, watch in watches for each in list(watch.failed.items())[:MOST_TOLD]]
-        since = (((*at, *key), failure.since) for at, (key, failure) in told)
+        shown = [(at, each) for at, watch in watches for each in list(watch.failed.items())[:MOST_TOLD]]
+        since = (((*at, *key), failure.since) for at, (key, failure) in shown)
         yield _family("load_failed_timestamp_seconds", since)
 
 
@@ -104,8 +104,10 @@ def make_admin(
     registry: CollectorRegistry,
     meter: Meter,
 ) -> FastAPI:
-    """Return the application. `ready` says why the proxy is not, or nothing; `server_ready` the same of a server, and
-    None of one that nobody knows; `not_loaded` what a server could not load; `meter` has the counts of calls.
+    """Return the application.
+
+    `ready` returns why the proxy is not ready, or nothing. `server_ready` does so for a server, and returns None
+    for an unknown one. `not_loaded` lists a server's failed loads. `meter` has the counts of calls.
     """
     app = FastAPI(title="Tidegate inference proxy: probes and metrics", openapi_url=None)
 
@@ -123,16 +125,16 @@ def make_admin(
         why = server_ready(server)
         if why is None:
             return PlainTextResponse("the routing table has no such server\n", 404)
-        said = "\n".join([why or "ready", *not_loaded(server)])
-        return PlainTextResponse(f"{said}\n", 503 if why else 200)
+        lines = "\n".join([why or "ready", *not_loaded(server)])
+        return PlainTextResponse(f"{lines}\n", 503 if why else 200)
 
     @app.get(proxy_process.METRICS_PATH)
     async def counts() -> Response:
-        # Thousands of models have a great many lines: probes, and calls on the other thread, have their turn meanwhile.
-        said = [await asyncio.to_thread(generate_latest, registry)]
+        # Thousands of models have very many lines. Probes, and calls on the other thread, run in between.
+        text = [await asyncio.to_thread(generate_latest, registry)]
         for piece in pieces(meter):
-            said.append(piece.encode())
+            text.append(piece.encode())
             await asyncio.sleep(PAUSE_SECONDS)
-        return Response(b"".join(said), media_type=CONTENT_TYPE_LATEST)
+        return Response(b"".join(text), media_type=CONTENT_TYPE_LATEST)
 
     return app

@@ -1,6 +1,6 @@
-"""Addresses that are not hot: pages, health, and questions about servers rather than models; a FastAPI application.
+"""A FastAPI application for addresses that are not hot: pages, health, and queries about servers.
 
-Nothing here reads a body: calls of models, which have bodies, never come here.
+Nothing here reads a body. Calls of models, which have bodies, never come here.
 """
 
 import logging
@@ -24,25 +24,25 @@ log = logging.getLogger(__name__)
 
 
 def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> ASGIApp:
-    """Return the application; `ready` says why the proxy is not, or nothing; `meter` counts its problems.
+    """Return the application. `ready` returns why the proxy is not ready, or an empty string. `meter` counts problems.
 
-    Each request's scope has its `request_id`, and its `caller` (`http.body.Caller`).
+    The scope of each request has its `request_id`, and its `caller` (`http.body.Caller`).
     """
     app = FastAPI(title="Tidegate inference proxy", redirect_slashes=False, openapi_url=None)
 
-    async def tell(request: Request, error: Exception) -> Response:
+    async def respond(request: Request, error: Exception) -> Response:
         request_id: str = request.scope["request_id"].decode()
         problem = _problem(request, request_id, error)
         meter.problem(problem)
         headers = {name.decode(): value.decode() for name, value in problem.headers()}
         path = _below_root(request)
-        if problem.reason == "unknown-url":  # a client reads its own protocol, also where that is below another address
+        if problem.reason == "unknown-url":  # a client expects its own protocol, also below a wrong address
             path = _root_lacking(path) + path
         media_type, body = problem_body(path, problem, request_id)
         return Response(body, problem.type.status, headers, media_type)
 
     for error in (Problem, HTTPException, Exception):
-        app.add_exception_handler(error, tell)
+        app.add_exception_handler(error, respond)
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
@@ -58,11 +58,11 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
 
     @app.get("/whoami")
     async def whoami(request: Request) -> Response:
-        """Name, groups and source by which the proxy knows the caller."""
+        """Name, groups and source of the caller."""
         return await servers.whoami(_credential(request))
 
     async def count_for_caller(request: Request) -> None:
-        """Have an answer that may be long count as its caller's: a stranger may not leave so much untaken."""
+        """Count a possibly long response as its caller's, because little memory is for unauthenticated callers."""
         identity = await servers.identify(_credential(request))
         if (caller := request.scope["caller"]).is_unknown:
             caller.set_principal(identity.in_flight)
@@ -106,7 +106,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
 
 
 def _model(request: Request) -> str | None:
-    """Return the model that is asked about; None: all. Names that clients have may have slashes; raises Problem."""
+    """Return the model in the address, or None for all. Names can have slashes. Raises Problem."""
     model: str | None = request.path_params.get("model")
     if model is not None and not is_served_name(model):
         raise HTTPException(404)
@@ -114,41 +114,41 @@ def _model(request: Request) -> str | None:
 
 
 def _below_root(request: Request) -> str:
-    """Return the path that is asked for, without the one below which everything is."""
+    """Return the path without the one below which the proxy is exposed."""
     path: str = request.scope["path"]
     return path.removeprefix(request.scope["root_path"])
 
 
 def _root_lacking(path: str) -> str:
-    """Return what has to stand before a path for it to be a call; nothing where that would be none either."""
+    """Return the root that would make a path a call. Empty if there is none."""
     return next((kind.root for kind in KINDS.values() if kind.parse_path(kind.root + path)), "")
 
 
 def _credential(request: Request) -> bytes:
-    said = [(name, value) for name, value in request.headers.raw if name in _CREDENTIALS]
-    if len(said) > 1:
+    found = [(name, value) for name, value in request.headers.raw if name in _CREDENTIALS]
+    if len(found) > 1:
         raise Problem(ProblemType.MALFORMED, TWO_CREDENTIALS)
-    name, value = said[0] if said else (b"authorization", b"")
+    name, value = found[0] if found else (b"authorization", b"")
     return value if name == b"authorization" else name + b" " + value
 
 
 def _asked(request: Request) -> tuple[bytes, str | None]:
-    """Return the caller's credential, and the server that is asked about; None: all."""
+    """Return the caller's credential, and the server in the address, or None for all."""
     return _credential(request), request.path_params.get("server")
 
 
 def _problem(request: Request, request_id: str, error: Exception) -> Problem:
-    """Return the problem that an exception is."""
+    """Return the problem for an exception."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, HTTPException) and error.status_code == 405:
         allow = (error.headers or {})["Allow"]
-        return Problem(ProblemType.METHOD, f"This address takes {allow}.", allow=allow)
+        return Problem(ProblemType.METHOD, f"This address accepts only {allow}.", allow=allow)
     if isinstance(error, HTTPException) and error.status_code == 404:
         path = request.url.path[:200]
-        why = f"Nothing is called {path!r} here."
+        why = f"There is no address {path!r}."
         if root := _root_lacking(_below_root(request)):
-            why = f"{why} There is one below {root}: does your client's address, its base_url, end in it?"
+            why = f"{why} It exists below {root}: does your client's base_url end with {root}?"
         return Problem(ProblemType.UNKNOWN, f"{why} See {request.base_url}{OPENAPI_PATH[1:]}.", reason="unknown-url")
-    log.error("request %s met a defect", request_id, exc_info=error)
-    return Problem(ProblemType.INTERNAL, "It is in the log, under this request's id.")
+    log.error("request %s failed unexpectedly", request_id, exc_info=error)
+    return Problem(ProblemType.INTERNAL, "Internal error. Details are in the proxy's log under this request ID.")

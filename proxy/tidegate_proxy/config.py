@@ -1,4 +1,4 @@
-"""What a proxy follows: tables, keys and certificate, each taken over as it changes, while requests go on."""
+"""The files that a proxy follows: tables, keys and certificate. It uses each change while requests go on."""
 
 import asyncio
 import logging
@@ -37,25 +37,25 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class WatchedFile:
-    """One file or folder that others may replace at any time.
+    """A file or directory that can be replaced at any time.
 
-    Its state is a fingerprint; ConfigMaps and Secrets swap a whole folder by a symbolic link, editors a file.
+    Its state is a fingerprint. ConfigMaps and Secrets swap a whole directory by a symbolic link, editors a file.
     """
 
     name: str
     path: Path
     _read: Callable[[Path], Any]
     _use: Callable[[Any], Awaitable[None]]
-    generation: int = 0  # How many times it was taken over.
+    generation: int = 0  # How many versions were used.
     failures: int = 0
     last_error: str = ""
-    is_edited: bool = False  # Whether it is another one than its checksum, which lies beside it, is of.
+    is_edited: bool = False  # Whether the checksum next to it is that of another text.
     _seen: object = None
     _is_unread: bool = False
-    """Whether it could not be read: a disk may fail, or a process have too many files open, and then not."""
+    """Whether it could not be read. That can pass, for example if the process had too many open files."""
 
     async def load(self) -> None:
-        """Read it and use it; raises TableError, and then what was in use stays in use."""
+        """Read the file and use it. Raises TableError, and then the last version stays in use."""
         loop = asyncio.get_running_loop()
         self._seen = await loop.run_in_executor(None, self._fingerprint)
         self._is_unread = True
@@ -70,8 +70,8 @@ class WatchedFile:
         self.last_error = ""
 
     async def look(self) -> None:
-        """Load it if it has changed; a bad one is told in the log and in the metrics, and changes nothing else."""
-        # Not here: a folder may have thousands of files, and requests would wait for it.
+        """Load the file if it has changed. An invalid one is only logged and counted."""
+        # In a thread: a directory can have thousands of files, and requests would wait.
         is_same = await asyncio.get_running_loop().run_in_executor(None, self._fingerprint) == self._seen
         if is_same and not self._is_unread:
             return
@@ -82,22 +82,24 @@ class WatchedFile:
                 return
             self.failures += 1
             self.last_error = str(error)
-            log.error("%s was refused: %s; the last good one stays", self.path, error)
+            log.error("%s was refused: %s. The last valid version stays in use", self.path, error)
         except StoppedError:
             return
-        except Exception:  # a defect: the others are followed all the same
+        except Exception:  # a defect must not stop the following of other files
             self.failures += 1
-            self.last_error = "the proxy has a defect; it is in the log"
-            log.exception("%s could not be used, the last good one stays", self.path)
+            self.last_error = "internal error, see the log"
+            log.exception("%s could not be used. The last valid version stays in use", self.path)
         else:
             log.info("%s was read again", self.path)
 
     def _differs(self, data: object) -> bool:
         try:
-            said = self.path.with_name(self.path.name + proxy_process.CHECKSUM).read_text("ascii", "replace").strip()
+            checksum = (
+                self.path.with_name(self.path.name + proxy_process.CHECKSUM).read_text("ascii", "replace").strip()
+            )
         except OSError:
             return False
-        return isinstance(data, bytes) and sha256(data).hexdigest() != said
+        return isinstance(data, bytes) and sha256(data).hexdigest() != checksum
 
     def _fingerprint(self) -> object:
         try:
@@ -106,25 +108,25 @@ class WatchedFile:
             else:
                 with os.scandir(self.path) as entries:
                     stats = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
-            return sorted((name, told.st_mtime_ns, told.st_ino, told.st_size) for name, told in stats)
+            return sorted((name, stat.st_mtime_ns, stat.st_ino, stat.st_size) for name, stat in stats)
         except OSError as error:
             return error.errno
 
 
 async def follow(watched: list[WatchedFile]) -> None:
-    """Look at all of them, for ever."""
+    """Look at all files, for ever."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         for each in watched:
             await each.look()
 
 
-REPLICAS_SECONDS = 5.0  # Seconds between two looks at how many replicas of the proxy there are.
-RELEASE_SECONDS = 1.0  # Seconds that giving all leases back may take at the end: those that nobody takes run out.
+REPLICAS_SECONDS = 5.0  # Seconds between two counts of the proxy's replicas.
+RELEASE_SECONDS = 1.0  # Timeout of giving all leases back at the end. The others expire.
 
 
 class LiveConfig:
-    """The state of all files, and the authorizer that decides by it."""
+    """The state of all files, and the authorizer that uses it."""
 
     def __init__(self, settings: ProxySettings, layout: Layout, find: Lookup, meter: Meter) -> None:
         self.routes = Routes(routing.RoutingTable(environment=settings.environment, servers=(), models=()), {})
@@ -138,7 +140,7 @@ class LiveConfig:
         self._settings = settings
         self._find = find
         self._meter = meter
-        self.silenced: Callable[[Replica], None] = lambda _: None  # Told of each replica that answers nothing any more.
+        self.silenced: Callable[[Replica], None] = lambda _: None  # Called with each replica that stops responding.
         self._stop = threading.Event()  # Ends the reading of a table.
         self._leaving: set[asyncio.Task[None]] = set()
         self._lease_token = LeaseToken(layout.leases / proxy_process.LEASE_TOKEN_FILE)
@@ -156,7 +158,7 @@ class LiveConfig:
             self.watched.append(WatchedFile("authorities", layout.authorities, _read_authorities, trust))
 
     async def load(self) -> None:
-        """Read every file for the first time; raises TableError naming it."""
+        """Read every file for the first time. Raises TableError, which names the file."""
         for each in self.watched:
             try:
                 await each.load()
@@ -164,7 +166,7 @@ class LiveConfig:
                 raise TableError(f"{each.path}: {error}") from None
 
     async def count_replicas(self) -> None:
-        """Learn how many replicas share the rate limits, for ever. Where nobody can tell, the last number stays."""
+        """Count the replicas that share the rate limits, for ever. If that fails, keep the last number."""
         while True:
             try:
                 found = await self._find(self._settings.replicas_host, proxy_process.HTTP_PORT)
@@ -176,7 +178,7 @@ class LiveConfig:
             await asyncio.sleep(REPLICAS_SECONDS)
 
     async def close(self) -> None:
-        """Follow nothing more, and give leases back: nothing is in flight any more."""
+        """Stop following files, and give leases back. Nothing is in flight any more."""
         self._stop.set()
         for pool in self.routes.pools.values():
             pool.stop()
@@ -206,25 +208,25 @@ class LiveConfig:
                     pool.stop()
                     self._leave(pool)
 
-    def _pool(self, server: str, kind: str, told: routing.Pool) -> Pool:
+    def _pool(self, server: str, kind: str, config: routing.Pool) -> Pool:
         leases = None
-        if told.lease_port is not None:
+        if config.lease_port is not None:
             seconds, most = self._settings.connect_timeout_seconds, self._settings.concurrency * WAITING_FOR_EACH
             token = self._lease_token.header
-            leases = LeaseManager(server, told, new_holder_name(), self._meter, seconds, most, token)
-        live_path = told.live_path.encode() if told.live_path else KINDS[kind].live_path
+            leases = LeaseManager(server, config, new_holder_name(), self._meter, seconds, most, token)
+        live_path = config.live_path.encode() if config.live_path else KINDS[kind].live_path
         index, speaks_grpc = KINDS[kind].index, KINDS[kind].speaks_v2
 
         def is_called(model: str) -> bool:
             routes = self.routes.find(server, model)
-            return any(pool.config.name == told.name for route in routes for pool in route.pools)
+            return any(pool.config.name == config.name for route in routes for pool in route.pools)
 
         def expected() -> Collection[tuple[str, str]]:
-            return self.routes.expected.get((server, told.name), ())
+            return self.routes.expected.get((server, config.name), ())
 
         find, silenced = self._find, lambda replica: self.silenced(replica)
         return Pool(
-            server, told, live_path, find, leases, silenced, index, is_called, expected, speaks_grpc=speaks_grpc
+            server, config, live_path, find, leases, silenced, index, is_called, expected, speaks_grpc=speaks_grpc
         )
 
     def _leave(self, pool: Pool) -> None:
@@ -250,22 +252,22 @@ class LiveConfig:
             self.tls.load_cert_chain(*pair, password=b"")  # new connections get the new one
             self.grpc_tls.load_cert_chain(*pair, password=b"")
             self.certificate_expires = _expires(pair[0])
-        except OSError as error:  # replaced since it was tried: the next look finds the new one
+        except OSError as error:  # replaced since the trial: the next look finds the new one
             raise TableError(f"it was replaced while it was read: {error.strerror}") from None
 
 
 def _read_certificate(folder: Path) -> tuple[Path, Path]:
     pair = folder / "tls.crt", folder / "tls.key"
     try:
-        # On trial: one that does not fit must not touch the one in use. The empty password keeps OpenSSL from asking.
+        # A trial, because an invalid one must not touch the one in use. The empty password avoids a prompt by OpenSSL.
         _context().load_cert_chain(*pair, password=b"")
     except ssl.SSLError as error:
-        raise TableError(f"tls.crt and tls.key are no certificate and its key: {error.reason}") from None
+        raise TableError(f"tls.crt and tls.key are not a certificate and its key: {error.reason}") from None
     return pair
 
 
 def _expires(certificate: Path) -> float | None:
-    """Return the Unix time at which a certificate ends; None of one that TLS takes and this library does not."""
+    """Return the Unix time at which a certificate expires. None if this library cannot read it, although TLS can."""
     try:
         return load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc.timestamp()
     except ValueError:
@@ -273,13 +275,13 @@ def _expires(certificate: Path) -> float | None:
 
 
 def _read_authorities(folder: Path) -> ssl.SSLContext:
-    """Return what believes the authorities that the system knows, and those in a folder, a file each."""
+    """Return a context that trusts the system's authorities and those in a directory, one file each."""
     context = ssl.create_default_context()
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         try:
             context.load_verify_locations(path)
         except ssl.SSLError:
-            raise TableError(f"{path.name} holds no certificates in PEM") from None
+            raise TableError(f"{path.name} contains no certificates in PEM format") from None
     return context
 
 

@@ -1,7 +1,7 @@
-"""The one procedure of a call: granted, a lease, a version, a slot, a replica, sent, given back.
+"""The steps of a call: grant, lease, version, slot, replica, send, give back.
 
-HTTP and gRPC differ in how a request is read, sent and answered: each is a class of its own with the steps that are
-empty here. When all is at hand (a lease, a slot, an idle connection), a call needs no task.
+HTTP and gRPC differ in how they read, send and answer a request. Each has a subclass with the abstract steps. If all is
+available at once (a lease, a slot, an idle connection), a call needs no task.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,14 +22,14 @@ from .upstream.breaker import FAILURES, Trial
 from .upstream.replica import Replica
 
 AVOIDED_SECONDS = 5.0
-"""Seconds for which a replica that said that it lacks a model gets no calls that another one can take. A frontend of
-Dynamo says so, in one way or another, until Kubernetes has seen that its worker has ended."""
+"""Seconds for which other replicas are preferred to one that reported that it lacks a model. A frontend of Dynamo
+reports that, in one way or another, until Kubernetes has noticed the end of its worker."""
 
 
 class Forwarding:
-    """What one call holds on its way: to a replica of its model's pool, or to another one where the first did nothing.
+    """The resources of one call on its way to a replica of its model's pool, or to another if the first did nothing.
 
-    A call over HTTP is one, a call over gRPC has one. Its owner calls `give_back` once, whatever happened.
+    A call over HTTP is one, a call over gRPC has one. Its owner calls `give_back` exactly once.
     """
 
     __slots__ = (
@@ -37,60 +37,61 @@ class Forwarding:
         "identity", "is_cut", "lease", "loading", "pool", "read_only", "replica", "route", "sequence", "shared",
         "sticky", "tried", "version", "waited",
     )  # fmt: skip
-    asked: str | None  # The version that the caller asks for.
-    pool: Pool  # Of the version that answers, once that is known; the first of its model's until then.
+    asked: str | None  # The version that the caller names.
+    pool: Pool  # The pool of the version that answers. Before the version is known, the model's first.
     read_only: bool
-    """Whether it only asks about its model: no work, which neither tries a replica nor shows that it is back."""
+    """Whether it only queries its model. It does no work, so it neither tries a replica nor shows that one is back."""
     sticky: bytes | None  # Calls with the same value get the same version of a model.
 
     def __init__(self, shared: SharedState) -> None:
         self.shared = shared
         self.grant: Grant | None = None
-        self.version: str | None = None  # The version of the model that answers; None leaves it to the server.
-        self.sequence: bytes | None = None  # Id of the sequence that the call is of, where the model may keep them.
-        self.replica: Replica | None = None  # Where the call is counted as in flight.
-        self.lease: Lease | None = None  # On the model at that replica, where models are loaded on demand.
+        self.version: str | None = None  # The version of the model that answers. None leaves it to the server.
+        self.sequence: bytes | None = None  # Id of the call's sequence, if the model may keep sequences.
+        self.replica: Replica | None = None  # The replica at which the call counts as in flight.
+        self.lease: Lease | None = None  # On the model at that replica, if models are loaded on demand.
         self.loading = False  # Whether the call waits for its model to be loaded.
-        self.waited = 0.0  # For how many seconds it did.
+        self.waited = 0.0  # Seconds of that wait.
         self.tried: tuple[Replica, ...] = ()  # Replicas that failed the call.
-        self.error = ""  # What the replica answered, where that is an error.
-        self.is_cut = False  # Whether a replica goes on with it, or may, when it ends now.
+        self.error = ""  # The replica's response, if that is an error.
+        self.is_cut = False  # Whether a replica may work on it even if it ends now.
+        self._trial: Trial | None = None  # Its permission to try whether that replica is back.
         self._trial: Trial | None = None  # Its leave to find out whether that replica is back.
         self._has_slot = False
-        self._waits = False  # Whether it waits in the queue for the slot.
+        self._waits = False  # Whether it is in the queue for a slot.
 
-    # --- what a protocol does
+    # --- implemented by each protocol
     def later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
-        """Do work that waits for something in a task; what it raises ends the call."""
+        """Do work that waits for something in a task. Its errors end the call."""
         raise NotImplementedError
 
     async def answer_without_lease(self) -> None:
-        """Answer what is only looked at, of a model that is loaded on demand: that loads no model, and keeps none."""
+        """Answer a query about a model that is loaded on demand, without loading it or keeping it loaded."""
         raise NotImplementedError
 
     def must_find_sequence(self) -> bool:
-        """Tell whether it has to be found out first which sequence the call is of."""
+        """Return whether the call's sequence must be found first."""
         return False
 
     async def find_sequence(self) -> None:
-        """Find that out."""
+        """Find the call's sequence."""
 
     def take(self, replica: Replica, now: float) -> Any:
-        """Return a connection to a replica that is at hand; None without one."""
+        """Return an idle connection to a replica. None if there is none."""
         raise NotImplementedError
 
     async def connect_to(self, replica: Replica) -> Any:
-        """Return a connection to a replica, a new one if need be; raises OSError."""
+        """Return a connection to a replica, if necessary a new one. Raises OSError."""
         raise NotImplementedError
 
     def keep(self, connection: Any) -> None:
-        """Keep a connection that was made and is not used."""
+        """Keep an unused new connection."""
 
     def send(self, replica: Replica, connection: Any) -> None:
         """Send the call to a replica over a connection."""
         raise NotImplementedError
 
-    # --- the procedure
+    # --- the steps
     def granted(
         self,
         grant: Grant,
@@ -101,9 +102,9 @@ class Forwarding:
         must_find_sequence: bool = False,
         streams: ConcurrencyLimiter | None = None,
     ) -> None:
-        """Count what is granted, and go on: before that, nothing else here is of use. Raises Problem.
+        """Count the call against its rate limits, and go on. Nothing else here works before that. Raises Problem.
 
-        `needs_no_lease`: it is answered without a lease. `streams` has the slots of calls that are streams.
+        With `needs_no_lease`, it is answered without a lease. `streams` has the slots of calls that are streams.
         """
         self.grant, self.read_only, self.asked = grant, read_only, asked
         self.route = route = grant.route
@@ -123,7 +124,7 @@ class Forwarding:
             self.later(self.prepare)
 
     async def prepare(self) -> None:
-        """Wait for what is not at hand: the model's lease, the call's sequence, the version; then take a slot."""
+        """Wait for the model's lease, the call's sequence and the version as needed. Then take a slot."""
         if not self.find_lease():
             await self.acquire_lease()
         if self.must_find_sequence():
@@ -134,7 +135,7 @@ class Forwarding:
             self.go_to_replica(False)
 
     def go_to_replica(self, waited: bool) -> None:
-        """Send the call to a replica; `waited`: it had to wait for its slot."""
+        """Send the call to a replica. `waited` means that it had to wait for its slot."""
         now = monotonic()
         replica = self.pick(now, waited)
         if replica is not None and (connection := self.take(replica, now)) is not None:
@@ -143,22 +144,22 @@ class Forwarding:
             self.later(self.connect, replica)
 
     async def connect(self, replica: Replica | None) -> None:
-        """Send the call to this replica, or to the first of the others that takes connections.
+        """Send the call to this replica, or to the first of the others that accepts a connection.
 
-        Where it needs a new lease first, its slot is given back meanwhile. Raises Problem (busy).
+        If it needs a new lease first, it gives its slot back meanwhile. Raises Problem (busy).
         """
         pool = self.pool
         while replica is not None:
             try:
                 connection = await self.connect_to(replica)
-            except OSError as error:  # a time-out too: nothing was sent, so another replica may have it
+            except OSError as error:  # a timeout too: nothing was sent, so another replica can get it
                 self.count_failure(replica, type(error).__name__)
                 replica = self.next_replica(replica)
                 continue
             if self.lease is None or monotonic() < self.lease.until:
                 self.send(replica, connection)
                 return
-            self.keep(connection)  # the lease has ended meanwhile
+            self.keep(connection)  # the lease has expired meanwhile
             break
         if pool.leases is None or (self.tried and not pool.retries.take(monotonic())):
             raise pool.no_replica_problem()
@@ -169,7 +170,7 @@ class Forwarding:
 
     # --- its lease and its version
     def find_lease(self) -> bool:
-        """Find a lease on the model, where it is loaded on demand; return False where one has to be acquired."""
+        """Find a lease on the model, if it is loaded on demand. Return False if one must be acquired."""
         route = self.route
         if route.pool.leases is None:
             return True
@@ -177,18 +178,18 @@ class Forwarding:
         return self.lease is not None
 
     async def acquire_lease(self) -> None:
-        """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile."""
+        """Load the model if necessary, and get a lease on it. Raises Problem. Hold no slot meanwhile."""
         route = self.route
         assert route.pool.leases is not None
-        self.loading, asked = True, monotonic()
+        self.loading, started = True, monotonic()
         try:
             self.lease = await route.pool.leases.acquire(route.name, self.tried)
         finally:
-            self.waited += monotonic() - asked
+            self.waited += monotonic() - started
         self.loading = False
 
     def find_version(self) -> bool:
-        """Find the version that answers; return False where the model's alias has to be awaited."""
+        """Find the version that answers. Return False if the model's alias must be awaited."""
         route, asked = self.route, self.asked
         if route.alias is None or asked is not None:
             self.version = route.version(asked, self.sticky or self.sequence)  # one sequence has one version
@@ -201,7 +202,7 @@ class Forwarding:
         return True
 
     async def await_version(self) -> None:
-        """Find the version that the model's alias stands for; raises Problem (busy)."""
+        """Find the version that the model's alias means. Raises Problem (busy)."""
         alias = self.route.alias
         assert alias is not None
         self.version = await alias.find()
@@ -209,17 +210,17 @@ class Forwarding:
 
     # --- its slot
     def acquire_slot(self) -> bool:
-        """Take a slot; return False where it is `admitted` later; raises Problem (busy) if the queue is full."""
+        """Take a slot. Return False if it is `admitted` later. Raises Problem (busy) if the queue is full."""
         if self._limiter.try_acquire(self._model_count, self._caller_count):
             self._has_slot = True
             return True
         if not self._limiter.enqueue(self, self._model_count, self._caller_count, self.waited > 0):
-            raise Problem(ProblemType.BUSY, "Too many requests wait already.", 1.0, reason="queue-full")
+            raise Problem(ProblemType.BUSY, "Too many requests are already waiting.", 1.0, reason="queue-full")
         self._waits = True
         return False
 
     def admitted(self) -> None:
-        """Take the slot that the call has waited for; protocols go on from here."""
+        """Take the slot that the call has waited for. Protocols go on from here."""
         self._waits, self._has_slot = False, True
 
     def release_slot(self) -> None:
@@ -233,7 +234,7 @@ class Forwarding:
 
     # --- its replica
     def pick(self, now: float, refresh_lease: bool = False) -> Replica | None:
-        """Return the replica to call; None if there is none. `refresh_lease` looks for another lease."""
+        """Return the replica to call. None if there is none. `refresh_lease` looks for another lease."""
         if self.read_only:
             failing = tuple(each for each in self.pool.replicas if each.breaker.failures >= FAILURES)
             self.tried, refresh_lease = self.tried + failing, refresh_lease or bool(failing)
@@ -258,7 +259,7 @@ class Forwarding:
         return None if lease is None else lease.replica
 
     def next_replica(self, failed: Replica) -> Replica | None:
-        """Return another replica to send the call to, if there is one, and the pool's retries are not used up."""
+        """Return another replica for the call, if there is one and the pool has a retry left."""
         self.tried += (failed,)
         now = monotonic()
         replica = self._choose(now, True)
@@ -267,7 +268,7 @@ class Forwarding:
         self._trial = replica.breaker.claim(now)
         return replica
 
-    # --- what is counted there
+    # --- counts at its replica
     def sent_to(self, replica: Replica) -> None:
         """Count the call as in flight at a replica."""
         self.replica = replica
@@ -277,12 +278,12 @@ class Forwarding:
         self.pool.retries.sent += 1
 
     def answered(self) -> None:
-        """Note that the replica answers, whatever it says."""
+        """Note that the replica responds, even if with an error."""
         if self.replica is not None and not self.read_only and (breaker := self.replica.breaker).failures:
             breaker.succeeded(self._trial)
 
     def count_failure(self, replica: Replica, how: str) -> None:
-        """Count that a replica failed the call; `how` is a word for metrics."""
+        """Count that a replica failed the call. `how` is a word for metrics."""
         route = self.route
         replica.breaker.failed(monotonic(), self._trial)
         self.shared.meter.upstream_errors[route.server, how] += 1
@@ -290,14 +291,15 @@ class Forwarding:
             route.pool.leases.doubt(replica)
 
     def avoid(self, replica: Replica) -> Replica | None:
-        """Have other calls prefer other replicas for a while, since this one lacks the model; return another for this
-        one, as `next_replica` does."""
+        """Let other calls prefer other replicas for a while, because this one lacks the model.
+
+        Return another replica for this call, as `next_replica` does."""
         replica.avoided_until = monotonic() + AVOIDED_SECONDS
         self.shared.meter.upstream_errors[self.route.server, "lost"] += 1
         return self.next_replica(replica)
 
     def leave_replica(self, now: float) -> None:
-        """Count the call as in flight there no longer."""
+        """Stop counting the call as in flight at its replica."""
         if self.replica is not None:
             self.replica.in_flight -= 1
             self.replica = None
@@ -306,12 +308,12 @@ class Forwarding:
 
     # --- a model that the replica no longer has
     def may_be_lost(self) -> bool:
-        """Tell whether the lease is on the version asked for, as far as is known: no other can have been lost."""
+        """Return whether the lease seems to be on the named version. No other version can have been lost."""
         lease, version = self.lease, self.version
         return lease is not None and (version is None or not lease.versions or int(version) in lease.versions)
 
     def lost(self) -> Problem:
-        """Doubt the lease, for the server does not know its model; return what the caller is told."""
+        """Doubt the lease, because the server does not know its model. Return the caller's problem."""
         route = self.route
         assert self.lease is not None
         if route.pool.leases is not None:
@@ -320,7 +322,7 @@ class Forwarding:
 
     # --- its end
     def give_back(self, now: float) -> None:
-        """Give everything back. `replica` still says where the call was last."""
+        """Give everything back. Afterwards `replica` still names the call's last one."""
         replica = self.replica
         if replica is not None:
             replica.in_flight -= 1
@@ -349,9 +351,9 @@ def call_record(
     size: tuple[int, int],
     traceparent: bytes,
 ) -> dict[str, Any]:
-    """Return what logs and traces say of a call: `asked` are server and model, `size` is bytes in and out.
+    """Return the record of a call for logs and traces. `asked` are server and model, `size` is bytes in and out.
 
-    `problem` is what ended it. What never was known is None.
+    `problem` ended it, if any. Unknown fields are None.
     """
     error = forwarding.error if forwarding is not None else ""
     grant = forwarding.grant if forwarding is not None else None
@@ -377,16 +379,16 @@ def call_record(
 
 
 def where(problem: Problem | None, forwarding: Forwarding | None) -> str:
-    """Return the name of the replica that a call was at last, or that would not have it."""
+    """Return the name of the call's last replica, or of the one that refused it."""
     if forwarding is not None and forwarding.replica is not None:
         return forwarding.replica.name
     return "" if problem is None else problem.replica
 
 
 def count_problem(meter: Meter, problem: Problem, forwarding: Forwarding | None) -> None:
-    """Count what ends a call, with all that is known of the call.
+    """Count a problem that ends a call, with all that is known of the call.
 
-    Where a replica has had some of it, it may have done the work: what says nothing of that is no reason to come again.
+    If a replica got a part of it, it may have done the work, so a FULL problem loses its `Retry-After`.
     """
     if problem.type is ProblemType.FULL and forwarding is not None and forwarding.replica is not None:
         problem.retry_after = None
@@ -394,11 +396,11 @@ def count_problem(meter: Meter, problem: Problem, forwarding: Forwarding | None)
         meter.problem(problem)
     else:
         route = forwarding.route
-        model = "" if forwarding.read_only else route.name  # read-only calls are no work of the model
+        model = "" if forwarding.read_only else route.name  # read-only calls are not work of the model
         meter.problem(problem, route.server, forwarding.pool.config.name, where(problem, forwarding), model)
 
 
 def no_whole_answer(reason: str) -> Problem:
-    """Return what is told when a replica had the request, and gave no whole answer."""
-    told = f"The inference server gave no whole answer: {reason}. It may have done the work; "
-    return Problem(ProblemType.UPSTREAM, told + "send the request again only if that does no harm.")
+    """Return the problem of a call whose replica got the request, but sent no complete response."""
+    what = f"The inference server sent no complete response: {reason}. It may have done the work. "
+    return Problem(ProblemType.UPSTREAM, what + "Send the request again only if that does no harm.")

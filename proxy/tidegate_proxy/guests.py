@@ -1,4 +1,4 @@
-"""Callers' connections as guests of the proxy's memory: what they take is booked, a stranger's until known."""
+"""Callers' connections, whose memory is counted: as unauthenticated, until the caller is known."""
 
 import asyncio
 
@@ -6,14 +6,14 @@ from .concurrency import BULK_BYTES, FIRST_BYTES, ReceiveBuffer, RoundRobin, roo
 from .memory import Memory, MemoryOwner, Reservation
 from .problems import Problem
 
-CONNECTION_BYTES = 40 * 1024  # What a caller's connection takes: tables, what is known of it, and some unsent bytes.
-TLS_BYTES = 48 * 1024  # What TLS adds, beside a buffer for as much as comes at once.
-TLS_AT_ONCE = 16 * 1024  # Bytes that TLS is given at once to send: a record (RFC 8446, 5.1).
-MOST_UNSENT = 16 * 1024  # Bytes of answers of one connection that wait for its caller and are not counted.
+CONNECTION_BYTES = 40 * 1024  # Memory of a caller's connection: tables, its state, and some unsent bytes.
+TLS_BYTES = 48 * 1024  # Memory that TLS adds, except a buffer for as much as comes at once.
+TLS_AT_ONCE = 16 * 1024  # Bytes per write to TLS: a record (RFC 8446, 5.1).
+MOST_UNSENT = 16 * 1024  # Unsent bytes of responses on one connection that are not counted.
 
 
 class _LostTransport(asyncio.Transport):
-    """Stands for the transport of a connection that is lost: what still knows that keeps nothing of what TLS kept."""
+    """Replaces the transport of a lost connection, so that references to the connection keep no memory of TLS."""
 
     def is_closing(self) -> bool:
         return True
@@ -22,10 +22,10 @@ class _LostTransport(asyncio.Transport):
         return 0
 
     def write(self, data: object) -> None:
-        """Drop it."""
+        """Drop the data."""
 
     def close(self) -> None:
-        """It is closed."""
+        """Do nothing, because it is closed."""
 
     abort = pause_reading = resume_reading = close
 
@@ -34,25 +34,25 @@ _LOST = _LostTransport()
 
 
 class AccountedConnection(asyncio.BufferedProtocol):
-    """A caller's connection: it holds bytes of its own, for a stranger until it is known whose it is."""
+    """A caller's connection. It holds counted bytes, as an unauthenticated one until its caller is known."""
 
     held = 0
-    came = 0  # Bytes that have come.
+    came = 0  # Bytes received.
     is_unknown = True
     room: ReceiveBuffer
-    refusals = 0  # Credentials that Domino has refused over it.
+    refusals = 0  # Credentials on this connection that Domino has refused.
     memory: Memory
     booking: Reservation
     transport: asyncio.Transport
-    wire: asyncio.Transport = None  # type: ignore[assignment]  # What the transport sends by: below TLS, else itself.
+    wire: asyncio.Transport = None  # type: ignore[assignment]  # Below TLS, or else the transport itself.
     base_bytes: int
-    is_bulk = False  # Much has come at once, and others have their turn before more is read.
+    is_bulk = False  # Much has come at once, so others have their turn before more is read.
     _had_turn = False
-    _most_at_once = 0  # Bytes that have come at once.
-    _most_kept = 0  # Bytes that TLS could not send at once.
+    _most_at_once = 0  # Most bytes that have come at once.
+    _most_kept = 0  # Most bytes that TLS could not send at once.
 
     def arrive(self, memory: Memory) -> bool:
-        """Take a place as a stranger's; return whether there is one."""
+        """Take memory as an unauthenticated connection. Return whether there is some."""
         self.room, self.memory = room(), memory
         self.booking = Reservation(memory.strangers, self)
         self.base_bytes = CONNECTION_BYTES
@@ -66,69 +66,69 @@ class AccountedConnection(asyncio.BufferedProtocol):
         return self.holds(0)
 
     def leave(self) -> None:
-        """Give back all that it holds."""
+        """Give all its memory back."""
         self.memory.strangers.connections.pop(self, None)
         self.booking.end()
 
     def lost(self) -> None:
-        """Give it back, and know its transport no longer."""
+        """Give all its memory back, and drop its transport."""
         self.leave()
         self.transport = self.wire = _LOST
 
     def set_principal(self, holder: MemoryOwner) -> None:
-        """Learn whose it is; raises Problem, and then it is a stranger's still."""
+        """Count the connection as its caller's. Raises Problem, and then it stays unauthenticated."""
         self.booking.move(self.memory.callers, holder)
         self.is_unknown = False
         self.settle()
-        if self.is_bulk:  # its turn was one of strangers
+        if self.is_bulk:  # it was queued among unauthenticated connections
             self._have_turn_to_read()
 
     def settle(self) -> None:
-        """Be no stranger's, unless other calls over it still are."""
+        """Take it off the unauthenticated connections, unless one of its calls still is."""
         if not self.held:
             self.memory.strangers.connections.pop(self, None)
 
     @property
     def _is_new(self) -> bool:
-        """Whether little is read of it: it may be one of many strangers who send much at once.
+        """Whether only little is read of it at once, because many unauthenticated connections may send much.
 
-        TLS has read what there is, and its hellos take longer than what comes after them.
+        Not over TLS, which has already read the data, and whose handshake takes longer than what follows.
         """
         return self.is_unknown and not (self._had_turn or self.is_over_tls)
 
     @property
     def owner(self) -> MemoryOwner | None:
-        """Whose work it is what it sends: all strangers are one."""
+        """The owner of the work with its data. All unauthenticated connections share one."""
         return None if self.is_unknown else self.booking.holder
 
     @property
     def host(self) -> str:
-        """The address of its other end."""
+        """The address of the caller."""
         return str((self.transport.get_extra_info("peername") or ("",))[0])
 
     @property
     def unsent(self) -> int:
-        """Bytes of answers that the caller has not taken yet; TLS has given some of them to the wire."""
+        """Bytes of responses that the caller has not read. TLS has passed some of them to the wire."""
         size = self.transport.get_write_buffer_size()
         return size if self.wire is self.transport else size + self.wire.get_write_buffer_size()
 
     def listen(self) -> None:
-        """Hear the caller, unless it `is_bulk`, or there is another reason not to; for the protocols to override."""
+        """Read from the caller, unless it `is_bulk` or something else prevents it. Protocols override this."""
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Return room for what comes."""
+        """Return a buffer to read into."""
         return self.room.first if self.is_unknown and self._is_new else self.room.whole
 
     def buffer_updated(self, size: int) -> None:
-        """Take what has come."""
+        """Take the bytes that were read."""
         self.came += size
         self.data_received(self.room.map[:size])
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come; for the protocols to override."""
+        """Take the bytes that were read. Protocols override this."""
 
     def take_turns(self, size: int, turns: RoundRobin) -> None:
-        """Read on when it is its caller's turn, where so many bytes have come that others would wait for long."""
+        """After so many bytes that others would wait for long, read on only when it is the caller's turn."""
         most = FIRST_BYTES if self._is_new else BULK_BYTES
         if size >= most and not (self.is_bulk or self.transport.is_closing()):
             self.is_bulk = True
@@ -141,20 +141,20 @@ class AccountedConnection(asyncio.BufferedProtocol):
             self.listen()
 
     def count_at_once(self, size: int) -> None:
-        """Count the two buffers that TLS keeps for as much as has come at once: as it came, and to be decrypted."""
+        """Count TLS's two buffers for the most that has come at once: encrypted, and to be decrypted."""
         if self.wire is not self.transport and size > self._most_at_once:
             self.base_bytes += 2 * (size - self._most_at_once)
             self._most_at_once = size
 
     def write_out(self, data: bytes) -> None:
-        """Write an answer, or a part of one."""
+        """Write a response, or a part of one."""
         if self.wire is self.transport:
             self.transport.write(data)
         else:
             self.write_over_tls(data)
 
     def write_over_tls(self, data: bytes) -> None:
-        """Write little at once: TLS never gives back the buffer for the most that it had to keep."""
+        """Write in small pieces, because TLS never frees the buffer for the most that it had to keep."""
         view = memoryview(data)
         for start in range(0, len(view), TLS_AT_ONCE):
             self.transport.write(view[start : start + TLS_AT_ONCE])
@@ -163,11 +163,11 @@ class AccountedConnection(asyncio.BufferedProtocol):
             self._most_kept = kept
 
     def books(self) -> Reservation:
-        """Return what counts for a call over it of which it is not known who makes it."""
+        """Return a reservation for a call on it whose caller is unknown."""
         return Reservation(self.booking.budget, self.booking.holder)
 
     def holds(self, more: int) -> bool:
-        """Book so many bytes beside its own; return False where that is too much."""
+        """Reserve so many bytes in addition to its own. Return False if that is too much."""
         try:
             self.booking.set(self.base_bytes + more)
         except Problem:
@@ -175,16 +175,16 @@ class AccountedConnection(asyncio.BufferedProtocol):
         return True
 
     def evict(self) -> None:
-        """End it: there is no room for it any more."""
+        """Close the connection, because its memory is needed."""
         self.memory.count_cut("room")
         self.leave()
 
     def abort_if_slow(self) -> None:
-        """End it at once where its caller could delay that: it takes nothing, or TLS waits for its farewell."""
+        """Abort it if its caller could delay a close: it does not read, or TLS waits for its shutdown."""
         if self.is_over_tls or self.unsent:
             self.transport.abort()
 
     @property
     def is_over_tls(self) -> bool:
-        """Whether TLS keeps what has come, too."""
+        """Whether TLS buffers the data, too."""
         return self.wire is not self.transport

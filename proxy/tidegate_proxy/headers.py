@@ -1,4 +1,4 @@
-"""Headers of any message: the ids of requests, and those of one connection alone (RFC 9110, 7.6.1)."""
+"""Headers of requests: ids, and the headers of one connection (RFC 9110, 7.6.1)."""
 
 import itertools
 import os
@@ -8,30 +8,30 @@ from collections.abc import Callable, Sequence
 _RUN = os.urandom(5).hex().encode()
 _COUNT = itertools.count(1)
 is_request_id: Callable[[bytes], object] = re.compile(rb"[0-9A-Za-z._-]{1,128}").fullmatch
-"""Whether a caller's own id can be used: anything else is left out of logs and answers."""
+"""Whether a caller's own id is valid. Any other id is left out of logs and responses."""
 
 
 def new_request_id() -> bytes:
-    """Return an id that no other request of any proxy has."""
+    """Return an id that is unique among all proxies."""
     return b"%b-%x" % (_RUN, next(_COUNT))
 
 
 PLAIN = frozenset({b"keep-alive", b"Keep-Alive", b"close"})
-"""What nearly every `Connection` says; it nominates no header that is not known anyway."""
+"""The usual values of `Connection`, which nominate no header that needs removal."""
 
 
 LAST_DIGITS = slice(-20, None)
-"""The last digits of a length that its parser has taken: it has at most 64 bits, so only zeros stand before them. They
-can be thousands, and Python reads 4,300 digits at most."""
+"""The last digits of a length that a parser has accepted. It has at most 64 bits, so only zeros precede them. There can
+be thousands of zeros, and Python reads at most 4,300 digits."""
 
 
 def nominated(value: bytes) -> frozenset[bytes]:
-    """Return the names, in small letters, of the headers that a `Connection` nominates."""
+    """Return the names, in lower case, of the headers that a `Connection` header nominates."""
     return frozenset(name.strip().lower() for name in value.split(b","))
 
 
 def without(lines: Sequence[bytes], names: frozenset[bytes]) -> list[bytes]:
-    """Return header lines without those of these names; a line is four parts: name, colon, value, end."""
+    """Return header lines without those of these names. A line has four parts: name, colon, value, end."""
     kept: list[bytes] = []
     for start in range(0, len(lines), 4):
         if lines[start].lower() not in names:

@@ -1,6 +1,6 @@
-"""Which kinds of inference servers there are, and whose protocol a path is of.
+"""The kinds of inference servers, and the kind whose protocol a path belongs to.
 
-`routing.Server.kind` names the kind of each server. Everything that is true of one kind alone stands in its folder.
+`routing.Server.kind` names the kind of each server. Code for one kind is in its directory.
 """
 
 import re
@@ -17,34 +17,34 @@ _ROOT = re.compile(r"(?:/servers/[^/]*)?(/[^/]*)")
 
 
 def problem_body(path: str, problem: Problem, request_id: str) -> tuple[str, bytes]:
-    """Return how a problem is told at an address: as the protocol has it that it is of, else by RFC 9457."""
+    """Return media type and body of a problem, in the form of the protocol of the path, or else of RFC 9457."""
     root = match[1] if (match := _ROOT.match(path)) else ""
     kind = next((kind for kind in KINDS.values() if kind.root == root), None)
     return (CONTENT_TYPE, problem.body(request_id)) if kind is None else kind.problem_body(problem, request_id)
 
 
 def parse_path(path: str | None) -> Target | None:
-    """Return what a path asks of a model, whatever the kind of server; None for a path of none."""
+    """Return the target of a path, for any kind of server. Return None for a path of no kind."""
     if path is None:
         return None
     return next((target for kind in KINDS.values() if (target := kind.parse_path(path)) is not None), None)
 
 
 MOST_KNOWN_TARGETS = 20_000
-LONGEST_KNOWN = 256  # Bytes of one that is kept.
+LONGEST_KNOWN = 256  # Bytes of the longest address that is kept.
 
 
 class KnownTargets(dict[bytes, Target]):
-    """What addresses of models ask, for those that callers with a credential have used.
+    """A cache of targets by address, for addresses that callers with a credential have used.
 
-    Below `path` everything is asked as it is without it.
+    Addresses below `path` have the same targets as without it.
     """
 
     def __init__(self, path: bytes) -> None:
         self._path = path
 
     def parse_path(self, url: bytes, is_kept: bool) -> Target | None:
-        """Return what an address asks of a model, None for one that asks nothing; keep it for the next request."""
+        """Return the target of an address, or None. If `is_kept`, keep it for the next request."""
         target = parse_path(plain_path(without_path(origin_form(url), self._path)))
         if target is not None and is_kept and len(url) <= LONGEST_KNOWN:
             if len(self) >= MOST_KNOWN_TARGETS:

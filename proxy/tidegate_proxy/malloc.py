@@ -1,4 +1,4 @@
-"""glibc's malloc: memory that is freed goes back to the system."""
+"""Makes glibc's malloc return freed memory to the system."""
 
 import ctypes
 import os
@@ -10,9 +10,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # Of mallopt (malloc.h).
 
 
 def keep_no_freed_memory(*, tls: bool) -> None:
-    """Have large buffers go back to the system when they are freed: by default glibc learns to keep them, in pieces.
+    """Return large buffers to the system when they are freed. By default glibc learns to keep them, in pieces.
 
-    With `tls` each connection has one of 256 KiB.
+    With `tls`, each connection has a buffer of 256 KiB.
     """
     with suppress(OSError, AttributeError):  # another system
         libc = _libc()
@@ -21,13 +21,13 @@ def keep_no_freed_memory(*, tls: bool) -> None:
 
 
 def give_freed_memory_back() -> None:
-    """Have the system get what is free between what is held: many buffers of many callers leave gaps."""
+    """Return free memory between used memory to the system. Many buffers of many callers leave such gaps."""
     with suppress(OSError, AttributeError):
         _libc().malloc_trim(0)
 
 
 def resident_bytes() -> int:
-    """Return the memory that the process has now, 0 where that is not told."""
+    """Return the resident memory of the process, or 0 if it is unknown."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

@@ -1,13 +1,13 @@
-"""What callers make the proxy hold: one bound in bytes for the whole process, a share of the memory that it may take.
+"""The memory that callers can make the proxy hold: one limit in bytes, a share of the memory of the process.
 
-What passes through at once is not counted, only what stays while something is waited for: connections, heads of calls
-that are not decided, bodies that must be whole or wait for a replica, unpacked bodies, answers that nobody takes.
+Data that passes through at once does not count. Data counts while it waits: connections, heads of undecided calls,
+incomplete bodies, bodies that wait for a replica, decompressed bodies, and responses that callers do not read.
 
-A part is for strangers, of whom it is not known who they are, counted by connection. One has at most an eighth of it,
-and where it is full, the connection that has been a stranger's the longest is ended: the next one finds room, and who
-says who he is stays. The rest is for callers, counted by principal: none gets more while it has a multiple of what is
-free, so that some is left for others, as with slots (`concurrency`). An eighth is for those who have little, however
-many have much.
+One part is for unauthenticated callers, counted by connection. One connection has at most an eighth of it. If the part
+is full, the proxy closes the connection that has been unauthenticated for longest. A caller that authenticates stays.
+
+The rest is for authenticated callers, counted by principal. As with slots (`concurrency`), a caller gets no more while
+it has a multiple of the free memory, so some is left for others. An eighth is reserved for callers that have little.
 """
 
 import os
@@ -19,35 +19,35 @@ from typing import Protocol
 from .problems import AGAIN_SECONDS, Problem, ProblemType
 
 SHARE = 4
-"""Callers may make the proxy hold a quarter of its memory: half of it is never reached, with all that Python adds."""
-OF_STRANGERS = 4  # A quarter of that is for strangers.
-OF_ONE_STRANGER = 8  # One connection of theirs has at most an eighth of their part.
-OF_CALLERS_WITH_LITTLE = 8  # An eighth of the rest is for callers who have little, …
-LITTLE = 336  # … which is 292 KiB of 96 MiB: three connections over TLS, and a short call.
-TIMES_FREE = 6  # No other gets more while it has so many times what else is free: one alone has at most three quarters.
-UNPACKER_BYTES = 48 * 1024  # What unpacking a compressed body needs, besides what it makes.
+"""Callers can make the proxy hold a quarter of its memory. With Python's overhead, that stays below half of it."""
+OF_STRANGERS = 4  # A quarter of that is for unauthenticated callers.
+OF_ONE_STRANGER = 8  # One unauthenticated connection has at most an eighth of their part.
+OF_CALLERS_WITH_LITTLE = 8  # An eighth of the rest is for callers who have little.
+LITTLE = 336  # That is 292 KiB of 96 MiB: three connections over TLS, and a short call.
+TIMES_FREE = 6  # Other callers get no more while they have so many times the free memory: one alone gets at most 3/4.
+UNPACKER_BYTES = 48 * 1024  # Memory for decompressing a body, in addition to the decompressed bytes.
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def process_memory() -> int:
-    """Return the bytes that the process may take: its container's limit (cgroup v2, v1), or else all of the machine."""
+    """Return the memory limit of the process in bytes: its container's (cgroup v2, v1), or all of the machine."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for file in _LIMITS:
         try:
             return min(machine, int(file.read_text()))
-        except (OSError, ValueError):  # there is none, or it says `max`
+        except (OSError, ValueError):  # there is no such file, or it contains `max`
             continue
     return machine
 
 
 class MemoryOwner(Protocol):
-    """Whom bytes are counted for: a principal, or a connection of which it is not known whose it is."""
+    """The owner of counted bytes: a principal, or a connection that is not authenticated."""
 
     held: int
 
 
 class Budget:
-    """Bytes of callers, by principal."""
+    """Bytes of authenticated callers, by principal."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -55,11 +55,11 @@ class Budget:
 
     @property
     def most(self) -> int:
-        """Bytes that one holder has when nobody else has any."""
+        """Bytes that one holder can have if no other has any."""
         return (self.limit - self.limit // OF_CALLERS_WITH_LITTLE) * TIMES_FREE // (TIMES_FREE + 1)
 
     def take(self, holder: MemoryOwner, size: int) -> bool:
-        """Take bytes for a holder, if there are any for it; return whether there were. A negative size gives back."""
+        """Take bytes for a holder. Return whether the budget allowed it. A negative size gives bytes back."""
         if size > 0 and not self._is_room(holder, size):
             return False
         holder.held += size
@@ -74,24 +74,24 @@ class Budget:
 
 
 class Stranger(MemoryOwner, Protocol):
-    """A connection that may have to make room for others."""
+    """An unauthenticated connection, which the proxy can close to free memory for others."""
 
     is_unknown: bool
 
     def evict(self) -> None:
-        """End it: there is no room for it any more."""
+        """Close the connection, because its memory is needed."""
 
 
 class UnauthenticatedBudget(Budget):
-    """Bytes of strangers, by connection."""
+    """Bytes of unauthenticated callers, by connection."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
-        self.connections: dict[Stranger, None] = {}  # First the one that has been a stranger's the longest.
+        self.connections: dict[Stranger, None] = {}  # The longest unauthenticated connection is first.
 
     @property
     def most(self) -> int:
-        """Bytes that one connection has at most."""
+        """Bytes that one connection can have."""
         return self.limit // OF_ONE_STRANGER
 
     def _is_room(self, holder: MemoryOwner, size: int) -> bool:
@@ -107,7 +107,7 @@ class UnauthenticatedBudget(Budget):
 
 
 class Memory:
-    """What callers may make one proxy hold, in its two parts."""
+    """The two budgets of one proxy."""
 
     def __init__(self, whole: int) -> None:
         limit = whole // SHARE
@@ -115,22 +115,22 @@ class Memory:
         self.strangers = UnauthenticatedBudget(limit // OF_STRANGERS)
         self.callers = Budget(limit - limit // OF_STRANGERS)
         self.cut = Counter(dict.fromkeys(("room", "held", "answer", "chatter"), 0))
-        """Of `room`: connections of strangers that made room; `held`: connections ended for what they hold; `answer`:
-        calls whose answers their callers do not take; `chatter`: connections that sent too much that moves nothing."""
+        """Ended `room`: unauthenticated connections, to free memory. `held`: connections that hold too much. `answer`:
+        calls whose callers do not read the response. `chatter`: connections that send too much without effect."""
 
     def count_cut(self, of: str) -> None:
-        """Count what is ended, though nothing is wrong with it, so that others go on."""
+        """Count something valid that was ended so that others can go on."""
         self.cut[of] += 1
 
 
 def full() -> Problem:
-    """Return what is told to who would make the proxy hold more than it may."""
-    why = "The proxy holds as much as it may, for you or for all: send less at once, take your answers, or come again."
+    """Return the problem of a call that would exceed the memory for callers."""
+    why = "The proxy's buffer limit is reached. Send smaller or fewer requests, read responses faster, or retry later."
     return Problem(ProblemType.FULL, why, AGAIN_SECONDS)
 
 
 class Reservation:
-    """What one connection, request or call holds."""
+    """The bytes that one connection, request or call holds."""
 
     __slots__ = ("budget", "holder", "size")
 
@@ -140,15 +140,17 @@ class Reservation:
         self.size = 0
 
     def set(self, size: int) -> None:
-        """Hold so many bytes from now on; raises Problem, and then it holds what it held."""
+        """Hold so many bytes from now on. Raises Problem and then changes nothing."""
         if not self.budget.take(self.holder, size - self.size):
             if size > (most := self.budget.most):
-                raise Problem(ProblemType.TOO_LONG, f"What must be held at once may have {most} bytes here.")
+                raise Problem(
+                    ProblemType.TOO_LONG, f"The request needs too much buffer memory: the limit is {most} bytes."
+                )
             raise full()
         self.size = size
 
     def move(self, budget: Budget, holder: MemoryOwner) -> None:
-        """Hold the same for another; raises Problem, and then it holds what it held."""
+        """Move the bytes to another budget and holder. Raises Problem and then changes nothing."""
         size, before = self.size, (self.budget, self.holder)
         self.set(0)
         self.budget, self.holder = budget, holder
@@ -160,7 +162,7 @@ class Reservation:
             raise
 
     def end(self) -> None:
-        """Hold nothing: what is still booked is not counted any more."""
+        """Give all bytes back. Later bookings no longer count."""
         self.set(0)
         self.budget, self.holder = _NOWHERE, _NOBODY
 

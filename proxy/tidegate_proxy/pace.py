@@ -1,4 +1,4 @@
-"""Long work in a thread, in short pieces with rests for calls in between: only one thread runs Python at once."""
+"""Runs long work in a thread, in short pieces with pauses for calls: only one thread runs Python at once."""
 
 import gc
 import threading
@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from time import monotonic
 
 PIECE_SECONDS = 0.0005
-REST_SECONDS = 0.005  # Ten times as long: calls have more than nine tenths of the time.
+REST_SECONDS = 0.005  # Ten times as long, so calls have more than nine tenths of the time.
 
 
 class StoppedError(Exception):
-    """The work is of no use any more: the proxy ends."""
+    """The work is no longer needed, because the proxy stops."""
 
 
 class Yielder:
-    """Is asked after each small step of the work; it `rests`, unless nobody is served yet."""
+    """Pauses between pieces of work, unless the proxy serves no one yet (`rests` is false)."""
 
     def __init__(self, *, rests: bool, stop: threading.Event | None = None) -> None:
         """`stop` ends the work at its next step: a thread cannot be cancelled."""
@@ -24,7 +24,7 @@ class Yielder:
         self._until = monotonic() + PIECE_SECONDS
 
     def step(self) -> None:
-        """Rest, if the piece has been long enough; raises StoppedError."""
+        """Pause if the piece was long enough. Raises StoppedError."""
         if self._stop.is_set():
             raise StoppedError
         if self._rests and monotonic() >= self._until:
@@ -35,9 +35,9 @@ class Yielder:
 
 @contextmanager
 def no_full_collections() -> Iterator[None]:
-    """Put full garbage collections off until a table is taken over: each holds the loop for 0.1 s with 10,000 models.
+    """Postpone full garbage collections until a new table is in use. With 10,000 models each blocks the loop for 0.1 s.
 
-    Reference counts free the routes of the table before it.
+    Reference counts free the routes of the old table.
     """
     young, middle, full = gc.get_threshold()
     gc.set_threshold(young, middle, 1_000_000)

@@ -1,7 +1,7 @@
-"""The page of models for browsers, and the OpenAPI document: files of this package, served as they are.
+"""The models page for browsers, and the OpenAPI document: static files of this package.
 
-Neither holds data of callers, so everybody gets them. The page fetches what it shows as its reader.
-Addresses in both are relative, so they also hold below a path.
+Neither contains data, so every caller gets them. The page fetches its data with its reader's credential.
+Addresses in both are relative, so they also work below a path.
 """
 
 import re
@@ -17,13 +17,13 @@ _HERE = Path(__file__).parent
 
 
 def wants_page(request: Request) -> bool:
-    """Tell whether to answer with a page: to browsers, and not to clients that accept JSON."""
+    """Return whether to send a page: to browsers, but not to clients that accept JSON."""
     accept = request.headers.get("accept", "")
     return "text/html" in accept and "application/json" not in accept
 
 
 def models_page() -> Response:
-    """Return the page that shows where models are. It may run its own script, and connect to the proxy alone."""
+    """Return the models page. It can run only its own script, and connect only to the proxy."""
     text = _text("models.html")
     sources = f"script-src {_hash(text, 'script')}; style-src {_hash(text, 'style')}; img-src data:"
     nowhere = "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -48,6 +48,6 @@ def _text(name: str) -> str:
 
 
 def _hash(page: str, tag: str) -> str:
-    """Return how a Content-Security-Policy allows the text between these tags of the page, and no other."""
+    """Return the hash with which a Content-Security-Policy allows only the text between these tags of the page."""
     text = re.findall(rf"<{tag}>(.+?)</{tag}>", page, re.DOTALL)[0]
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""The pools of a server: replicas found by name, chosen by load, left alone while they fail."""
+"""The pools of a server: finds replicas by DNS, chooses them by load, and avoids failing ones."""
 
 import asyncio
 import logging
@@ -20,21 +20,21 @@ from .upstream.load_watch import IndexQuestion, LoadWatch
 from .upstream.replica import LOOKUP_SECONDS, Replica, no_replica
 from .upstream.request import MOST_BYTES, Answer, NoAnswerError, send
 
-Address = tuple[int, tuple[Any, ...]]  # Address family, and the socket address.
+Address = tuple[int, tuple[Any, ...]]  # Address family and socket address.
 Found = TypeVar("Found")
 Lookup = Callable[[str, int], Awaitable[Sequence[Address]]]
 RETRY_SHARE = 0.1  # Retries that each request adds to the pool's budget.
 RETRIES_A_SECOND = 1.0  # Retries that each second adds, for a pool with few requests.
 MOST_RETRIES = 100.0
-MOST_LISTED = 1024 * 1024  # Bytes of a list of a replica's models, of which some thousand fit.
-LISTED_SECONDS = 5.0  # In which a replica lists them.
-CHECKED_SECONDS = 0.3  # In which new replicas answer whether they are alive; only the first is waited for longer.
+MOST_LISTED = 1024 * 1024  # Bytes of a replica's list of models, enough for some thousand.
+LISTED_SECONDS = 5.0  # Timeout of a replica's list of models.
+CHECKED_SECONDS = 0.3  # Wait for health checks of new replicas. Only for the first one it is longer.
 Names = Collection[str] | None
 log = logging.getLogger(__name__)
 
 
 async def lookup(host: str, port: int) -> Sequence[Address]:
-    """Return the addresses of a name, as the system's resolver has them; none where the name is unknown."""
+    """Return the addresses of a name, from the system's resolver. Empty if the name is unknown."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
@@ -45,9 +45,9 @@ async def lookup(host: str, port: int) -> Sequence[Address]:
 
 
 class RetryBudget:
-    """How many requests of a pool may be sent a second time: few enough that retries are never a load of their own.
+    """Limits how many requests of a pool are sent a second time, so that retries never overload it.
 
-    After Finagle's: a share of the requests, and a few in any case.
+    As in Finagle: a share of the requests, and a few in any case.
     """
 
     __slots__ = ("_at", "_left", "sent")
@@ -58,7 +58,7 @@ class RetryBudget:
         self.sent = 0  # Requests since then.
 
     def take(self, now: float) -> bool:
-        """Take a retry; return whether there was one."""
+        """Take a retry. Return whether one was left."""
         self._left = min(MOST_RETRIES, self._left + self.sent * RETRY_SHARE + (now - self._at) * RETRIES_A_SECOND)
         self._at, self.sent = now, 0
         if self._left < 1:
@@ -68,11 +68,11 @@ class RetryBudget:
 
 
 class Pool:
-    """The replicas of one pool of a server, and the leases on its models where they are loaded on demand.
+    """The replicas of one pool of a server, and the leases on its models if they are loaded on demand.
 
-    Its name is looked up every few seconds. A replica that the name no longer resolves to is kept for as long as it
-    answers (see `tidegate_contracts.routing.Pool.host`), and used only while no listed one can be. `live_path` is where
-    a replica answers 200 while it is alive, `index` how one that loads its models by itself is asked what it could not.
+    The pool looks its name up every few seconds. It keeps an unlisted replica while that responds (see
+    `tidegate_contracts.routing.Pool.host`), but uses it only if no listed one can be used. A replica returns 200 at
+    `live_path` while it is alive. `index` queries a replica that loads its models by itself for failed loads.
     """
 
     def __init__(
@@ -89,39 +89,39 @@ class Pool:
         *,
         speaks_grpc: bool = True,
     ) -> None:
-        """`silenced` is called with each replica that answers nothing any more; for the last three see `LoadWatch`."""
+        """`silenced` is called with each replica that stops responding. For the last three see `LoadWatch`."""
         self.server = server
-        self.name = f"{server}/{pool.name}"  # Its own behind that of its server, for people.
+        self.name = f"{server}/{pool.name}"  # For people.
         self.config = pool
         self.replicas: list[Replica] = []
         self.retries = RetryBudget(monotonic())
         self.leases = leases
         self.listings: SharedTasks[Replica, Names] = SharedTasks()
-        """What replicas are asked of the models that they have, once for all who ask."""
+        """Queries for the models of replicas, shared by all callers."""
         self.watches: dict[Replica, LoadWatch] = {}
-        """What each replica could not load, where models are loaded by the replicas themselves."""
+        """The failed loads of each replica, if replicas load their models by themselves."""
         self._live_path = live_path
         self._grpc_port = pool.grpc_port if speaks_grpc and not pool.grpc_tls else None
         self._index = index
-        self.tells_loads = index is not None  # Whether its replicas can be asked what they have loaded.
+        self.tells_loads = index is not None  # Whether its replicas report their loaded models.
         self._is_called, self._expected = is_called, expected
         self._find = find
         self._silenced = silenced
         self._checks: dict[Replica, HealthCheck] = {}
-        self._there = monotonic()  # When it had a replica last.
+        self._there = monotonic()  # When it last had a replica.
         if leases is not None:
             leases.nowhere = self.no_replica_problem
         self._task: asyncio.Task[None] | None = None
         self._checking: dict[Replica, asyncio.Task[None]] = {}
 
     def start(self) -> None:
-        """Begin to look replicas up."""
+        """Start to look replicas up."""
         if self.leases is not None:
             self.leases.start()
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     def stop(self) -> None:
-        """Look no more; requests in flight go on."""
+        """Stop looking replicas up. Requests in flight go on."""
         if self._task is not None:
             self._task.cancel()
         for task in self._checking.values():
@@ -130,7 +130,7 @@ class Pool:
             replica.close()
 
     def pick(self, now: float, tried: Sequence[Replica] = ()) -> Replica | None:
-        """Return the less busy of two random replicas that can be used and were not tried yet; None without any.
+        """Return the less busy of two random usable replicas that were not tried yet. None if there is none.
 
         The power of two choices: Mitzenmacher, IEEE TPDS 12(10), 2001.
         """
@@ -145,7 +145,7 @@ class Pool:
         return one if one.in_flight <= other.in_flight else other
 
     def pick_for(self, key: bytes, now: float, tried: Sequence[Replica] = ()) -> Replica | None:
-        """Return the replica that all requests with this key go to, for as long as the replicas stay."""
+        """Return the replica for all requests with this key, the same for as long as the replicas stay."""
         return max(self._able(now, tried), key=lambda each: weight(each.name, key), default=None)
 
     def _able(self, now: float, tried: Sequence[Replica]) -> list[Replica]:
@@ -154,7 +154,6 @@ class Pool:
         return [each for each in able if each.avoided_until <= now] or able
 
     async def refresh(self) -> None:
-        """Look the name up once."""
         try:
             addresses = await self._find(self.config.host, self.config.http_port)
         except OSError as error:
@@ -169,9 +168,9 @@ class Pool:
                     replica, self._live_path, self.config.host, self._changed, self._grpc_port
                 )
                 if self._index is not None and self.leases is None:
-                    said = {"server": self.server, "pool": self.config.name}
+                    place = {"server": self.server, "pool": self.config.name}
                     self.watches[replica] = LoadWatch(
-                        replica, self._index, self.config.host, said, self._is_called, self._expected
+                        replica, self._index, self.config.host, place, self._is_called, self._expected
                     )
         for address, replica in known.items():
             replica.listed = address in found
@@ -187,7 +186,7 @@ class Pool:
         self._use(self.replicas)
 
     async def _check(self, replica: Replica) -> None:
-        """Check a replica's health. A new one can have calls from then on, if its breaker lets it."""
+        """Check a replica's health. From then on a new one can get calls, if its breaker allows it."""
         try:
             await self._checks[replica].ask()
             if not replica.listed and replica.breaker.is_unresponsive():
@@ -196,12 +195,12 @@ class Pool:
                 self.watches.pop(replica, None)
             self._use([*self.replicas, replica])
         except Exception:
-            log.exception("checking %s of %s met a defect", replica.name, self.name)
+            log.exception("checking %s of %s failed unexpectedly", replica.name, self.name)
         finally:
             del self._checking[replica]
 
     def _use(self, replicas: Collection[Replica]) -> None:
-        """Have calls go to those of these replicas that are still there."""
+        """Send calls to those of these replicas that are still known."""
         self.replicas = [replica for replica in self._checks if replica in replicas]
         if self.replicas:
             self._there = monotonic()
@@ -209,12 +208,12 @@ class Pool:
             self.leases.follow(self.replicas)
 
     def no_replica_problem(self) -> Problem:
-        """Return what a call is told that no replica can take."""
+        """Return the problem of a call that no replica can take."""
         now = monotonic()
         return no_replica(self.name, self.replicas, now, now - self._there)
 
     def why_not_ready(self) -> str:
-        """Return why a call would find no replica, or nothing. While one is only tried, that is no replica."""
+        """Return why a call would find no replica, or an empty string. A replica on trial does not count."""
         replicas = self.replicas
         if not replicas:
             if self.sleeps:
@@ -226,20 +225,20 @@ class Pool:
 
     @property
     def sleeps(self) -> bool:
-        """Whether it has no replica because nobody calls, and gets one as soon as somebody does."""
+        """Whether it has no replica because it gets no calls. The next call brings one."""
         return self.leases is not None and self.leases.sleeps
 
     def _changed(self, replica: Replica) -> None:
-        """Tell that a replica gets no calls any more, or gets them again."""
+        """Log that a replica gets no calls any more, or gets them again."""
         breaker = replica.breaker
-        said = {"server": self.server, "pool": self.config.name, "replica": replica.name}
+        fields = {"server": self.server, "pool": self.config.name, "replica": replica.name}
         if breaker.failures < FAILURES:
-            log.info("%s of %s gets calls again", replica.name, self.name, extra={"said": said})
+            log.info("%s of %s gets calls again", replica.name, self.name, extra={"said": fields})
             return
-        # One that has left its name ends in peace, unless there is no other.
+        # An unlisted replica is shutting down as planned, unless there is no other.
         level = logging.WARNING if replica.listed or self.why_not_ready() else logging.INFO
-        said["why"] = breaker.why
-        log.log(level, "%s of %s gets no calls: %s", replica.name, self.name, breaker.why, extra={"said": said})
+        fields["why"] = breaker.why
+        log.log(level, "%s of %s gets no calls: %s", replica.name, self.name, breaker.why, extra={"said": fields})
         if breaker.is_unresponsive():
             replica.mark_unresponsive()
             if self.leases is not None:
@@ -252,7 +251,7 @@ class Pool:
             try:
                 await self.refresh()
             except Exception:
-                log.exception("looking up the replicas of %s met a defect", self.name)
+                log.exception("looking up the replicas of %s failed unexpectedly", self.name)
             await asyncio.sleep(max(0.1, LOOKUP_SECONDS - (monotonic() - started)))
 
 
@@ -265,7 +264,7 @@ async def ask(
     own_bound: bool = True,
     most: int = MOST_BYTES,
 ) -> Answer:
-    """Return what a replica answers to GET, see `answer_of`; it may have `most` bytes."""
+    """Return a replica's response to GET, of at most `most` bytes. See `answer_of`."""
     head = b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, pool.config.host.encode())
 
     async def get(replica: Replica) -> Answer:
@@ -276,13 +275,13 @@ async def ask(
 
 
 async def listed(pool: Pool, path: bytes, replica: Replica, read: Callable[[bytes], Names]) -> Names:
-    """Return which models a replica lists at a path, as `read` has it; raises Problem, ValueError."""
+    """Return the models that a replica lists at a path, read with `read`. Raises Problem or ValueError."""
 
-    async def asked() -> Names:
+    async def query() -> Names:
         answer = await ask(pool, path, LISTED_SECONDS, replica, own_bound=False, most=MOST_LISTED)
         return read(answer.body)
 
-    return await pool.listings.join(replica, asked)
+    return await pool.listings.join(replica, query)
 
 
 async def answer_of(
@@ -293,11 +292,11 @@ async def answer_of(
     *,
     own_bound: bool = True,
 ) -> Found:
-    """Return what a question finds at a replica, `at` this one if it is given; raises Problem without one in `seconds`.
+    """Return the result of `question` at a replica, or at `at`. Raises Problem after `seconds`.
 
-    The question raises OSError or NoAnswerError where there is no answer; all else that it raises passes. A time-out is
-    the replica's failure only where `seconds` is the proxy's `own_bound`, not a caller's shorter one. Of a replica that
-    falls silent another is asked. No answer says that calls, which are work, would be answered.
+    `question` raises OSError or NoAnswerError if there is no response. Other errors pass. A timeout is the replica's
+    failure only if `seconds` is the proxy's `own_bound`, and not a caller's shorter timeout. If a replica falls silent,
+    another is queried. A response does not close a breaker, because it does not show that calls would succeed.
     """
     now = monotonic()
     replica = pool.pick(now) if at is None else at
@@ -312,7 +311,7 @@ async def answer_of(
                 return await answer_of(pool, question, seconds - (monotonic() - now), own_bound=False)
             raise no_replica(pool.name, [replica], monotonic()) from None
         if isinstance(error, TimeoutError) and not own_bound:
-            raise Problem(ProblemType.DEADLINE, "There was no answer in time.") from None
+            raise Problem(ProblemType.DEADLINE, "No response in time.") from None
         replica.breaker.failed(monotonic())
         why = type(error).__name__ if isinstance(error, OSError) else error
-        raise Problem(ProblemType.UPSTREAM, f"No replica of {pool.name} answered: {why}.") from None
+        raise Problem(ProblemType.UPSTREAM, f"No replica of {pool.name} responded: {why}.") from None

@@ -1,6 +1,6 @@
-"""What callers are told when the proxy itself cannot or will not do something (RFC 9457).
+"""Problems: the responses with which the proxy itself ends a call (RFC 9457).
 
-A problem's `type` is stable: programs may rely on it. Triton's own errors are passed on and are none of these.
+A problem's `type` is stable, so programs can rely on it. Errors of Triton pass through and are not problems.
 """
 
 from dataclasses import dataclass
@@ -11,32 +11,32 @@ import msgspec
 
 TYPE_ROOT = "https://tidegate.dev/problems/"
 CONTENT_TYPE = "application/problem+json"
-TWO_CREDENTIALS = "A request says once who sends it: leave one credential out."
-AGAIN_SECONDS = 1.0  # Seconds that a caller is told to wait where it is not known how long it takes.
+TWO_CREDENTIALS = "The request has more than one credential. Send only one."
+AGAIN_SECONDS = 1.0  # `Retry-After` if the proxy does not know how long the cause lasts.
 
 
 class TableError(Exception):
-    """Says what is wrong with a table or a folder of keys, in one line; it never holds a key that stands there."""
+    """A table or a directory of keys is invalid. The text has one line and never contains a key."""
 
 
 class ProblemType(Enum):
     """Every problem: its name in `type`, HTTP status, gRPC status (google.rpc.Code) and title."""
 
-    MALFORMED = ("malformed", 400, 3, "The request cannot be understood")
-    UNAUTHENTICATED = ("unauthenticated", 401, 16, "Say who you are")
-    DENIED = ("denied", 403, 7, "You may not do this")
-    UNKNOWN = ("unknown", 404, 5, "There is nothing of this name")
-    METHOD = ("method-not-allowed", 405, 12, "This address takes another method")
-    SLOW = ("request-timeout", 408, 4, "The request came too slowly")
+    MALFORMED = ("malformed", 400, 3, "The request is invalid")
+    UNAUTHENTICATED = ("unauthenticated", 401, 16, "Not authenticated")
+    DENIED = ("denied", 403, 7, "Permission denied")
+    UNKNOWN = ("unknown", 404, 5, "Not found")
+    METHOD = ("method-not-allowed", 405, 12, "Method not allowed")
+    SLOW = ("request-timeout", 408, 4, "The request arrived too slowly")
     TOO_LONG = ("too-large", 413, 11, "The request is too large")
-    HEADERS = ("headers-too-large", 431, 11, "The request's headers are too large")
+    HEADERS = ("headers-too-large", 431, 11, "The request headers are too large")
     LOAD_FAILED = ("load-failed", 424, 9, "The model could not be loaded")
     RATE_LIMITED = ("rate-limited", 429, 8, "Too many requests")
-    INTERNAL = ("internal", 500, 13, "The proxy has a defect")
-    UPSTREAM = ("upstream-failed", 502, 14, "The inference server did not answer")
-    BUSY = ("busy", 503, 14, "Busy, try again")
-    FULL = ("full", 503, 8, "The proxy can hold no more")
-    DEADLINE = ("deadline-exceeded", 504, 4, "There was no answer in time")
+    INTERNAL = ("internal", 500, 13, "Internal error of the proxy")
+    UPSTREAM = ("upstream-failed", 502, 14, "The inference server did not respond")
+    BUSY = ("busy", 503, 14, "Busy, try again later")
+    FULL = ("full", 503, 8, "The proxy's buffer limit is reached")
+    DEADLINE = ("deadline-exceeded", 504, 4, "No response in time")
     NEVER_FITS = ("never-fits", 507, 9, "The model is larger than the server's memory")
 
     def __init__(self, word: str, status: int, grpc_status: int, title: str) -> None:
@@ -48,24 +48,24 @@ class ProblemType(Enum):
 
 @dataclass(slots=True)
 class Problem(Exception):
-    """Ends a call; `detail` says what and what to do, and never holds a credential or a tensor."""
+    """Ends a call. `detail` states the cause and the remedy, and never contains a credential or a tensor."""
 
     type: ProblemType
     detail: str
-    retry_after: float | None = None  # Seconds after which it can succeed.
-    allow: str | None = None  # Method that the address takes, with METHOD.
+    retry_after: float | None = None  # Seconds after which a retry can succeed.
+    allow: str | None = None  # The method that the address accepts, with METHOD.
     reason: str = ""
-    """Why, in one word for programs: with BUSY, one of docs/proxy-api.md, of which there are more than one."""
-    replica: str = ""  # Which replica said so, where the call was at none.
+    """The cause in one word for programs. For BUSY, one of the reasons in docs/proxy-api.md."""
+    replica: str = ""  # The replica that refused the call, if the call was at none.
 
     @property
     def why(self) -> str:
-        """The reason, in one word: the type's own where there is no finer one."""
+        """The reason in one word. The type's word if there is no finer one."""
         return self.reason or self.type.word
 
     def body(self, request_id: str) -> bytes:
         """Return the JSON of RFC 9457."""
-        said: dict[str, Any] = {
+        problem: dict[str, Any] = {
             "type": TYPE_ROOT + self.type.word,
             "title": self.type.title,
             "status": self.type.status,
@@ -74,13 +74,13 @@ class Problem(Exception):
             "error": self.detail,  # where clients of Triton look for it
         }
         if self.reason:
-            said["reason"] = self.reason
+            problem["reason"] = self.reason
         if self.retry_after is not None:
-            said["retryAfterSeconds"] = round(self.retry_after, 3)
-        return msgspec.json.encode(said)
+            problem["retryAfterSeconds"] = round(self.retry_after, 3)
+        return msgspec.json.encode(problem)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers that belong to it, besides type and length."""
+        """Return the headers that belong to the problem, except type and length."""
         found = []
         if self.retry_after is not None:
             found.append((b"retry-after", b"%d" % max(1, -int(-self.retry_after // 1))))
@@ -92,22 +92,22 @@ class Problem(Exception):
 
 
 def other_protocol(server: str) -> Problem:
-    """Return what is told when a call is spelled as another kind of server has it."""
+    """Return the problem of a call that uses the protocol of another kind of server."""
     return Problem(ProblemType.UNKNOWN, f"The server {server} does not speak this protocol.")
 
 
 def no_answer(seconds: float) -> str:
-    """Return the detail of a problem: a server gave no answer within so many seconds."""
-    return f"There was no answer within {seconds:g} s."
+    """Return the detail of a problem: a server did not respond within so many seconds."""
+    return f"No response within {seconds:g} s."
 
 
 def still_loading(seconds: float) -> Problem:
-    """Return what is told when the time is up before the model is there: nothing was done yet."""
-    why = f"The model was not loaded within {seconds:g} s; it may be soon."
+    """Return the problem of a call whose time ended before its model was loaded. No work was done."""
+    why = f"The model was not loaded within {seconds:g} s, but may be soon."
     return Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="loading")
 
 
 def lost(model: str) -> Problem:
-    """Return what is told when a replica turns out to have lost a model that it had."""
-    why = f"The inference server has just lost the model {model}; it is loaded anew."
+    """Return the problem of a call whose replica turned out to have lost the model."""
+    why = f"The inference server has just lost the model {model}, which must be loaded again."
     return Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="lost")

@@ -1,4 +1,4 @@
-"""What there is to call: servers, pools and models, as the routing table has them; and what is learned of a model."""
+"""The routing table in use: servers, pools and models, and facts learned about a model."""
 
 import asyncio
 import hashlib
@@ -19,38 +19,38 @@ from .server_kind import ServerKind
 from .targets import Target, is_version
 from .telemetry.meter import CallCount
 
-ASK_AGAIN_SECONDS = 5.0  # Seconds after which a call has the alias asked anew, in the background.
-RETRY_SECONDS = 1.0  # The same after no answer, and for sequences.
+ASK_AGAIN_SECONDS = 5.0  # Seconds after which a call makes the alias be read again, in the background.
+RETRY_SECONDS = 1.0  # The same after a failure, and for sequences.
 HOLD_SECONDS = 60.0
-"""Seconds for which an alias's answer holds where no newer one can be had; no call gets a version of long ago."""
+"""Seconds for which a known alias is used if it cannot be read again, so that no call gets an old version."""
 ANSWER_SECONDS = 5.0
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _ConfigLookup:
-    """What a replica's configuration of one model says; calls that come while it is asked wait for the same answer."""
+    """A fact from one model's configuration at a replica. Calls that come during a query share it."""
 
     _model: str
     _pool: Pool
     _kind: ServerKind
-    _ask_at: float = 0.0
-    _asking: asyncio.Task[None] | None = None
-    _why: str = "it was not asked yet"  # Why it is not known.
+    _query_at: float = 0.0
+    _querying: asyncio.Task[None] | None = None
+    _why: str = "it was not queried yet"  # The cause if the fact is unknown.
 
     def _look(self, now: float, take: Callable[[bytes], None], seconds: float = ANSWER_SECONDS) -> None:
-        """Ask, unless that is under way, or was a moment ago; the answer may take so many seconds.
+        """Query the configuration, unless a query runs or has just ended. It can take so many seconds.
 
-        `take` learns it from the configuration; raises ValueError.
+        `take` reads the fact from the configuration, or raises ValueError.
         """
-        if now >= self._ask_at and self._asking is None:
-            self._ask_at = now + RETRY_SECONDS
-            self._asking = asyncio.get_running_loop().create_task(self._ask(take, seconds))
+        if now >= self._query_at and self._querying is None:
+            self._query_at = now + RETRY_SECONDS
+            self._querying = asyncio.get_running_loop().create_task(self._query(take, seconds))
 
-    async def _answered(self) -> None:
-        if self._asking is not None:
-            await asyncio.shield(self._asking)
+    async def _queried(self) -> None:
+        if self._querying is not None:
+            await asyncio.shield(self._querying)
 
-    async def _ask(self, take: Callable[[bytes], None], seconds: float) -> None:
+    async def _query(self, take: Callable[[bytes], None], seconds: float) -> None:
         try:
             take(await self._configuration(seconds))
         except ValueError as error:
@@ -58,10 +58,10 @@ class _ConfigLookup:
         except Problem as problem:
             self._why = problem.detail.rstrip(".")
         finally:
-            self._asking = None
+            self._querying = None
 
     async def _configuration(self, seconds: float) -> bytes:
-        """Return the model's configuration from a replica that has it loaded; raises ValueError, Problem."""
+        """Return the model's configuration from a replica that has it loaded. Raises ValueError or Problem."""
         pool, replica = self._pool, None
         if pool.leases is not None:
             if (lease := pool.leases.find(self._model, monotonic())) is None:
@@ -69,12 +69,12 @@ class _ConfigLookup:
             replica = lease.replica
         answer = await ask(pool, self._kind.config_path(self._model), seconds, replica)
         if answer.status != 200:
-            raise ValueError(f"asked for the model's configuration, the inference server answered {answer.status}")
+            raise ValueError(f"the inference server returned {answer.status} for the model's configuration")
         return answer.body
 
 
 class Alias(_ConfigLookup):
-    """The alias that stands for a version of one model on one server."""
+    """An alias of a version of one model on one server."""
 
     __slots__ = ("_holds_until", "_name", "_version")
 
@@ -85,30 +85,30 @@ class Alias(_ConfigLookup):
         self._holds_until = 0.0
 
     def known(self, now: float) -> str | None:
-        """Return the version, if it is known; where that is some seconds ago, it is asked anew in the background."""
-        if now >= self._ask_at:
+        """Return the version if known. If it was read some seconds ago, read it again in the background."""
+        if now >= self._query_at:
             self._look(now, self._take)
         return self._version if now < self._holds_until else None
 
     async def find(self) -> str:
-        """Return the version; raises Problem (busy) without one."""
+        """Return the version. Raises Problem (busy) if it is unknown."""
         version = self.known(monotonic())
         if version is None:
-            await self._answered()
+            await self._queried()
             version = self.known(monotonic())
-        if version is None:  # no other version may answer instead
-            which = f"Which version of the model {self._model} its alias {self._name} stands for is not known"
+        if version is None:  # no other version may take its place
+            which = f"The proxy does not know which version of the model {self._model} its alias {self._name} means"
             raise Problem(ProblemType.BUSY, f"{which}: {self._why}.", RETRY_SECONDS, reason="alias-unknown")
         return version
 
     def _take(self, config: bytes) -> None:
-        parameter, said = self._kind.alias(config, self._name)
+        parameter, value = self._kind.alias(config, self._name)
         now = monotonic()
-        if is_version(said):
-            self._version, self._holds_until, self._ask_at = said, now + HOLD_SECONDS, now + ASK_AGAIN_SECONDS
+        if is_version(value):
+            self._version, self._holds_until, self._query_at = value, now + HOLD_SECONDS, now + ASK_AGAIN_SECONDS
         else:
             self._version, self._holds_until = None, 0.0
-            raise ValueError(f"the parameter {parameter} of the model's configuration names no version")
+            raise ValueError(f"the parameter {parameter} of the model's configuration is not the number of a version")
 
 
 class Sequences(_ConfigLookup):
@@ -118,35 +118,35 @@ class Sequences(_ConfigLookup):
 
     def __init__(self, model: str, pool: Pool, kind: ServerKind) -> None:
         super().__init__(model, pool, kind)
-        self.known: bool | None = None  # None while it is not known.
-        self.is_old = False  # Whether tables have changed since it was asked.
+        self.known: bool | None = None  # None while unknown.
+        self.is_old = False  # Whether tables have changed since the query.
 
     def ask_again(self) -> None:
-        """Ask in the background; what is known holds until there is an answer."""
+        """Query again in the background. The known value holds until then."""
         self.is_old = False
         self._look(monotonic(), self._take)
 
     async def find(self, seconds: float) -> bool | None:
-        """Return whether the model keeps sequences; None if no replica answers within `seconds`.
+        """Return whether the model keeps sequences. None if no replica responds within `seconds`.
 
-        Requests that come meanwhile wait, too: they may be of sequences that have just begun.
+        Requests that come meanwhile wait too, because they can belong to sequences that have just begun.
         """
         if self.known is None:
             self._look(monotonic(), self._take, seconds)
-            await self._answered()
+            await self._queried()
         return self.known
 
     def _take(self, config: bytes) -> None:
         self.known = self._kind.keeps_sequences(config)
 
 
-_MOST_HEADS = 64  # Kinds of calls of one model whose first lines are kept.
+_MOST_HEADS = 64  # Kinds of calls of one model whose first lines are cached.
 
 
 class Route:
-    """One model on one server: where it is served, and which version a request gets.
+    """One model on one server: its pools, and the choice of a request's version.
 
-    Where versions have pools of their own, `pool` is the first of these.
+    If versions have separate pools, `pool` is the first of these.
     """
 
     __slots__ = (
@@ -158,45 +158,45 @@ class Route:
     def __init__(
         self, parts: Sequence[routing.Model], server: routing.Server, pools: Mapping[tuple[str, str], Pool]
     ) -> None:
-        """`parts` are what the table says of the model, one for each of its pools."""
+        """`parts` are the table's entries of the model, one for each of its pools."""
         model = parts[0]
         self.name = model.name
         self.server = server.name
         self.key = self.server, self.name
         self.kind = KINDS[server.kind]
-        self.tells_usage = self.kind.usage_of is not None  # Whether its answers say what their calls used.
+        self.tells_usage = self.kind.usage_of is not None  # Whether its responses report the tokens of their calls.
         self.pools = [pools[part.server, part.pool] for part in parts]
         self.pool = pool = self.pools[0]
-        self.is_split = len(self.pools) > 1  # Whether its versions have pools of their own.
+        self.is_split = len(self.pools) > 1  # Whether its versions have separate pools.
         there = zip(self.pools, parts, strict=True)
         self._pools = {str(share.version): pool for pool, part in there for share in part.versions}
         shares = [share for part in parts for share in part.versions if share.weight]
         self.versions = [str(share.version) for share in shares]
         self._ends = [end / 100 for end in accumulate(share.weight for share in shares)]
         self.alias = Alias(model.alias, model.name, pool, self.kind) if model.alias is not None else None
-        """Decides on the version of requests that ask for none, where the model has one."""
+        """Chooses the version of requests that name none, if the model has one."""
         self.sequences = Sequences(model.name, pool, self.kind)  # Whether the model keeps sequences.
         self.served_names = tuple(dict.fromkeys(name for part in parts for name in part.served_names or ()))
         self.names: dict[str, str | None] = dict.fromkeys(self.served_names)
-        """Other names by which it is called, and the version that each means; None for one that leaves that open."""
+        """Other names for calls, and the version that each means. None for a name that leaves it open."""
         for version in self._pools:
             if (called := self.kind.version_name(self.name, version)) is not None:
                 self.names[called] = version
         self._heads: dict[tuple[str, str | None], bytes] = {}
-        self.http_count: CallCount | None = None  # Where its calls over HTTP are counted, once there was one.
+        self.http_count: CallCount | None = None  # Counts its calls over HTTP, once there was one.
         self.grpc_count: CallCount | None = None  # The same over gRPC.
-        self.in_flight = InFlightCount()  # Its calls under way.
+        self.in_flight = InFlightCount()  # Its calls in progress.
 
     def pool_of(self, version: str | None) -> Pool:
-        """Return the pool that serves a version; None for whichever the server chooses."""
+        """Return the pool that serves a version. None means the version that the server chooses."""
         return self.pool if version is None else self._pools.get(version, self.pool)
 
     def versions_in(self, pool: Pool) -> list[str]:
-        """Return those of its versions that a pool serves, as far as the table names any."""
+        """Return those of its versions that a pool serves, as far as the table names versions."""
         return [version for version, there in self._pools.items() if there is pool]
 
     def must_know_sequence(self, asked: str | None) -> bool:
-        """Tell whether a request for a version (or none) may go astray unless it is known which sequence it is of."""
+        """Return whether a request for a version (or None) can reach a wrong replica unless its sequence is known."""
         if len(self.pool.replicas) < 2 and (asked is not None or len(self.versions) < 2):
             return False
         if self.sequences.is_old:
@@ -204,10 +204,10 @@ class Route:
         return self.sequences.known is not False
 
     def version(self, asked: str | None, sticky: bytes | None) -> str | None:
-        """Return the version that serves a request: the one asked for, else by share; None leaves it to the server.
+        """Return the version that serves a request: the named one, or else one by share. None leaves it to the server.
 
-        Where the model has an alias, that is asked for instead.
-        Requests with the same sticky value get the same version for as long as the shares stay.
+        If the model has an alias, call that instead. Requests with the same sticky value get the same version for as
+        long as the shares stay the same.
         """
         versions = self.versions
         if asked is not None or not versions:
@@ -223,7 +223,7 @@ class Route:
             path, host = self.kind.path(target, version), self.pool_of(version).config.host.encode()
             lines = b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (target.method, path, host)
             if len(self._heads) >= _MOST_HEADS:
-                self._heads.clear()  # they were versions that callers made up
+                self._heads.clear()  # callers invented versions
             self._heads[target.verb, version] = lines
         return lines
 
@@ -234,7 +234,7 @@ def _point(model: str, sticky: bytes) -> float:
 
 
 class Routes:
-    """The whole table, made once; a new table is a new object, and has the routes of models that are as they were."""
+    """The whole table, immutable. A new table is a new object, and keeps the routes of unchanged models."""
 
     def __init__(self, table: routing.RoutingTable, pools: Mapping[tuple[str, str], Pool]) -> None:
         self.environment = table.environment
@@ -243,23 +243,23 @@ class Routes:
         self.pools_of: dict[str, list[Pool]] = {name: [] for name in self.servers}
         for (server, _), pool in pools.items():
             self.pools_of[server].append(pool)
-        self.called: set[Pool] = set()  # Those that models are in.
+        self.called: set[Pool] = set()  # Pools that have models.
         self.expected: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        """By server and pool: models and those of their versions that calls go to by name."""
+        """By server and pool: models, with those of their versions that calls go to by name."""
         self._by_text: dict[bytes, Route] = {}
         self._by_server: dict[tuple[str, str], Route] = {}
         self._by_model: dict[str, list[Route]] = {}
 
     def add(self, parts: Sequence[routing.Model], text: bytes) -> None:
-        """Add a model, which the file has with this text, while the table is being made; raises TableError."""
+        """Add a model with its text in the file, while the table is being built. Raises TableError."""
         self.keep(Route(parts, self.servers[parts[0].server], self.pools), text)
 
     def keep(self, route: Route, text: bytes) -> None:
-        """Add a model with its route of the table before; raises TableError for a name that another one has."""
+        """Add a model with its route in the old table. Raises TableError for a name that another one has."""
         self._by_text[text] = route
         for name in (route.name, *route.names):
             if self._by_server.setdefault((route.server, name), route) is not route:
-                raise TableError(f"two models of server {route.server} can be called {name}")
+                raise TableError(f"server {route.server} has two models with the name {name}")
             self._by_model.setdefault(name, []).append(route)
         self.called.update(route.pools)
         for version in route.versions:
@@ -268,16 +268,17 @@ class Routes:
         route.sequences.is_old = route.sequences.known is not None
 
     def by_source_text(self, text: bytes) -> Route | None:
-        """Return the route of the model that the file has with this text."""
+        """Return the route of the model that has this text in the file."""
         return self._by_text.get(text)
 
     def find(self, server: str | None, model: str) -> Sequence[Route]:
-        """Return where a model is served: none when nobody knows the name, several when the server must be named."""
+        """Return the routes of a model: none for an unknown name, several if calls must name the server."""
         if server is None:
             return self._by_model.get(model, ())
         route = self._by_server.get((server, model))
         return () if route is None else (route,)
 
     def of_server(self, server: str | None) -> Sequence[Route]:
-        """Return every route of a server, or of all of them."""
+        """Return every route of a server, or of all servers."""
+
         return [each for (at, name), each in self._by_server.items() if server in (None, at) and name == each.name]

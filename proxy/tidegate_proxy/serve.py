@@ -1,4 +1,4 @@
-"""One proxy, from its first file to its last answer."""
+"""The life of a proxy process, from reading its files to its last response."""
 
 import asyncio
 import gc
@@ -28,22 +28,24 @@ from .shared_state import SharedState
 from .telemetry.meter import Meter
 from .tls import TlsHandshake
 
-KEEP_ALIVE_SECONDS = 75.0  # Seconds that a caller's connection may stand idle.
-HEAD_SECONDS = 20.0  # Seconds that the head of a request may take.
-QUIET_SECONDS = 1.0  # After SIGTERM the proxy goes on taking connections until no request has come for so long.
+KEEP_ALIVE_SECONDS = 75.0  # Seconds for which a caller's idle connection stays open.
+HEAD_SECONDS = 20.0  # Timeout of the head of a request.
+QUIET_SECONDS = 1.0  # After SIGTERM the proxy accepts connections until no request has come for so long.
 BACKLOG = 4096
-GIVEN_BACK_BYTES = 16 << 20  # By which the process has grown, or callers hold less, when freed memory is given back.
-GIVE_BACK_SECONDS = 0.1  # Seconds between two looks for that.
-PRESSED_ABOVE = 4  # Above this part of what the process may take it is given back at once, below it with rests.
-GIVEN_BACK_SECONDS = 2.0  # Seconds of such a rest: giving it back costs others time.
+GIVEN_BACK_BYTES = (
+    16 << 20
+)  # Growth of the process, or drop of what callers hold, after which freed memory is returned.
+GIVE_BACK_SECONDS = 0.1  # Seconds between two checks for that.
+PRESSED_ABOVE = 4  # Above this fraction of its limit, the process returns memory at once. Below, it pauses in between.
+GIVEN_BACK_SECONDS = 2.0  # Seconds of such a pause, because returning memory delays other work.
 ACCEPTED_AT_ONCE = 16  # New connections in one turn of the loop, which takes one of each listening socket.
-LAST_BYTES_SECONDS = 0.5  # Seconds that connections have to close when all is written.
-LAST_SPANS_SECONDS = 2.0  # Seconds that the collector has for the last spans.
+LAST_BYTES_SECONDS = 0.5  # Seconds for connections to close when all is written.
+LAST_SPANS_SECONDS = 2.0  # Timeout of the last export of spans.
 log = logging.getLogger(__name__)
 
 
 class Proxy:
-    """Everything of one proxy process."""
+    """All parts of one proxy process."""
 
     def __init__(self, settings: ProxySettings, layout: Layout, find: Lookup = lookup) -> None:
         self.settings = settings
@@ -52,13 +54,13 @@ class Proxy:
         self.config = LiveConfig(settings, layout, find, self.meter)
         self.shared = SharedState(settings, self.config.authorizer, self.meter)
         self.config.silenced = self.shared.replica_silent
-        self.ports: dict[str, int] = {}  # Where it listens, once it does: http, grpc, admin.
-        self.why_not_ready = ""  # Why no more requests should come, or nothing.
+        self.ports: dict[str, int] = {}  # Its ports, once it listens: http, grpc, admin.
+        self.why_not_ready = ""  # Why it should get no more requests, or empty.
         self._tasks: list[asyncio.Task[None]] = []
         self._accepting: list[asyncio.Server] = []
 
     async def start(self) -> None:
-        """Read every file and listen; raises TableError or OSError, and then nothing listens."""
+        """Read every file and listen. After TableError or OSError, nothing listens."""
         await self.config.load()
         numbers = {"http": self.layout.http_port, "grpc": self.layout.grpc_port, "admin": self.layout.admin_port}
         listeners = {name: listen(self.layout.host, port, BACKLOG) for name, port in numbers.items()}
@@ -89,12 +91,12 @@ class Proxy:
             self._tasks.append(loop.create_task(self.shared.tracer.export()))
         log.info("serving", extra={"said": {"ports": self.ports, "servers": [*self.config.routes.servers]}})
         gc.collect()
-        gc.freeze()  # what is there now stays: no later collection looks at it
+        gc.freeze()  # these objects stay, so no later collection needs to look at them
 
     async def _accept(
         self, listener: socket.socket, behind: Callable[[], AccountedConnection], tls: ssl.SSLContext | None
     ) -> None:
-        """Accept connections: one that comes behind thousands of others does not wait a turn of the loop for each."""
+        """Accept connections, several in each turn of the loop: one behind thousands does not wait as many turns."""
         made = behind if tls is None else lambda: TlsHandshake(self.shared.memory, self.shared.bulk_reads, tls, behind)
         for _ in range(ACCEPTED_AT_ONCE):
             loop = asyncio.get_running_loop()
@@ -102,7 +104,7 @@ class Proxy:
         listener.close()
 
     async def run_until_stopped(self) -> None:
-        """Serve until SIGTERM or SIGINT, then end in peace."""
+        """Serve until SIGTERM or SIGINT, then stop gracefully."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -111,7 +113,7 @@ class Proxy:
         await self.stop()
 
     async def stop(self) -> None:
-        """Be not ready, go on while callers still come, finish what is in flight, end."""
+        """Become unready, serve callers that still come, finish requests in flight, and stop."""
         log.info("stopping: not ready from now on, %d requests in flight", len(self.shared.open_calls))
         self.why_not_ready = "the proxy is stopping"
         end = monotonic() + self.settings.drain_seconds
@@ -141,7 +143,7 @@ class Proxy:
         log.info("stopped")
 
     async def _until_quiet(self, end: float) -> None:
-        """Wait until no request has come for a while: load balancers need time to learn that this one ends."""
+        """Wait until no request has come for a while, because load balancers need time to notice the end."""
         quiet_since, seen = monotonic(), 0
         while monotonic() - quiet_since < QUIET_SECONDS and monotonic() < end:
             if (requests := self.http.answered + self.grpc.opened) != seen:
@@ -150,11 +152,14 @@ class Proxy:
 
     @property
     def _has_answers_left(self) -> bool:
-        """Whether there are answers that are not whole, or that their callers have not taken yet."""
+        """Whether responses are incomplete, or not yet read by their callers."""
         return any(connection.is_answering or connection.unsent for connection in self.http.connections)
 
     async def _give_memory_back(self) -> None:
-        """Where the process has grown, or callers hold less: what is freed in small pieces leaves gaps, which stay."""
+        """Return freed memory to the system when the process has grown or callers hold less.
+
+        Memory that is freed in small pieces leaves gaps, which malloc keeps."""
+
         memory, most_held, before, rests_until = self.shared.memory, 0, resident_bytes(), 0.0
         while True:
             await asyncio.sleep(GIVE_BACK_SECONDS)

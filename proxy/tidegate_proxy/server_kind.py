@@ -1,4 +1,4 @@
-"""What the proxy asks of a kind of inference server: what the two kinds have in common, and what most need not say."""
+"""The interface of a kind of inference server, with defaults for what most kinds do not need."""
 
 from collections.abc import Collection
 
@@ -13,84 +13,85 @@ from .upstream.request import Answer
 
 
 class ServerKind:
-    """How servers of a kind are asked, and how what they say is read."""
+    """The protocol of a kind of inference server: how to send requests, and how to read responses."""
 
-    root: str  # What the addresses of its protocol begin with: problems there have the protocol's form.
-    live_path: bytes  # Where a replica answers 200 while it is alive, whatever it loads.
+    root: str  # Beginning of its protocol's addresses. Problems below it have the protocol's form.
+    live_path: bytes  # A replica returns 200 here while it is alive, whatever it loads.
     index: IndexQuestion | None = None
-    """How a replica that loads its models by itself is asked which it could not load; None: that cannot be asked."""
+    """How to query a replica that loads its models by itself for failed loads. None if that is impossible."""
     speaks_v2 = False
-    """Whether its servers are called over gRPC, too, and answer questions about a server, as KServe v2 has it."""
-    usage_of: type[Usage] | None = None  # What reads how many tokens a call used; None where no server says that.
+    """Whether its servers also speak gRPC and have metadata of servers, as in KServe v2."""
+    usage_of: type[Usage] | None = None  # Reads a call's tokens. None if servers of this kind report none.
 
     def parse_path(self, path: str) -> Target | None:
-        """Return what a path asks of a model; None for a path that is none of this kind's."""
+        """Return the target of a path. Return None for a path of another protocol."""
         raise NotImplementedError
 
     def open_body(self, target: Target, body: Bytes) -> tuple[Target, OfVersion | Bytes]:
-        """Return what the body of a target that is `in_body` asks, and the body to send on; raises Problem.
+        """Return the target in the body of a target that is `in_body`, and the body to send. Raises Problem.
 
-        That is a function where the body depends on the version.
+        The latter is a function if the body depends on the version.
         """
         raise NotImplementedError
 
     def version_name(self, _model: str, _version: str) -> str | None:
-        """Return the name by which callers ask for a version of a model, where a request has no other word for it."""
+        """Return the name by which callers name a version of a model, if a request has no other field for it."""
         return None
 
     def serves(self, _config: bytes) -> Collection[str] | None:
-        """Return the names of the models that a replica serves, by what it answers at `config_path`; None where that is
-        of one model. Raises ValueError."""
+        """Return the names of the models that a replica serves, from its response at `config_path`. Raises ValueError.
+
+        Return None if that response is about one model."""
         return None
 
     def path(self, target: Target, version: str | None) -> bytes:
-        """Return the path at the server; None leaves the version to it."""
+        """Return the path at the server. With version None, the server chooses."""
         raise NotImplementedError
 
     async def answer_without_lease(self, target: Target, pool: Pool, seconds: float, own_bound: bool) -> Answer:
-        """Answer a target that `needs_no_lease`, where models are loaded on demand; raises Problem.
+        """Return the response to a target that `needs_no_lease`, if models are loaded on demand. Raises Problem.
 
-        `own_bound`: the seconds are the proxy's own bound, and not a caller's shorter one.
+        `own_bound`: `seconds` is the proxy's own timeout, and not a caller's shorter one.
         """
         raise NotImplementedError
 
     def config_path(self, model: str) -> bytes:
-        """Return the path at which a replica hands a model's configuration out."""
+        """Return the path of a model's configuration at a replica."""
         raise NotImplementedError
 
     def alias(self, _config: bytes, _alias: str) -> tuple[str, str]:
-        """Return the name and the value of what an alias is written as in a configuration; raises ValueError."""
-        raise ValueError("servers of this kind keep no aliases of versions")
+        """Return the name and the value of an alias in a configuration. Raises ValueError."""
+        raise ValueError("servers of this kind have no aliases of versions")
 
     def keeps_sequences(self, _config: bytes) -> bool:
-        """Tell whether a model keeps state between requests; raises ValueError."""
+        """Return whether a model keeps state between requests. Raises ValueError."""
         return False
 
     async def sequence_of(self, _headers: bytes, _unpacked: Unpacked) -> bytes | None:
-        """Return the id of the sequence that a request is of, None for none; raises Problem.
+        """Return the id of a request's sequence, or None. Raises Problem.
 
-        The header lines that go on come first. `_unpacked` returns the body's first bytes, or all of them without a
-        number, where it is encoded like this.
+        The first argument is the header lines for the replica. `_unpacked` returns the body's first bytes, or all of
+        them without a number, decompressed.
         """
         return None
 
     def says_lost(self, status: int, answer: bytes) -> bool:
-        """Tell whether an answer over HTTP says that the replica does not have the model."""
+        """Return whether a response over HTTP reports that the replica does not have the model."""
         raise NotImplementedError
 
     async def lacks(self, status: int, pool: Pool, replica: Replica, model: str, version: str | None) -> bool:
-        """Tell whether a replica that is to have a model, by a lease or at all times, lacks it, as `says_lost` thinks.
+        """Return whether a replica lacks a model that it should have, after `says_lost`.
 
-        Of one at all times, another is tried then.
+        If so, and its models need no lease, another replica is tried.
         """
         raise NotImplementedError
 
     def says_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:
-        """Tell whether a gRPC status, and the headers that carry its message, say so."""
+        """Return whether a gRPC status, and the headers that carry its message, report that."""
         return False
 
     def problem_body(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
-        """Return how a problem of the proxy's own is written: its media type and body."""
+        """Return the media type and body of one of the proxy's problems."""
         raise NotImplementedError
 
     def error_text(self, body: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What is asked of servers, rather than of models: alive, ready, metadata; and the caller's name."""
+"""Queries about servers instead of models: liveness, readiness, metadata, and the caller's name."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -22,60 +22,60 @@ from .triton.kind import as_served
 from .upstream.request import Answer
 from .whereabouts import whereabouts
 
-AT_ONCE = 200  # Models that are told before others have their turn.
-PERMITTED_AT_ONCE = 2000  # The same where it is only looked whether a caller may see them.
-LISTED_BYTES = 256  # What a model of a listing takes while that is made, beside what is said of it.
+AT_ONCE = 200  # Models that are written before others have their turn.
+PERMITTED_AT_ONCE = 2000  # Models whose access rules are checked before others have their turn.
+LISTED_BYTES = 256  # Memory for a model of a listing while that is made, in addition to its text.
 
 
 @dataclass(eq=False)
 class ServerQueries:
-    """Answers from the servers' own, as far as the caller may see them.
+    """Answers queries about servers, as far as the caller can see them.
 
-    Listings of thousands of models are made by turns with other work, and count as held by their callers.
+    A listing of thousands of models takes turns with other work, and its memory counts as its caller's.
     """
 
     _config: LiveConfig
     _shared: SharedState
 
     async def identify(self, credential: bytes) -> Identity:
-        """Return who the caller is; raises Problem (unauthenticated, busy)."""
+        """Return the caller's identity. Raises Problem (unauthenticated, busy)."""
         return await self._config.authorizer.identify(credential)
 
     async def whoami(self, credential: bytes) -> Response:
-        """Answer by which name the caller is known, whatever rules grant it; raises Problem (unauthenticated, busy)."""
+        """Return the caller's name and groups, whatever its rights. Raises Problem (unauthenticated, busy)."""
         principal = (await self.identify(credential)).principal
         environment, groups = self._config.routes.environment, tuple(sorted(principal.groups))
-        said = WhoAmI(environment=environment, principal=principal.name, groups=groups, source=principal.source)
+        body = WhoAmI(environment=environment, principal=principal.name, groups=groups, source=principal.source)
         headers = {"cache-control": "no-store"}
-        return Response(said.model_dump_json(by_alias=True), 200, headers, "application/json")
+        return Response(body.model_dump_json(by_alias=True), 200, headers, "application/json")
 
     async def whereabouts(self, credential: bytes, server: str | None, model: str | None) -> Response:
-        """Answer where a model is, or each that the caller may inspect, at every replica, and why; raises Problem."""
+        """Return where a model, or each that the caller can inspect, is at every replica. Raises Problem."""
         routes = self._config.routes
         asked = routes.of_server(server) if model is None else routes.find(server, model)
         identity = await self.identify(credential)
         async with self._listing(identity, len(asked)) as hold:
             seen = await self._permitted(identity, asked)
             if not seen and (server or model):
-                what = "server" if model is None else f"model {model!r}"
-                raise Problem(ProblemType.UNKNOWN, f"There is no such {what}, or none that is for you to see.")
+                what = "such server" if model is None else f"model {model!r}"
+                raise Problem(ProblemType.UNKNOWN, f"There is no {what}, or you have no access to it.")
             seen.sort(key=lambda route: (route.name, route.server))
             permits, parts = self._config.authorizer.permits, []
 
             def sees(name: str, server: str) -> bool:
                 return any(permits(identity, route, "inspect") for route in routes.find(server, name))
 
-            tell, slices = await whereabouts(seen, sees)
+            describe, slices = await whereabouts(seen, sees)
             for some in _slices(seen, AT_ONCE):
                 await self._shared.long_work.turn(identity.in_flight)
-                parts.append(msgspec.json.encode(tell(some))[1:-1])
+                parts.append(msgspec.json.encode(describe(some))[1:-1])
                 hold(len(parts[-1]))
             ends = msgspec.json.encode(routes.environment), b",".join(parts), msgspec.json.encode(slices)
-            said = b'{"environment":%b,"models":[%b],"slices":%b}' % ends
-            return Response(said, 200, {"cache-control": "no-store"}, "application/json")
+            body = b'{"environment":%b,"models":[%b],"slices":%b}' % ends
+            return Response(body, 200, {"cache-control": "no-store"}, "application/json")
 
     async def openai_models(self, credential: bytes, server: str | None, model: str | None) -> Response:
-        """Answer as OpenAI's API does which of its models the caller may inspect, or about one; raises Problem."""
+        """Return the OpenAI models that the caller can inspect, or one, in the form of that API. Raises Problem."""
         if model is not None:
             route = (await self._config.authorizer.ask(credential, server, model, "inspect", OPENAI)).route
             return Response(tell_model(model, route.server), media_type="application/json")
@@ -96,20 +96,20 @@ class ServerQueries:
             return Response(b'{"object":"list","data":[%b]}' % b",".join(parts), media_type="application/json")
 
     async def live(self, credential: bytes, server: str | None) -> None:
-        """Raise Problem unless the caller may know that a server is alive; any may ask whether the proxy is."""
+        """Raise Problem unless the caller can see a server. Any caller can check that the proxy is alive."""
         if server is not None:
             await self.seen(credential, server)
 
     async def is_ready(self, credential: bytes, server: str | None) -> bool:
-        """Tell whether calls of a server, or of every server, would find a replica."""
+        """Return whether calls of a server, or of every server, would find a replica."""
         await self.live(credential, server)
         names = self._config.routes.servers if server is None else (server,)
         return not any(self.why_not_ready(name) for name in names)
 
     def why_not_ready(self, server: str) -> str | None:
-        """Return why calls of a server's models would find no replica, or nothing; None for one that nobody knows.
+        """Return why calls of a server's models would find no replica. Empty if they would, None for an unknown server.
 
-        Pools without models count where the server has no others; those that are meant to be empty do not.
+        Pools without models count only if the server has no others. Pools that the definition leaves empty never count.
         """
         routes = self._config.routes
         if server not in routes.servers:
@@ -119,28 +119,28 @@ class ServerQueries:
         return "; ".join(filter(None, (pool.why_not_ready() for pool in pools if not pool.config.empty)))
 
     def not_loaded(self, server: str) -> list[str]:
-        """Return a line for each version that a replica of a server could not load, where that is known."""
+        """Return a line for each version that a replica of a server could not load, as far as known."""
         pools = self._config.routes.pools_of.get(server, [])
         return [line for pool in pools for watch in list(pool.watches.values()) for line in watch.told()]
 
     async def metadata(self, credential: bytes, server: str | None) -> Answer:
-        """Return what the server says of itself; without a name, the first that the caller may see."""
+        """Return the metadata of a server, or without a name of the first that the caller can see."""
         routes = await self.asked(credential, server)
         answer = await ask(routes[0].pool, b"/v2", self._shared.call_seconds)
         return replace(answer, body=as_served(answer.body)) if answer.status == 200 else answer
 
     @asynccontextmanager
     async def _listing(self, identity: Identity, models: int) -> AsyncIterator[Callable[[int], None]]:
-        """Book what a listing of models takes for its caller, and as much more as it holds; raises Problem."""
+        """Count the memory for a listing as its caller's, and more as it grows. Raises Problem."""
         booking = Reservation(self._shared.memory.callers, identity.in_flight)
         try:
             booking.set(LISTED_BYTES * models)
-            yield lambda more: booking.set(booking.size + 2 * more)  # in pieces, and whole
+            yield lambda more: booking.set(booking.size + 2 * more)  # once in pieces, once as a whole
         finally:
             booking.end()
 
     async def asked(self, credential: bytes, server: str | None) -> list[Route]:
-        """Return those routes of `seen` whose servers answer KServe v2's questions about a server; raises Problem."""
+        """Return those routes of `seen` whose servers answer KServe v2's queries about servers. Raises Problem."""
         seen = await self.seen(credential, server)
         routes = [each for each in seen if each.kind.speaks_v2]
         if not routes:
@@ -148,7 +148,7 @@ class ServerQueries:
         return routes
 
     async def seen(self, credential: bytes, server: str | None) -> list[Route]:
-        """Return the routes of a server, or of all, that the caller may inspect; raises Problem."""
+        """Return the routes of a server, or of all, that the caller can inspect. Raises Problem."""
         identity = await self.identify(credential)
         if not (routes := await self._permitted(identity, self._config.routes.of_server(server))):
             raise _no_server()
@@ -165,7 +165,7 @@ class ServerQueries:
 
 
 def _no_server() -> Problem:
-    return Problem(ProblemType.UNKNOWN, "There is no such server, or none of its models is for you to see.")
+    return Problem(ProblemType.UNKNOWN, "There is no such server, or you have no access to its models.")
 
 
 def _slices(whole: Sequence[Route], size: int) -> Iterable[Sequence[Route]]:
@@ -173,5 +173,6 @@ def _slices(whole: Sequence[Route], size: int) -> Iterable[Sequence[Route]]:
 
 
 def as_it_is(answer: Answer) -> Response:
-    """Return a server's answer as it is passed on."""
+    """Return a server's response unchanged."""
+
     return Response(answer.body, answer.status, {"content-type": answer.media_type})

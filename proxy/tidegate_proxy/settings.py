@@ -1,4 +1,4 @@
-"""The settings of one proxy, typed, from the environment, a wrong one told in one line; and where its files lie."""
+"""The typed settings of a proxy, from environment variables, and the paths of its files."""
 
 import os
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from tidegate_contracts.proxy_settings import ProxySettings, variable
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a proxy finds its files, and where it listens: as the contract has it by default.
+    """The directories of a proxy's files and its addresses, with the contract's defaults.
 
-    A port of 0 is any free one, and no host is every address.
+    Port 0 means any free port, and an empty host means every address.
     """
 
     routing: Path = Path(proxy_process.ROUTING_ROOT)
@@ -29,14 +29,15 @@ class Layout:
 
 
 class SettingsError(Exception):
-    """Says which settings are wrong, a line each."""
+    """Some settings are invalid. The text names one a line."""
 
 
 def read_settings() -> ProxySettings:
-    """Return the settings; raise SettingsError naming every variable that is wrong, missing or unknown."""
+    """Return the settings. Raises SettingsError, which names every invalid, missing or unknown variable."""
     names = {variable(field): field for field in ProxySettings.model_fields}
     given = {name: value for name, value in os.environ.items() if name.startswith(proxy_process.ENVIRONMENT_PREFIX)}
-    problems = [f"{name} is no setting; `python -m tidegate_proxy --help` lists them" for name in given.keys() - names]
+    unknown = given.keys() - names
+    problems = [f"{name} is not a setting. Run `python -m tidegate_proxy --help` to list them" for name in unknown]
     try:
         settings = ProxySettings.model_validate({names[name]: value for name, value in given.items() if name in names})
     except ValidationError as error:

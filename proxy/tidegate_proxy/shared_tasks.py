@@ -1,4 +1,4 @@
-"""Work that several callers wait for is done once."""
+"""Tasks that several callers share."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, KeysView
@@ -13,11 +13,11 @@ Result = TypeVar("Result")
 class _Work(Generic[Result]):
     task: asyncio.Task[Result]
     waiters: int = 0
-    error: Exception | None = None  # What its callers get where it is cancelled.
+    error: Exception | None = None  # Raised in its callers if it is cancelled.
 
 
 class SharedTasks(Generic[Key, Result]):
-    """A task goes on when one of its callers leaves; with the last it is cancelled, unless it `outlives` them."""
+    """Runs one task for all callers of a key. Its last caller cancels it by leaving, unless it `outlives` them."""
 
     def __init__(self, *, outlives: bool = False) -> None:
         self._outlives = outlives
@@ -25,11 +25,11 @@ class SharedTasks(Generic[Key, Result]):
 
     @property
     def under_way(self) -> KeysView[Key]:
-        """The keys of the work under way."""
+        """The keys of the tasks in progress."""
         return self._under_way.keys()
 
     async def join(self, key: Key, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Return what the work of this key returns, or raise what it raises; `start` begins it where it is needed."""
+        """Return the result of the task with this key, or raise its error. `start` starts it if there is none."""
         work = self._under_way.get(key)
         if work is None:
             work = self._under_way[key] = _Work(asyncio.get_running_loop().create_task(self._do(key, start)))
@@ -48,13 +48,13 @@ class SharedTasks(Generic[Key, Result]):
                 self._end(key, work.task)
 
     def fail(self, error: Exception) -> None:
-        """Cancel all work under way, and raise `error` in its callers."""
+        """Cancel all tasks in progress, and raise `error` in their callers."""
         for key, work in list(self._under_way.items()):
             work.error = error
             self._end(key, work.task)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel all tasks in progress."""
         tasks = [work.task for work in self._under_way.values()]
         for task in tasks:
             task.cancel()
@@ -76,6 +76,6 @@ class SharedTasks(Generic[Key, Result]):
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Have asyncio know that what a task raised is known, even if all of its callers have left."""
+    """Mark a task's exception as retrieved, even if all of its callers have left, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Reads the routing and access tables: in a thread, for 10 000 models take long; what is wrong is told in a line."""
+"""Reads the routing and access tables, in a thread, because 10,000 models take long. An error has one line."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ PoolKey = tuple[str, str]  # Server and pool.
 
 
 class _Outline(msgspec.Struct, forbid_unknown_fields=True):
-    """A routing table whose models are not looked at yet: those that have not changed need not be read."""
+    """A routing table with undecoded models, because unchanged ones need not be decoded."""
 
     version: int
     environment: str
@@ -31,7 +31,7 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Part(msgspec.Struct):
-    """Of which model something stands in a table; what is of none is refused when it is read."""
+    """The name of an entry's model. An entry without one is refused when it is decoded."""
 
     server: Any = ""
     name: Any = ""
@@ -39,16 +39,16 @@ class _Part(msgspec.Struct):
 
 @dataclass
 class NewTable:
-    """A routing table that was read: its servers, and each model with its text."""
+    """A new routing table: its servers, and each model with its text."""
 
     table: routing.RoutingTable
-    pools: dict[PoolKey, tuple[str, routing.Pool]]  # The kind of each one's server, and what the table says of it.
-    same: dict[PoolKey, Pool]  # Those of the table before that have not changed.
+    pools: dict[PoolKey, tuple[str, routing.Pool]]  # The kind of each pool's server, and its entry.
+    same: dict[PoolKey, Pool]  # Unchanged pools of the old table.
     models: deque[tuple[bytes, tuple[routing.Model, ...] | Route]]
-    """The text of a model is of all its pools. Where nothing has changed, it has the route that it had before."""
+    """The text of a model has its entries in all its pools. An unchanged model has its old route."""
 
     def routes(self, pools: Mapping[PoolKey, Pool], pace: Yielder) -> Routes:
-        """Return the whole table, and forget what was read piece by piece; raises TableError."""
+        """Return the whole table, and free its entries one by one. Raises TableError."""
         made = Routes(self.table, pools)
         while self.models:
             pace.step()
@@ -61,14 +61,14 @@ class NewTable:
 
 
 def read_routing(data: bytes, before: Routes, pace: Yielder) -> NewTable:
-    """Read a routing table that takes the place of another one; raises TableError."""
+    """Read a routing table that replaces another one. Raises TableError."""
     with _refusing():
         outline = msgspec.json.decode(data, type=_Outline)
         rest = {"version": outline.version, "environment": outline.environment, "models": ()}
         table = routing.RoutingTable.model_validate(rest | {"servers": msgspec.json.decode(outline.servers)})
         for server in table.servers:
             if server.kind not in KINDS:
-                raise ValueError(f"server {server.name}: this proxy knows no kind {server.kind!r}")
+                raise ValueError(f"server {server.name}: this proxy does not know the kind {server.kind!r}")
     pools = {(server.name, pool.name): (server.kind, pool) for server in table.servers for pool in server.pools}
     kind_of = {name: server.kind for name, server in before.servers.items()}
     same = {key: pool for key, pool in before.pools.items() if pools.get(key) == (kind_of[key[0]], pool.config)}
@@ -96,7 +96,7 @@ def read_routing(data: bytes, before: Routes, pace: Yielder) -> NewTable:
 
 
 def _whose(text: bytes, number: int) -> object:
-    """Return which model something of a table is of; the number where that cannot be told."""
+    """Return the model of an entry, or the entry's number if it has none."""
     with suppress(*UNREADABLE):
         named = msgspec.json.decode(text, type=_Part)
         if isinstance(named.server, str) and isinstance(named.name, str):
@@ -106,11 +106,11 @@ def _whose(text: bytes, number: int) -> object:
 
 @contextmanager
 def _refusing(where: str = "") -> Iterator[None]:
-    """Raise TableError for what is wrong with a table, or with a part of it that is `where`."""
+    """Raise TableError for what is wrong with a table, or with its part `where`."""
     try:
         yield
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise TableError(f"it is no routing table: {error}") from None
+        raise TableError(f"it is not a routing table: {error}") from None
     except ValidationError as error:
         raise TableError(first_error(error, where)) from None
     except ValueError as error:
@@ -118,6 +118,6 @@ def _refusing(where: str = "") -> Iterator[None]:
 
 
 def read_access(data: bytes) -> routing.AccessTable:
-    """Return the access table of a file; raises TableError."""
+    """Return the access table of a file. Raises TableError."""
     with _refusing():
         return routing.AccessTable.model_validate_json(data)

@@ -1,4 +1,4 @@
-"""What a call asks for, whatever kind of server it goes to; and how names and addresses are spelled."""
+"""Targets of calls, for any kind of server, and the spelling of names and addresses."""
 
 import re
 from collections.abc import Callable
@@ -8,46 +8,48 @@ from tidegate_contracts.routing import Action
 
 NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}"
 VERSION_PATTERN = r"[1-9][0-9]{0,15}"
-is_name: Callable[[str], object] = re.compile(NAME_PATTERN).fullmatch  # Whether a server or a model can be called this.
+is_name: Callable[[str], object] = re.compile(
+    NAME_PATTERN
+).fullmatch  # Whether it is a valid name of a server or model.
 is_version: Callable[[str], object] = re.compile(VERSION_PATTERN).fullmatch
-"""Whether it is a number that a version can have."""
+"""Whether it is a valid number of a version."""
 _UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])")
 _ABSOLUTE = re.compile(rb"https?://[^/?#@]+([/?].*)?", re.IGNORECASE)
-LONGEST = 1024  # Bytes of a path that is looked at.
+LONGEST = 1024  # Bytes of the longest path that is parsed.
 
 
 Asked = tuple[str | None, str, Action, str | None]
-"""What a grant is of: the server asked for (or None), the model, the action, and the kind of server (or None)."""
+"""The key of a grant: the named server (or None), the model, the action, and the kind of server (or None)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One thing that can be asked of a model."""
+    """One operation on a model."""
 
-    kind: str  # The kind of server that is asked like this.
+    kind: str  # The kind of server whose protocol the call uses.
     verb: str
-    method: bytes  # The one method that it takes.
-    action: Action  # What a rule must grant for it.
+    method: bytes  # The only method that it accepts.
+    action: Action  # The action that a rule must grant.
     model: str
     server: str | None = None
     version: str | None = None
-    in_body: bool = False  # Whether only the body says what is asked: the kind's `open_body` reads it.
-    needs_no_lease: bool = False  # Whether it loads no model: the kind answers it by `answer_without_lease`.
-    may_be_of_sequence: bool = False  # Whether it may be of a sequence.
-    streams: bool = False  # Whether its answer may go on for as long as it moves.
+    in_body: bool = False  # Whether only the body has the details. The kind's `open_body` reads it.
+    needs_no_lease: bool = False  # Whether it loads no model. The kind answers it in `answer_without_lease`.
+    may_be_of_sequence: bool = False  # Whether it can belong to a sequence.
+    streams: bool = False  # Whether its response can last for as long as data comes.
     asks_for_usage: bool | None = False
-    """Whether what it used is told only if the proxy asks for that in its caller's place; None where that is not said:
-    then it cannot be had where that is limited."""
-    asked: Asked = field(init=False, compare=False)  # What has to be granted for it.
+    """Whether the proxy must request the usage for its caller, because the server would not report it otherwise. None
+    if the body leaves that unclear: then the call is refused if tokens are limited."""
+    asked: Asked = field(init=False, compare=False)  # The key of its grant.
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "asked", (self.server, self.model, self.action, self.kind))
 
 
 def origin_form(url: bytes) -> bytes:
-    """Return the path, and what follows it, of a request's target that names scheme and host, too (RFC 9112, 3.2.2).
+    """Return path and query of a target that also has scheme and host (RFC 9112, 3.2.2).
 
-    Any other target is returned as it is.
+    Any other target is returned unchanged.
     """
     if url[:1] == b"/" or (match := _ABSOLUTE.fullmatch(url)) is None:
         return url
@@ -56,10 +58,10 @@ def origin_form(url: bytes) -> bytes:
 
 
 def without_path(url: bytes, path: bytes) -> bytes:
-    """Return a target in origin form without the path below which the proxy is exposed, which is taken away once.
+    """Return a target in origin form without the path below which the proxy is exposed, which is removed once.
 
-    A target that is not below that path is returned as it is; so is one that spells it otherwise (encoded, `//`), since
-    nothing else here would parse_path it.
+    Any other target is returned unchanged, also one that spells the path differently (encoded, `//`), because nothing
+    else here would parse it.
     """
     rest = url.removeprefix(path)
     if len(rest) == len(url) or rest[:1] not in (b"/", b"?", b""):
@@ -68,9 +70,9 @@ def without_path(url: bytes, path: bytes) -> bytes:
 
 
 def plain_path(url: bytes) -> str | None:
-    """Return the path of a request's target without its query; None for one that no kind of server has.
+    """Return the path of a target without its query. Return None for a path of no kind of server.
 
-    Percent-encoding is undone once, and only where it was not needed (RFC 3986, 6.2.2.2).
+    Unnecessary percent-encoding is decoded once (RFC 3986, 6.2.2.2).
     """
     raw = url.partition(b"?")[0]
     if len(raw) > LONGEST or not raw.isascii():

@@ -1,4 +1,4 @@
-"""TLS for callers' connections: who only says hello counts as a stranger, too, and can be ended."""
+"""TLS for callers' connections. A connection counts as unauthenticated during the handshake, too."""
 
 import asyncio
 import ssl
@@ -9,27 +9,29 @@ from .concurrency import BULK_BYTES, RoundRobin
 from .guests import AccountedConnection
 from .memory import Memory
 
-HELLO_SECONDS = 20.0  # Seconds that a caller has to bring up TLS.
-FAREWELL_SECONDS = 1.0  # The same to end it.
-FRUITLESS_AT_ONCE = 2048  # Bytes that are read at once of who sends what brings no data.
+HELLO_SECONDS = 20.0  # Timeout of the TLS handshake.
+FAREWELL_SECONDS = 1.0  # Timeout of the TLS shutdown.
+FRUITLESS_AT_ONCE = 2048  # Bytes per read of a connection whose records bring no data.
 MOST_FRUITLESS = 64 * 1024  # Such bytes in a row: a hello with certificates, or records of 16 KiB that come in pieces.
-FRUITFUL = 4  # Bytes for each one of data that are none of them: records of more than 7 bytes.
+FRUITFUL = 4  # Bytes of overhead allowed for each byte of data: records of more than 7 bytes.
 
 
 class _Records(asyncio.BufferedProtocol):
-    """Passes what comes on to TLS, and ends who sends on and on what brings no data: a new key for each 27 bytes, which
-    takes 0.1 ms (RFC 8446, 4.6.3), and of which those who read data see nothing.
+    """Passes incoming bytes to TLS, and closes connections that keep sending records without data.
+
+    Such a record can demand a new key for each 27 bytes, which takes 0.1 ms (RFC 8446, 4.6.3). The protocols behind TLS
+    see nothing of it.
     """
 
     def __init__(self, door: "TlsHandshake", tls: asyncio.BufferedProtocol) -> None:
         self._door = door
         self._tls = tls
-        self._before = door.came_inside  # Bytes of data that had come before what came last.
-        self._size = 0  # Bytes that came last: of those after a hello TLS makes data in the loop's next turn.
+        self._before = door.came_inside  # Bytes of data that had come before the last read.
+        self._size = 0  # Bytes of the last read. After a handshake, TLS delivers data in the loop's next turn.
         self._fruitless = 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return TLS's room, or little of it, by what came of what came last."""
+        """Return TLS's buffer, or little of it if recent reads brought no data."""
         came = self._door.came_inside
         self._fruitless = max(0, self._fruitless + self._size - FRUITFUL * (came - self._before))
         self._before, self._size = came, 0
@@ -37,7 +39,7 @@ class _Records(asyncio.BufferedProtocol):
         return room[:FRUITLESS_AT_ONCE] if self._fruitless else room
 
     def buffer_updated(self, size: int) -> None:
-        """Have TLS take what has come, unless too much of what came before was for nothing."""
+        """Pass the bytes to TLS, unless too many earlier ones brought no data."""
         self._size = size
         too_much = self._fruitless > MOST_FRUITLESS
         if self._fruitless:
@@ -58,13 +60,13 @@ class _Records(asyncio.BufferedProtocol):
         self._tls.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Pass it on; the transport knows this for as long as it is known itself."""
+        """Pass it on. Then drop both references, because the transport keeps this object alive."""
         self._tls.connection_lost(exc)
         del self._tls, self._door
 
 
 class TlsHandshake(AccountedConnection):
-    """A connection over which TLS is brought up; then it is another protocol's, with the wire below it."""
+    """A connection during its TLS handshake. Then another protocol takes it over, with the wire below it."""
 
     def __init__(
         self, whole: Memory, turns: RoundRobin, tls: ssl.SSLContext, behind: Callable[[], AccountedConnection]
@@ -73,12 +75,12 @@ class TlsHandshake(AccountedConnection):
         self._turns = turns
         self._tls = tls
         self._behind = behind
-        self._early = b""  # What has come while nobody was there to take it.
+        self._early = b""  # Bytes that came before a protocol could take them.
         self._inner: AccountedConnection | None = None
         self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, where there is a place for it."""
+        """Start the handshake, if there is memory for the connection."""
         self.transport = self.wire = cast(asyncio.Transport, transport)
         if self.arrive(self._whole):
             self._task = asyncio.get_running_loop().create_task(self._handshake(self.transport))
@@ -86,22 +88,22 @@ class TlsHandshake(AccountedConnection):
             self.evict()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Return room for all that came with the hello's end: of a record that fits into none, TLS forgets the rest."""
+        """Return a buffer for all that comes with the end of the handshake. TLS would lose the rest of a record."""
         return self.room.whole
 
     def data_received(self, data: bytes) -> None:
-        """Keep it for those who take it."""
+        """Keep the bytes for the protocol that takes over."""
         self._early += data
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the other protocol, if it is there."""
+        """Notify the protocol that has taken over, if any."""
         self._is_lost = True
         self.leave()
         if self._inner is not None:
             self._inner.connection_lost(exc)
 
     def evict(self) -> None:
-        """End it: there is no room for it any more."""
+        """Close the connection, because its memory is needed."""
         super().evict()
         self.transport.abort()
 
@@ -111,7 +113,7 @@ class TlsHandshake(AccountedConnection):
         return self.came + (0 if self._inner is None else self._inner.came)
 
     def hear_fruitless(self, *, too_much: bool) -> None:
-        """Have others have their turn before more is read of who sends what brings no data, or end it."""
+        """Let other connections read first, or close this one, because its records bring no data."""
         if too_much:
             self.memory.count_cut("chatter")
             self.wire.abort()
@@ -126,7 +128,7 @@ class TlsHandshake(AccountedConnection):
                 await asyncio.sleep(0)
             if wire.get_protocol() is not self and not wire.is_closing():
                 wire.set_protocol(_Records(self, cast(asyncio.BufferedProtocol, wire.get_protocol())))
-            if self._early and not hello.done():  # they came before TLS was there to take them
+            if self._early and not hello.done():  # they came before TLS could take them
                 early, self._early = self._early, b""
                 reader = cast(asyncio.BufferedProtocol, wire.get_protocol())
                 while early:
@@ -135,10 +137,10 @@ class TlsHandshake(AccountedConnection):
                     room[: len(part)] = part
                     reader.buffer_updated(len(part))
             made = await hello
-        except OSError:  # it was no TLS, or took too long
+        except OSError:  # it was not TLS, or took too long
             pass
         finally:
-            del hello  # what ended it knows this frame, and so all of the connection, for as long as it is known here
+            del hello  # its exception refers to this frame, and so would keep the whole connection alive
         self.leave()
         if made is None or self._is_lost or made.is_closing():
             wire.abort()
@@ -152,12 +154,12 @@ class TlsHandshake(AccountedConnection):
             self._early = b""
 
     async def _say_hello(self, wire: asyncio.Transport) -> asyncio.Transport:
-        if wire.is_closing():  # TLS would be told so before it has begun, and then wait for the caller all the same
+        if wire.is_closing():  # TLS would get that before it has begun, and then wait for the caller all the same
             raise ConnectionResetError
         made = await asyncio.get_running_loop().start_tls(
             wire, self, self._tls, server_side=True,
             ssl_handshake_timeout=HELLO_SECONDS, ssl_shutdown_timeout=FAREWELL_SECONDS,
         )  # fmt: skip
-        if made is None:  # the caller has gone while TLS was brought up
+        if made is None:  # the caller has left during the handshake
             raise ConnectionResetError
         return made

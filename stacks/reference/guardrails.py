@@ -16,8 +16,10 @@ _WIDTH = 120
 
 def page() -> str:
     """Return the page."""
-    about = (f"- **{name.replace('-', ' ').capitalize()}.** {why}" for name, why in SETTINGS_RULES.items())
-    rows = [(f"[{rule.name}](#{rule.name})", rule.production, rule.shared or "–", rule.local or "–") for rule in RULES]
+    about = (f"- `{name}`: {why}" for name, why in SETTINGS_RULES.items())
+    rows = [
+        (f"[`{rule.name}`](#{rule.name})", rule.production, rule.shared or "–", rule.local or "–") for rule in RULES
+    ]
     return filled(
         Path(__file__).parent / "text" / "guardrails.md",
         annotation=ANNOTATION,
@@ -29,4 +31,4 @@ def page() -> str:
 
 
 def _section(rule: Guardrail) -> str:
-    return f"### {rule.name}\n\n{fill(f'**{rule.title}.** {rule.why}', _WIDTH)}\n\n{fill(rule.do, _WIDTH)}\n"
+    return f"### `{rule.name}`\n\n{fill(f'**{rule.title}.** {rule.why}', _WIDTH)}\n\n{fill(rule.do, _WIDTH)}\n"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from policies.guardrails.rule import Asked, Rule, register
+from policies.guardrails.rule import Rule, Subject, register
 
 from ..definition import Header
 from ..load import Document
@@ -12,12 +12,12 @@ from ..stack import Definition, Stack
 
 
 @dataclass(frozen=True)
-class DefinitionRule(Rule[Asked, Problem]):
+class DefinitionRule(Rule[Subject, Problem]):
     """A rule of the definition. A breach of an error stops you; an error may lower a problem to an advisory."""
 
     severity: Severity
 
-    def __call__(self, *args: Asked.args, **kwargs: Asked.kwargs) -> Iterator[Problem]:
+    def __call__(self, *args: Subject.args, **kwargs: Subject.kwargs) -> Iterator[Problem]:
         """Yield what breaks the rule, with its name."""
         for problem in self.function(*args, **kwargs):
             advisory = "advisory" in (self.severity, problem.severity)

@@ -1,4 +1,4 @@
-"""Every alert fires when it should, says what and where, stays quiet before, and ends: held by promtool."""
+"""Every alert fires when it should, names what and where, stays quiet before, and ends. promtool runs the rules."""
 
 import json
 import os
@@ -23,25 +23,26 @@ REPLICA = POOL | {"replica": "10.0.0.7:8000"}
 POD = {"pod": "triton-0"}
 RESNET = POD | {"model": "resnet"}
 ENGINE = {"pod": "chat-blue-0"}
-STALLED = "has 3 requests under way, and no token has come of them for minutes."
+STALLED = "has 3 running requests but has not processed a token for five minutes."
 ISSUER = "https://id.example"
-SHARE = "of the calls of the last hour in inference-prod"
-AGAIN = "were refused as busy"
-WHY_QUARANTINED = "`tidegate why` shows why."
-FOR_MEMORY = "in six hours for memory that models did not give back."
-LAST_GOOD = "and goes on with the last good one: its log says why."
-CERTIFICATE = "The proxy's certificate in inference-prod ends in"
+SHARE = "of calls in inference-prod"
+AGAIN = "were refused as busy in the last hour"
+QUARANTINED = "Pod triton-0 has not retried model resnet for"
+FOR_REASON = ": too many loads failed. Run `tidegate why`."
+FOR_MEMORY = "in six hours because of leaked memory."
+LAST_GOOD = "and keeps the last good one. Its log has the reason."
+CERTIFICATE = "The proxy's certificate in inference-prod expires in"
 DAY = 86_400
 
 
 @dataclass(frozen=True)
 class Case:
-    """Series by the minute, in promtool's notation, and the alert of a name that is there at some minutes."""
+    """Series by the minute, in promtool's notation, and the minutes at which an alert fires or is quiet."""
 
     alert: str
     about: str
     series: dict[str, str]
-    at: tuple[int, ...] = ()  # Minutes at which it is there.
+    at: tuple[int, ...] = ()  # Minutes at which it fires.
     severity: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     summary: str = ""  # MINUTE stands for the minute.
@@ -60,13 +61,13 @@ REQUESTS_WELL = of(REQUESTS, protocol="http", status="200")
 
 
 def calls(wrong: int, protocol: str, status: str, begins: int = 60, lasting: int = 60) -> dict[str, str]:
-    """Return a thousand calls a minute, of which so many go wrong from a minute on, and none before."""
+    """Return a thousand calls a minute. From the minute `begins` on, `wrong` more a minute fail."""
     values = f"_x{begins} 0+{wrong}x{lasting} {lasting * wrong}x3000"
     return {REQUESTS_WELL: "0+1000x3000", of(REQUESTS, model="resnet", protocol=protocol, status=status): values}
 
 
 def until(value: str, minute: int = 20, before: str = "0", begins: int = 5) -> str:
-    """Return a value that is there from one minute to another, and what was before is there before and after."""
+    """Return values that are `value` from the minute `begins` to `minute`, and `before` otherwise."""
     return f"{before}x{begins} {value}x{minute - begins - 1} {before}x200"
 
 
@@ -81,18 +82,18 @@ OPEN = {
 }
 LOADED = {of(f"{POLICY}bytes", **POD, kind="capacity"): "10000000000x200"}
 CASES = [
-    Case("TidegateCallsFail", "fast, and no ticket beside it", calls(100, "http", "502"), (72,), "critical", {},
-         f"1.961% {SHARE} fail, most of them of resnet (status 502).", quiet=(60, 66, 126, 140, 200)),
+    Case("TidegateCallsFail", "fast, without a ticket", calls(100, "http", "502"), (72,), "critical", {},
+         f"1.961% {SHARE} failed in the last hour, most of them for model resnet (status 502).",
+         quiet=(60, 66, 126, 140, 200)),
     Case("TidegateCallsFail", "to its end", calls(100, "http", "502"), (122,), "critical", {},
-         f"8.815% {SHARE} fail, most of them of resnet (status 502)."),
+         f"8.815% {SHARE} failed in the last hour, most of them for model resnet (status 502)."),
     Case("TidegateCallsFail", "at once where nothing is answered", calls(9000, "http", "502"), (62,), "critical", {},
-         f"23.08% {SHARE} fail, most of them of resnet (status 502).", quiet=(60, 61)),
+         f"23.08% {SHARE} failed in the last hour, most of them for model resnet (status 502).", quiet=(60, 61)),
     Case("TidegateCallsFail", "for hours, somewhat", calls(10, "http", "502", lasting=400), (400,), "critical", {},
-         f"0.9901% {SHARE} fail, most of them of resnet (status 502).", quiet=(100, 470)),
+         f"0.9901% {SHARE} failed in the last hour, most of them for model resnet (status 502).", quiet=(100, 470)),
     Case("TidegateCallsFail", "over gRPC, slowly", calls(5, "grpc", "13", lasting=440), (500,), "info", {},
-         "0.4378% of the calls of the last day in inference-prod fail, most of them of resnet (status 13).",
-         quiet=(60, 300, 640)),
-    Case("TidegateCallsFail", "not where callers are told to come again", calls(100, "http", "503"), quiet=(80, 115)),
+         f"0.4378% {SHARE} failed in the last day, most of them for model resnet (status 13).", quiet=(60, 300, 640)),
+    Case("TidegateCallsFail", "not for calls that are refused as busy", calls(100, "http", "503"), quiet=(80, 115)),
     Case("TidegateCallsFail", "not for some that are the first of many thousands",
          {REQUESTS_WELL: "0+6000x800", of(REQUESTS, protocol="http", status="502"): "_x300 0 100 200x400"},
          quiet=(302, 310, 330, 700)),
@@ -104,7 +105,8 @@ CASES = [
              calls(200, protocol, status)
              | {of("tidegate_proxy_model_problems_total", model=model, type="busy", reason=reason): values for model,
              reason, values in (("resnet", "no-room", "0x60 0+150x60"), ("bert", "queued", "0x60 0+50x60"))}, (100,),
-             "critical", {}, f"11.76% {SHARE} {AGAIN}, most of them of resnet (reason no-room).", quiet=(60, 126, 200))
+             "critical", {}, f"11.76% {SHARE} {AGAIN}, most of them for model resnet (reason no-room).",
+             quiet=(60, 126, 200))
         for protocol, status in (("http", "503"), ("grpc", "14"))
     ),
     Case("TidegateCallsBusy", "where they are of no model", calls(200, "http", "503"), (100,), "critical", {},
@@ -114,7 +116,7 @@ CASES = [
          of(REQUESTS, server="main", model="bert", protocol="http", status="503"): "0x20 0+10x30 300x200",
          of(BUSY, server="main", model="bert", type="busy", reason="no-room"): "0x20 0+10x30 300x200"}, (32, 50),
          "critical", {"server": "main", "model": "bert"},
-         "main/bert refused 100 calls in ten minutes for want of memory, and answered at most one in ten.",
+         "Model main/bert refused 100 calls in ten minutes for lack of memory. At most one in ten calls succeeded.",
          quiet=(20, 22, 62)),
     Case("TidegateModelStarved", "not if one call in five is answered, nor if the pool has no replica",
          {of(REQUESTS, server="main", model="bert", protocol="grpc", status="0"): "0+2x200",
@@ -124,41 +126,40 @@ CASES = [
          {REQUESTS_WELL: "0+1000x700", of("tidegate_proxy_request_seconds_count", model="resnet"): "0+1000x700",
          of("tidegate_proxy_request_seconds_bucket", model="resnet",
          le="2.5"): "0+1000x60 60000+100x60 66000+1000x600"}, (115,), "critical", {},
-         f"82.67% {SHARE} take more than 2.5 s, most of them of resnet.", quiet=(60, 130, 200)),
+         f"82.67% {SHARE} took more than 2.5 s in the last hour, most of them for model resnet.", quiet=(60, 130, 200)),
     Case("TidegatePoolGone", "", NONE_READY, (10,), "critical", POOL,
-         "Calls of the models of main/small find no replica: none is there, answers, or keeps answering.",
-         quiet=(4, 5, 21)),
-    Case("TidegatePoolGone", "not where one proxy alone says so",
+         "Pool main/small has no usable replica: proxies cannot call its models.", quiet=(4, 5, 21)),
+    Case("TidegatePoolGone", "not if only one proxy reports it",
          ALL_READY | {of(READY, **POOL, pod="proxy-a"): "0x200"}, quiet=(10, 100)),
     Case("TidegateBreakerOpen", "", ALL_READY | OPEN, (10,), "warning", REPLICA,
-         "The replica 10.0.0.7:8000 of main/small is ready for Kubernetes and gives proxies no answer.",
-         quiet=(4, 6, 21)),
+         "Replica 10.0.0.7:8000 of main/small is ready in Kubernetes but does not answer proxies.", quiet=(4, 6, 21)),
     Case("TidegateBreakerOpen", "not where its pool is gone", NONE_READY | OPEN, quiet=(10, 15)),
     Case("TidegatePolicySilent", "", ALL_READY | {**{of(SILENT, **REPLICA, pod=pod): until("1") for pod in PODS}},
          (10,), "critical", REPLICA,
-         "The eviction policy beside 10.0.0.7:8000 of main/small is silent: it loads no model.", quiet=(4, 6, 21)),
+         "The eviction policy of replica 10.0.0.7:8000 of main/small does not answer proxies: it loads no models.",
+         quiet=(4, 6, 21)),
     Case("TidegatePolicySilent", "not where its replica is gone",
          ALL_READY | OPEN | {**{of(SILENT, **REPLICA, pod=pod): until("1") for pod in PODS}}, quiet=(10, 15)),
-    Case("TidegatePolicySilent", "not where one proxy alone says so",
+    Case("TidegatePolicySilent", "not if only one proxy reports it",
          ALL_READY
          | {of(SILENT, **REPLICA, pod=pod): value for pod, value in zip(PODS, ("1x200", "0x200"), strict=True)},
          quiet=(10, 100)),
     Case("TidegateRequestsFail", "",
          {of("nv_inference_request_failure", **RESNET): "0x10 0+10x40 400x200",
          of("nv_inference_request_success", **RESNET): "0+60x300"}, (30,), "warning", RESNET,
-         "More than 5 % of the requests of resnet fail in the Triton of triton-0.", quiet=(10, 15, 70)),
+         "More than 5 % of requests to model resnet fail in Triton of pod triton-0.", quiet=(10, 15, 70)),
     Case("TidegateQueueGrows", "",
          {of("nv_inference_queue_duration_us", **RESNET): "0x10 0+60000000x40 2400000000x200",
          of("nv_inference_request_success", **RESNET): "0+60x300"}, (30,), "warning", RESNET,
-         "Requests of resnet queue for 1s in triton-0.", quiet=(10, 15, 70)),
+         "Requests to model resnet wait 1s in the queue of pod triton-0.", quiet=(10, 15, 70)),
     Case("TidegateEngineNotReady", "", {of("tidegate_engine_up", **ENGINE): until("0", minute=40, before="1")}, (25,),
          "warning", ENGINE,
-         "The engine of chat-blue-0 has not answered for a quarter of an hour: it loads, or it hangs.",
+         "The engine in pod chat-blue-0 has not answered for 15 minutes: it still loads, or it hangs.",
          quiet=(4, 15, 45)),
     *(
         Case("TidegateEngineStalled", about,
              {of(running, **ENGINE): "3x300"} | {of(name, **ENGINE): "0+50x30 1500x30 1500+50x200" for name in tokens},
-             (45,), "critical", ENGINE, f"chat-blue-0 {STALLED}", quiet=(20, 32, 75))
+             (45,), "critical", ENGINE, f"Pod chat-blue-0 {STALLED}", quiet=(20, 32, 75))
         for about, (running, *tokens) in {
             "vllm": ("vllm:num_requests_running", "vllm:prompt_tokens_total", "vllm:generation_tokens_total"),
             "dynamo": (
@@ -182,7 +183,7 @@ CASES = [
     *(
         Case("TidegateEngineQueueGrows", about,
              {of(running, **ENGINE): "4x200", of(waiting, **ENGINE): until("9", minute=30)}, (20,), "warning", ENGINE,
-             "9 requests wait for the engine of chat-blue-0, more than it computes.", quiet=(4, 14, 35))
+             "9 requests wait for the engine in pod chat-blue-0, more than it runs.", quiet=(4, 14, 35))
         for about, running, waiting in (
             ("vllm", "vllm:num_requests_running", "vllm:num_requests_waiting"),
             ("sglang", "sglang:num_running_reqs", "sglang:num_queue_reqs"),
@@ -191,64 +192,63 @@ CASES = [
     Case("TidegateLoadFailed", "",
          {of("tidegate_proxy_load_failed_timestamp_seconds", **REPLICA, model="resnet", version="3",
          pod=pod): "0x20 stale" for pod in PODS}, (1, 10), "critical", POOL | {"model": "resnet", "version": "3"},
-         "Version 3 of resnet has not been loaded in main/small for MINUTEm 0s: the proxy's log says why.",
+         "Version 3 of model resnet has failed to load in main/small for MINUTEm 0s. The proxy's log has the reason.",
          quiet=(0, 22)),
     Case("TidegateOnDemandLoadFailed", "", {of(f"{POLICY}model_load_failures_total", **RESNET): "0x10 1x200"}, (15,),
-         "warning", RESNET, "1 loads of resnet failed in triton-0 lately: the eviction policy's log says why.",
-         quiet=(10, 40)),
-    Case("TidegateOnDemandLoadFailed", "not where the policy tells nothing any more",
+         "warning", RESNET, "1 loads of model resnet failed in pod triton-0 in the last 15 minutes. "
+         "The eviction policy's log has the reason.", quiet=(10, 40)),
+    Case("TidegateOnDemandLoadFailed", "not if the policy exports no metrics any more",
          {of(f"{POLICY}model_load_failures_total", **RESNET): "0x10 1 2 3x3 stale _x10 3x200",
          of(f"{POLICY}model_quarantined_timestamp_seconds", **RESNET): "_x12 720x2 stale _x10 720x200"},
          quiet=(14, 17, 20, 24, 27)),
-    Case("TidegateOnDemandLoadFailed", "not where it is not tried any more",
+    Case("TidegateOnDemandLoadFailed", "not if it is quarantined",
          {of(f"{POLICY}model_load_failures_total", **RESNET): "0x10 1 2 3x200",
          of(f"{POLICY}model_quarantined_timestamp_seconds", **RESNET): "_x12 720x200"}, quiet=(14, 20)),
     Case("TidegateModelQuarantined", "",
          {of(f"{POLICY}model_quarantined_timestamp_seconds", **RESNET): "0x20 stale",
          of(f"{POLICY}models", **POD, state="quarantined"): "1x20 0x200"}, (10,), "warning", RESNET,
-         "resnet failed to load too often in triton-0, and has not been tried for 10m 0s: " + WHY_QUARANTINED,
-         quiet=(0, 22)),
+         f"{QUARANTINED} 10m 0s{FOR_REASON}", quiet=(0, 22)),
     Case("TidegateModelQuarantined", "also while its policy hangs, and no longer than the pod is there",
          {of(f"{POLICY}model_quarantined_timestamp_seconds", **RESNET): "0x20 stale _x100",
          of(f"{POLICY}leases", **POD): "1x20 stale _x100",
          of("up", **POD, instance="10.0.0.7:8788"): "1x20 0x20 stale"}, (30,), "warning", RESNET,
-         "resnet failed to load too often in triton-0, and has not been tried for 30m 0s: " + WHY_QUARANTINED,
-         quiet=(43,)),
+         f"{QUARANTINED} 30m 0s{FOR_REASON}", quiet=(43,)),
     Case("TidegateModelQuarantined", "not once it is out, though its server does not answer",
          {of(f"{POLICY}model_quarantined_timestamp_seconds", **RESNET): "0x20 stale",
          of(f"{POLICY}leases", **POD): "1x100", of("up", **POD, instance="10.0.0.7:8002"): "0x100"}, quiet=(22, 40)),
     Case("TidegateModelQuarantined", "of models that have no name in metrics",
          {of(f"{POLICY}models", **POD, state="quarantined"): until("2")}, (10,), "warning", POD,
-         f"2 models failed to load too often in triton-0, and are not tried any more: {WHY_QUARANTINED}",
-         quiet=(4, 21)),
+         f"Pod triton-0 does not retry 2 models{FOR_REASON}", quiet=(4, 21)),
     Case("TidegateThrash", "",
          {of(f"{POLICY}load_seconds_sum", **POD): "0+45x60 2700x200",
          of(f"{POLICY}evictions_total", **POD, reason="room"): "0+1x60 60x200"}, (50,), "warning", POD,
-         "triton-0 loads models for 75% of the time, and evicts others.", quiet=(10, 120)),
-    Case("TidegateThrash", "not where models are loaded into free room",
+         "Pod triton-0 spends 75% of the time loading models, and evicts others for them.", quiet=(10, 120)),
+    Case("TidegateThrash", "not if models are loaded into free memory",
          {of(f"{POLICY}load_seconds_sum", **POD): "0+45x60",
          of(f"{POLICY}evictions_total", **POD, reason="room"): "0x60"}, quiet=(50,)),
     Case("TidegateMemoryLeaked", "", LOADED | {of(f"{POLICY}bytes", **POD, kind="leaked"): until("2000000000", 60)},
-         (30,), "warning", POD | {"kind": "leaked"}, "1.863GiB in triton-0 did not come back from unloaded models.",
-         quiet=(5, 15, 62)),
+         (30,), "warning", POD | {"kind": "leaked"},
+         "Unloaded models did not release 1.863GiB of memory in pod triton-0.", quiet=(5, 15, 62)),
     Case("TidegateMemoryLeaked", "not for a twentieth of the slice",
          LOADED | {of(f"{POLICY}bytes", **POD, kind="leaked"): "500000000x200"}, quiet=(60,)),
     Case("TidegateServerRecycled", "", {of(f"{POLICY}recycles_total", **POD): "0x10 1 1 2 2 2x20 3 3x600"}, (60,),
-         "warning", POD, f"The server of triton-0 was restarted 3 times {FOR_MEMORY}", quiet=(12, 30, 500)),
+         "warning", POD, f"The eviction policy restarted the server in pod triton-0 3 times {FOR_MEMORY}",
+         quiet=(12, 30, 500)),
     Case("TidegateMemoryUnseen", "", {of(f"{POLICY}memory_source", **POD, source="none"): until("1", 60)}, (30,),
          "warning", POD | {"source": "none"},
-         "triton-0 cannot read how much GPU memory is in use: it trusts declared sizes.", quiet=(15, 62)),
+         "Pod triton-0 cannot measure its GPU memory: its eviction policy relies on declared sizes.", quiet=(15, 62)),
     Case("TidegateMemoryUnseen", "not where its server hangs",
          {of(f"{POLICY}memory_source", **POD, source="none"): until("1", 60),
          of("up", **POD, instance="10.0.0.7:8002"): until("0", 60, before="1")}, quiet=(30, 59, 62)),
     Case("TidegateSlicesShort", "", {of("kube_pod_status_unschedulable", **POD): until("1", 60)}, (30,), "warning", POD,
-         "triton-0 finds no node: slices, or what else it asks for, are short.", quiet=(12, 62)),
+         "Kubernetes finds no node for pod triton-0: GPU slices or other resources are missing.", quiet=(12, 62)),
     Case("TidegateProxiesGone", "", {of("tidegate_proxy_in_flight", pod="proxy-a"): "0x10 stale _x10 0x20"}, (18,),
-         "critical", {}, "Nothing is known of proxies in inference-prod: none runs, or Prometheus reads none.",
+         "critical", {},
+         "Prometheus has no metrics from proxies in inference-prod: no proxy runs, or Prometheus reads none.",
          quiet=(10, 12, 24)),
     Case("TidegateTargetDown", "", {of("up", **POD, instance="10.0.0.7:8002"): until("0", before="1")}, (15,),
-         "warning", POD | {"instance": "10.0.0.7:8002"}, "triton-0 does not answer Prometheus (10.0.0.7:8002).",
-         quiet=(4, 8, 21)),
+         "warning", POD | {"instance": "10.0.0.7:8002"},
+         "Prometheus cannot read metrics from pod triton-0 (10.0.0.7:8002).", quiet=(4, 8, 21)),
     *(
         Case("TidegateTargetDown", about,
              {of("up", pod="main-small-0", instance="10.0.0.7:8002"): until("0", before="1")} | why, quiet=(11, 15, 21))
@@ -262,7 +262,7 @@ CASES = [
         Case("TidegateTargetDown", about,
              NONE_READY | {of(SILENT, **REPLICA, pod="proxy-a"): until("1")}
              | {of("up", pod=pod, instance=f"{host}:8002"): until("0", before="1")}, (15,), "warning",
-             {"pod": pod, "instance": f"{host}:8002"}, f"{pod} does not answer Prometheus ({host}:8002).")
+             {"pod": pod, "instance": f"{host}:8002"}, f"Prometheus cannot read metrics from pod {pod} ({host}:8002).")
         for about, pod, host in (
             ("of another pool than the one that is gone", "main-large-0", "10.0.0.7"),
             ("of a proxy", "inference-proxy-7f9c-x2", "10.0.0.7"),
@@ -272,33 +272,33 @@ CASES = [
          ALL_READY | {of(SILENT, **REPLICA, pod=pod): until("1") for pod in PODS}
          | {of("up", pod="main-small-1", instance="10.0.0.8:8002"): until("0", before="1")}, (15,), "warning",
          {"pod": "main-small-1", "instance": "10.0.0.8:8002"},
-         "main-small-1 does not answer Prometheus (10.0.0.8:8002)."),
+         "Prometheus cannot read metrics from pod main-small-1 (10.0.0.8:8002)."),
     Case("TidegateTableRefused", "of a proxy",
          {of("tidegate_proxy_config_good", pod="proxy-a", file="access"): until("0", before="1")}, (15,), "warning",
-         {"pod": "proxy-a", "file": "access"}, f"proxy-a refuses its access file, {LAST_GOOD}", quiet=(4, 8, 21)),
+         {"pod": "proxy-a", "file": "access"}, f"Pod proxy-a refuses its access file {LAST_GOOD}", quiet=(4, 8, 21)),
     Case("TidegateTableRefused", "of an eviction policy", {of(f"{POLICY}settings_good", **POD): until("0", before="1")},
-         (15,), "warning", POD, f"triton-0 refuses its settings file, {LAST_GOOD}", quiet=(4, 8, 21)),
+         (15,), "warning", POD, f"Pod triton-0 refuses its settings file {LAST_GOOD}", quiet=(4, 8, 21)),
     Case("TidegateDrift", "",
          {of("tidegate_proxy_config_edited", pod="proxy-a", file="routing"): until("1", before="0")}, (15,), "warning",
          {"pod": "proxy-a", "file": "routing"},
-         "proxy-a goes by another routing table than the one that was rolled out.", quiet=(4, 8, 21)),
+         "Pod proxy-a uses another routing table than the one that was rolled out.", quiet=(4, 8, 21)),
     Case("TidegateProxyFull", "",
          {of("tidegate_proxy_held_bytes", pod="proxy-a", of="strangers"): until("95"),
          of("tidegate_proxy_held_limit_bytes", pod="proxy-a", of="strangers"): "100x200"}, (15,), "warning",
          {"pod": "proxy-a", "of": "strangers"},
-         "What strangers make proxy-a hold is 95% of what they may: calls are about to be refused.", quiet=(4, 8, 21)),
+         "The buffers of pod proxy-a for strangers are 95% full: the proxy will soon refuse calls.", quiet=(4, 8, 21)),
     Case("TidegateCertificateExpires", "first as a warning",
          {of("tidegate_proxy_certificate_expires_timestamp_seconds",
          pod="proxy-a"): f"{14 * DAY + 600}x20 {90 * DAY}x20"}, (18,), "info", {}, f"{CERTIFICATE} 13d 23h 52m 0s.",
          quiet=(9, 12, 22)),
-    Case("TidegateCertificateExpires", "and then for somebody to get up",
+    Case("TidegateCertificateExpires", "and then as critical",
          {of("tidegate_proxy_certificate_expires_timestamp_seconds",
          pod="proxy-a"): f"{2 * DAY + 600}x20 {90 * DAY}x20"}, (18,), "critical", {}, f"{CERTIFICATE} 1d 23h 52m 0s.",
          quiet=(22,)),
     Case("TidegateIssuerUnanswering", "",
          {of("tidegate_proxy_issuer_keys_trusted_seconds", pod="proxy-a", issuer=ISSUER): "14400-60x90 14400x90"},
          (80,), "critical", {"issuer": ISSUER},
-         f"{ISSUER} gives no keys: tokens of it are believed for 2h 40m 0s more.", quiet=(50, 62, 92)),
+         f"Issuer {ISSUER} returns no keys: proxies trust its tokens for another 2h 40m 0s.", quiet=(50, 62, 92)),
 ]  # fmt: skip
 
 
@@ -333,7 +333,7 @@ def rules_of(alert: str) -> list[dict[str, Any]]:
 
 
 def promtool(*arguments: str | Path) -> str:
-    """Return what promtool says if it finds something wrong; nothing where all is well."""
+    """Return the output of promtool if it finds a fault, else an empty text."""
     try:
         package = installed()
     except CannotBeHadError as error:
@@ -345,12 +345,12 @@ def promtool(*arguments: str | Path) -> str:
     return "" if ran.returncode == 0 and "FAILED" not in ran.stderr else ran.stdout + ran.stderr
 
 
-def promtool_test(folder: Path, *series: dict[str, str], rules: Path | None = None, **asked: Any) -> str:
-    """Return what promtool finds wrong over these series, with a file of rules; `asked` is what its format has for it.
+def promtool_test(folder: Path, *series: dict[str, str], rules: Path | None = None, **tests: Any) -> str:
+    """Return the faults that promtool finds with these series, rules and `tests` in its own format.
 
-    Series are read each minute, and rules evaluated.
+    promtool reads series and evaluates rules each minute.
     """
-    test = {"interval": "1m", "input_series": series, **asked}
+    test = {"interval": "1m", "input_series": series, **tests}
     files = [str(rules)] if rules else []
     file = folder / "test.json"
     file.write_text(json.dumps({"rule_files": files, "evaluation_interval": "1m", "tests": [test]}))
@@ -358,7 +358,7 @@ def promtool_test(folder: Path, *series: dict[str, str], rules: Path | None = No
 
 
 def written(folder: Path, rules: list[dict[str, Any]]) -> Path:
-    file = folder / "rules.json"  # JSON is YAML
+    file = folder / "rules.json"  # JSON is YAML.
     file.write_text(json.dumps({"groups": [{"name": "tidegate", "rules": rules}]}))
     return file
 
@@ -368,7 +368,7 @@ def test_promtool_finds_nothing_wrong_with_the_rules(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.alert} {case.about}".strip()) for case in CASES])
-def test_an_alert_fires_when_it_should_says_what_and_where_and_ends(case: Case, tmp_path: Path) -> None:
+def test_an_alert_fires_when_it_should_names_what_and_where_and_ends(case: Case, tmp_path: Path) -> None:
     series = [*series_in(NAMESPACE, case.series), *series_in("elsewhere", case.series)]
     wanted = [
         {"eval_time": f"{minute}m", "alertname": case.alert, "exp_alerts": expected(case, minute)}

@@ -7,7 +7,7 @@ import pytest
 from tests.docs.language import Text, findings, main
 
 ROOT = Path(__file__).resolve().parents[2]
-CHECKED: list[str] = []  # It grows until it holds everything.
+CHECKED = ["README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/index.md", "docs/install.md"]
 
 
 @pytest.mark.parametrize("root", CHECKED)

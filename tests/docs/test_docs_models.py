@@ -22,30 +22,11 @@ from lab.demo.lifecycle.notebook import write_shell
 from lab.demo.lifecycle.world import DEVELOPER, ENDPOINT, World, world
 from lab.local_plane.process import CannotBeHadError
 from tests.client.life.calling import Caller
+from tests.pages import as_pattern, examples
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/models.md").read_text("utf-8")
 MARK = "--- 8-8-8 ---"
 SECONDS = 600
-
-
-def examples() -> list[tuple[str, str]]:
-    """Return each block of commands, with what the page says that it prints."""
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    assert {language for language, _ in blocks} <= {"sh", "text"}
-    found = []
-    for (language, text), (after, shown) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
-        if language == "sh":
-            found.append((text, shown if after == "text" else ""))
-    return found
-
-
-def as_pattern(shown: str) -> re.Pattern[str]:
-    """Return what matches: `…` is anything within a line, and alone in a line any lines, or none."""
-    parts = []
-    for line in shown.splitlines():
-        anything = r"(?:[^\n]*\n)*?" if line.strip() == "…" else ""
-        parts.append(anything or "[^\n]*".join(map(re.escape, line.split("…"))) + r" *\n")
-    return re.compile("".join(parts))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +55,9 @@ def test_the_commands_of_the_page_print_what_it_says_and_no_call_of_production_f
 ) -> None:
     shell = write_shell(here)
     variables = here.variables(DEVELOPER, {"COLUMNS": "160"})
-    script = f". '{shell}'\n" + "".join(f"{text}\necho '{MARK}'\n" for text, _ in examples())
+    blocks = examples("docs/models.md")
+    assert {block.language for block in blocks} == {"sh"}
+    script = f". '{shell}'\n" + "".join(f"{block.text}\necho '{MARK}'\n" for block in blocks)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         env=variables,
@@ -86,13 +69,13 @@ def test_the_commands_of_the_page_print_what_it_says_and_no_call_of_production_f
     )
     printed = done.stdout.split(f"{MARK}\n")
     others = [
-        f"{text}\nprints\n{found}\nand the page says\n{shown}"
-        for (text, shown), found in zip(examples(), printed, strict=False)
-        if not as_pattern(shown).fullmatch(found)
+        f"{block.text}\nprints\n{found}\nand the page says\n{block.shown}"
+        for block, found in zip(blocks, printed, strict=False)
+        if not as_pattern(block.shown).fullmatch(found)
     ]
     assert not others, "\n\n".join(others)
     assert done.returncode == 0
-    assert len(printed) == len(examples()) + 1
+    assert len(printed) == len(blocks) + 1
     scores = [notebook.score(notebook.weights(version)) for version in (1, 2)]
     assert {round(answer, 4) for answer in caller.answers} == {round(score, 4) for score in scores}
     assert caller.failures == []

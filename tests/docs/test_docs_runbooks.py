@@ -1,4 +1,4 @@
-"""Every alert has its runbook: what it means, three commands that exist, and what it usually was."""
+"""Every alert has a runbook: its meaning, its impact, three commands that exist, and its mitigation."""
 
 import re
 from functools import cache
@@ -27,7 +27,7 @@ def alerts() -> dict[str, dict[str, str]]:
     return {rule["alert"]: rule["annotations"] for rule in rules() if "alert" in rule}
 
 
-def test_each_question_of_who_is_on_call_leads_to_its_panel() -> None:
+def test_each_question_of_an_engineer_on_call_leads_to_its_panel() -> None:
     page = (ROOT / "docs/metrics.md").read_text("utf-8")
     titles = {each.name: each.title for each in DASHBOARDS}
     for question, (dashboard, panel) in QUESTIONS.items():
@@ -47,7 +47,6 @@ def rendered() -> list[Any]:
 
 @cache
 def pods() -> list[Any]:
-    """Return the templates of all pods."""
     return [each["spec"]["template"] for each in rendered() if each["kind"] in ("Deployment", "StatefulSet")]
 
 
@@ -58,8 +57,8 @@ BLOCKS = [
 ]
 LINES = [(page, line) for page, block in BLOCKS for line in block.splitlines()]
 KUBECTL = [(page, line) for page, line in LINES if "kubectl" in line]
-SAID = dict(re.findall(r"^(?:export )?(\w+)=(\S+)", BLOCKS[0][1], re.MULTILINE))
-"""What the page's first block sets for all others."""
+VARIABLES = dict(re.findall(r"^(?:export )?(\w+)=(\S+)", BLOCKS[0][1], re.MULTILINE))
+"""The variables that the page's first block sets for all others."""
 
 
 def named(line: str, what: str) -> list[str]:
@@ -67,7 +66,7 @@ def named(line: str, what: str) -> list[str]:
 
 
 def found_by(selector: str) -> list[dict[str, Any]]:
-    """Return the templates of the pods that kubectl finds by these labels; any value is that of a variable."""
+    """Return the templates of the pods that kubectl finds by these labels. A variable stands for any value."""
     wanted = [each.replace('"', "").partition("=") for each in selector.split(",")]
     return [
         pod
@@ -100,18 +99,18 @@ def test_kubectl_finds_pods_by_these_labels_and_each_has_the_container(page: str
 @pytest.mark.parametrize(("page", "line"), LINES)
 def test_the_variables_of_a_command_are_set_by_the_first_block(page: str, line: str) -> None:
     del page
-    assert {*re.findall(r"\$\{?(\w+)", line)} <= {*SAID}, line
+    assert {*re.findall(r"\$\{?(\w+)", line)} <= {*VARIABLES}, line
 
 
-def test_what_the_first_block_says_is_so_in_the_definition_and_commands_go_by_it() -> None:
-    said = yaml.safe_load((ROOT / "stacks/inference.yaml").read_text("utf-8"))
-    environment, _, plane = SAID["STACK"].partition("-")
-    assert SAID["CLUSTER"] in {each["context"] for each in said["dataPlanes"] if each["name"] == plane}
-    assert SAID["NS"] in {each["namespace"] for each in said["environments"] if each["name"] == environment}
-    [server] = [each for each in said["servers"] if each["name"] == SAID["SERVER"]]
-    assert SAID["POOL"] in {each["name"] for each in server["pools"]}
-    assert SAID["POD"] == f"{SAID['SERVER']}-{SAID['POOL']}-0"
-    assert SAID["MODEL"] in {each["name"] for each in said["models"]}
+def test_the_variables_of_the_first_block_are_those_of_the_definition_and_commands_use_them() -> None:
+    definition = yaml.safe_load((ROOT / "stacks/inference.yaml").read_text("utf-8"))
+    environment, _, plane = VARIABLES["STACK"].partition("-")
+    assert VARIABLES["CLUSTER"] in {each["context"] for each in definition["dataPlanes"] if each["name"] == plane}
+    assert VARIABLES["NS"] in {each["namespace"] for each in definition["environments"] if each["name"] == environment}
+    [server] = [each for each in definition["servers"] if each["name"] == VARIABLES["SERVER"]]
+    assert VARIABLES["POOL"] in {each["name"] for each in server["pools"]}
+    assert VARIABLES["POD"] == f"{VARIABLES['SERVER']}-{VARIABLES['POOL']}-0"
+    assert VARIABLES["MODEL"] in {each["name"] for each in definition["models"]}
     made = [line for page, line in LINES if line.startswith("tidegate advise ") and "runbooks" in page]
     assert made
     for line in made:
@@ -119,10 +118,15 @@ def test_what_the_first_block_says_is_so_in_the_definition_and_commands_go_by_it
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_a_section_has_a_meaning_three_commands_that_exist_and_what_it_usually_was(name: str) -> None:
-    meaning, commands, usually = re.split(r"^```(?:sh)?\n", SECTIONS[name], flags=re.MULTILINE)
-    assert len(meaning.split()) > 10
-    assert usually.strip().startswith("**Usually:** ")
+def test_a_section_has_meaning_impact_three_commands_that_exist_and_mitigation(name: str) -> None:
+    before, commands, after = re.split(r"^```(?:sh)?\n", SECTIONS[name], flags=re.MULTILINE)
+    headings = r"\n\*\*Meaning:\*\* (.*)\n\*\*Impact:\*\* (.*)\n\*\*Diagnosis:\*\*\n.*"
+    found = re.fullmatch(headings, before, re.DOTALL)
+    assert found
+    meaning, impact = found.groups()
+    assert len(meaning.split()) > 5
+    assert impact.strip()
+    assert after.startswith("\n**Mitigation:**\n\n- ")
     lines = [line for line in commands.replace("\\\n", " ").splitlines() if not line.startswith("#")]
     assert len(lines) == 3
     for line in lines:

@@ -83,4 +83,4 @@ def test_without_a_policy_that_closes_them_servers_are_open_to_everybody() -> No
     assert {one.rule for one in found} == {"nothing-bypasses-the-proxy", "everything-is-refused-by-default"}
     open_ones = [one for one in found if one.rule == "nothing-bypasses-the-proxy"]
     assert len(open_ones) == sum(item["kind"] == "StatefulSet" for item in objects)
-    assert all("no NetworkPolicy closes" in one.what for one in open_ones)
+    assert all("no NetworkPolicy restricts" in one.what for one in open_ones)

@@ -69,7 +69,7 @@ def test_a_breach_is_weighed_by_severities_waivers_and_their_days(
     ("days", "rule", "says"),
     [
         (0, "waivers-match-something", "waiver w covers nothing"),
-        (1, "waivers-have-not-expired", "waiver w ended on 2026-11-21, and nothing needs it"),
+        (1, "waivers-have-not-expired", "waiver w expired on 2026-11-21"),
     ],
 )
 def test_a_waiver_that_nothing_needs_is_an_advisory_that_says_whether_it_has_ended(

@@ -1,9 +1,5 @@
 """`pin`, against a real registry on loopback."""
 
-import io
-import subprocess
-import tarfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +11,7 @@ from rollout import tools
 from rollout.tools.programs import Program
 from stacks.images_lock import read_images_lock
 from stacks.validate import read_definition
+from tests import registry as registries
 from tests.processes import until
 
 from .conftest import Call, Edit, Patch, gone
@@ -28,45 +25,17 @@ def pin(call: Call, definition: Path) -> Call:
     return partial(call, "pin", definition)
 
 
-@pytest.fixture(scope="session")
-def crane() -> Path:
-    return tools.path(tools.CRANE)
-
-
 @pytest.fixture(scope="module")
-def registry(crane: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A registry with nothing in it: its host and port."""
-    log = tmp_path_factory.mktemp("registry") / "log"
-    with log.open("w") as file:
-        process = subprocess.Popen([crane, "registry", "serve", "--address", "127.0.0.1:0"], stderr=file, stdout=file)
-    try:
-        deadline = time.monotonic() + 20
-        while "serving on port " not in (text := log.read_text("utf-8")):
-            assert process.poll() is None, text
-            assert time.monotonic() < deadline, text
-            time.sleep(0.02)
-        yield f"127.0.0.1:{text.rsplit('serving on port ', 1)[1].split()[0]}"
-    finally:
-        process.kill()
-        process.wait()
+    with registries.registry(tmp_path_factory.mktemp("registry")) as address:
+        yield address
 
 
 @pytest.fixture
-def push(crane: Path, registry: str, tmp_path: Path) -> Push:
+def push(registry: str, tmp_path: Path) -> Push:
     """Push an image whose only file holds this text, and return its digest."""
-
-    def pushed(name: str, text: str) -> str:
-        layer = tmp_path / "layer.tar"
-        with tarfile.open(layer, "w") as tar:
-            info = tarfile.TarInfo("text")
-            info.size = len(text)
-            tar.addfile(info, io.BytesIO(text.encode()))
-        command: list[str | Path] = [crane, "append", "--new_layer", layer, "--new_tag", f"{registry}/{name}"]
-        done: subprocess.CompletedProcess[str] = subprocess.run(command, check=True, capture_output=True, text=True)
-        _, _, digest = done.stdout.strip().rpartition("@")
-        return digest
-
-    return pushed
+    return lambda name, text: registries.push(f"{registry}/{name}", text, tmp_path)
 
 
 @pytest.fixture

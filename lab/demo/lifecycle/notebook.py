@@ -2,16 +2,14 @@
 
 import json
 import math
-import os
 import shlex
 import shutil
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy
 
+from .. import shell
 from .world import DEPLOYER, DEVELOPER, World
 
 PROGRAM = Path(__file__).parent / "models" / "churn.py"
@@ -56,29 +54,15 @@ def write_shell(made: World) -> Path:
     golden(1, made.work / "golden.json")
     (made.work / "better.json").write_text(json.dumps({"weights": weights(2), "bias": BIAS}), "utf-8")
     golden(2, made.work / "better-golden.json")
-    commands = made.root / "bin"
-    commands.mkdir()
     settings = made.settings(DEVELOPER)
-    packages = {"PYTHONPATH": settings.pop("PYTHONPATH")}
-    _command(commands / "tidegate", [sys.executable, "-m", "tidegate"], packages)
-    _command(commands / "python", [sys.executable], packages)
+    del settings["PYTHONPATH"]
     settings |= {
         "DEV_PROXY": made.dev.url,
         "PROD_PROXY": made.prod.url,
         "DEVELOPERS_KEY": made.keys[DEVELOPER],
         "DEPLOYERS_KEY": made.keys[DEPLOYER],
     }
-    file = made.root / "shell"
-    file.touch(0o600)  # It contains keys.
-    path = f'export PATH={shlex.quote(str(commands))}{os.pathsep}"$PATH"'
-    file.write_text(f"{_exports(settings)}{path}\ncd {shlex.quote(str(made.work))}\n", "utf-8")
+    file = shell.write_shell(made.root, settings, {"tidegate": ("-m", "tidegate"), "python": ()})
+    with file.open("a", encoding="utf-8") as script:
+        script.write(f"cd {shlex.quote(str(made.work))}\n")
     return file
-
-
-def _command(file: Path, words: list[str], variables: Mapping[str, str]) -> None:
-    file.write_text(f'#!/bin/sh\n{_exports(variables)}exec {shlex.join(words)} "$@"\n', "utf-8")
-    file.chmod(0o755)
-
-
-def _exports(variables: Mapping[str, str]) -> str:
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())

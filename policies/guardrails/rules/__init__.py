@@ -20,4 +20,4 @@ from . import (  # noqa: F401
 RULES = rules_about(Environment, Guardrail)
 _NOW: Mapping[str, Guardrail] = {rule.name: rule for rule in RULES}
 BY_NAME: Mapping[str, Guardrail] = {**_NOW, **{name: _NOW[now] for name, now in FORMER_NAMES.items()}}
-"""Each has its name of now, and those that it had."""
+"""The guardrails by their current names and by their former ones."""

@@ -1,4 +1,4 @@
-"""Access: the table that the proxy follows, and what the cluster's own API is told."""
+"""Access: the access table of the proxy, and Kubernetes roles and bindings."""
 
 import json
 import re
@@ -13,16 +13,16 @@ from ..rule import Breach, guardrail
 
 _READ = ("get", "list", "watch")
 _SENSITIVE = {"secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes/proxy"}
-"""What must not even be read: to get pods/exec is to run a command there."""
-_EVERYBODY = re.compile(r"system:(anonymous|authenticated|unauthenticated|serviceaccounts(:|$))")
+"""Resources that a role must not even read: `get` on pods/exec can run a command in a pod."""
+_ALL_ACCOUNTS = re.compile(r"system:(anonymous|authenticated|unauthenticated|serviceaccounts(:|$))")
 _SET = re.compile(r"\[!?\]?[^\]]*\]")  # A wildcard for one of several characters, as fnmatch has it.
 
 
 @guardrail("No access rule is for every principal or every group", "Name the principals or groups.")
 def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach]:
-    """A rule for all principals admits every holder of a token of the identity provider.
+    """A rule for all principals admits every holder of a token from the identity provider.
 
-    Globs that name some principals, such as team-* or *@example.com, are allowed; * and *@* are not.
+    Globs that name some principals, such as team-* or *@example.com, are allowed, but * and *@* are not.
     """
     for item, rule in _rules(environment):
         for key in ("principals", "groups"):
@@ -32,12 +32,12 @@ def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach
 
 @guardrail(
     "Every access rule names servers, models, or both",
-    "Name servers or models in proxy.access. For callers that may use all models, also later ones, set a waiver.",
+    "Name servers or models in proxy.access. If a caller may use all present and future models, add a waiver.",
 )
 def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Breach]:
-    """With wildcards for both, a model or a server that is added later is open to its callers the moment it is there.
+    """With wildcards for both, callers can use a model or server as soon as someone adds it.
 
-    All models of a server that is named are no such wildcard, and neither is one model on all servers.
+    A wildcard for one of them is allowed: all models of a named server, or one model on all servers.
     """
     for item, rule in _rules(environment):
         if _any(rule.get("servers")) and _any(rule.get("models")):
@@ -45,22 +45,22 @@ def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Br
 
 
 @guardrail(
-    "Roles grant reading only, and no Secrets; every binding is of such a role, and names its subjects",
-    "Let a Role get, list and watch what it names, no Secrets among it; bind that, or the ClusterRole view.",
+    "Roles grant read access only, without Secrets, and bindings grant only such roles to named subjects",
+    "Grant only get, list and watch on named resources, not on Secrets. Bind such a Role, or the ClusterRole view. If "
+    "you need more, add a waiver for the object.",
     shared="mandatory",
     local="advisory",
 )
 def roles_let_only_read(environment: Environment) -> Iterator[Breach]:
-    """No part of Tidegate asks the cluster's API but Dynamo, where its frontends are shared.
+    """With the right to create pods, or to run commands in them, a user can act as every service account there.
 
-    Its pods, and no others, may have the one Role by which they tell each other what workers serve. To create pods, or
-    to get into one, is to be every account of the namespace; a wildcard holds what is added later; what a role from
-    elsewhere grants is not seen.
+    A wildcard also grants resources that are added later. The check cannot see what a role outside the stack grants.
+    Only Dynamo pods with shared frontends may have one more Role: with it they register and find workers.
     """
     roles = environment.of_kind("Role", "ClusterRole")
     for role in roles:
         if role.get("aggregationRule"):
-            yield Breach(role, "it is made of other roles, which are not seen here")
+            yield Breach(role, "it aggregates other roles, which the check cannot see")
         if is_discovery(role):
             continue
         for what in dict.fromkeys(what for rule in mappings(role.get("rules")) for what in _more_than_read(rule)):
@@ -70,14 +70,14 @@ def roles_let_only_read(environment: Environment) -> Iterator[Breach]:
     for binding in environment.of_kind("RoleBinding", "ClusterRoleBinding"):
         kind, name = (at(binding, "roleRef", key) for key in ("kind", "name"))
         if (kind, name) not in ours:
-            yield Breach(binding, f"it grants {kind} {name}, which the stack does not hold")
+            yield Breach(binding, f"it grants {kind} {name}, which is not in the stack")
         for other in others_bound(environment, binding) if (kind, name) in discovery else ():
             yield Breach(
                 binding,
-                f"it lets {other or 'an unnamed account'}, which is no worker, write what Dynamo's workers serve",
+                f"it lets {other or 'an unnamed account'}, which is not a Dynamo worker, write the worker registry",
             )
         for subject in mappings(binding.get("subjects")):
-            if _EVERYBODY.match(text(subject.get("name"))):
+            if _ALL_ACCOUNTS.match(text(subject.get("name"))):
                 yield Breach(binding, f"it is for a group of all accounts: {subject['name']}")
 
 
@@ -108,10 +108,10 @@ def access_tables(environment: Environment) -> Iterator[tuple[Mapping[str, Any],
         try:
             tree = json.loads(text(table))
         except (ValueError, RecursionError):
-            continue  # the proxy refuses such a table: it grants nothing
+            continue  # The proxy refuses such a table, so it grants nothing.
         yield item, mapping(tree)
 
 
 def _any(globs: Any) -> bool:
-    """Say whether one of the globs names nothing: no letter and no digit stands in it outside of its wildcards."""
+    """Return whether one of the globs matches any name: it has no letter and no digit outside its wildcards."""
     return any(isinstance(glob, str) and not any(map(str.isalnum, _SET.sub("", glob))) for glob in items(globs))

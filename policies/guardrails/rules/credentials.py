@@ -1,4 +1,4 @@
-"""Credentials: none stands in an object, which is rendered, committed and printed."""
+"""Credentials: no object contains one, because objects are rendered, committed and printed."""
 
 import json
 import re
@@ -14,25 +14,22 @@ from ..rule import Breach, guardrail
 
 _WORD = r"PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|API[_-]?KEY|ACCESS[_-]?KEY|PRIVATE[_-]?KEY|CREDENTIALS?"
 _NAME = re.compile(rf"(^|[_-])({_WORD})$", re.IGNORECASE)
-"""A variable that ends so holds a credential; HF_TOKEN_PATH, MAX_TOKENS and SECRET_NAME do not."""
+"""The end of the name of a variable that holds a credential. HF_TOKEN_PATH, MAX_TOKENS and SECRET_NAME do not match."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HARMLESS = re.compile(r"(true|false|yes|no|none|null|[0-9.]{1,7})?|[$</{].*|.*\$\(.*", re.IGNORECASE | re.DOTALL)
-"""Values that are none: empty, a switch, a small number, a path, a reference to a variable, a placeholder."""
+"""Values that are not credentials: empty, a switch, a small number, a path, a variable reference, a placeholder."""
 _ASSIGNED = re.compile(rf"(?<![\w.-])([\w.-]*(?:{_WORD}))['\"]?\s*[=:]\s*['\"]?([^\s'\"&;,]+)", re.IGNORECASE)
-_REFERENCE = {"secret", "credential", "credentials"}  # Keys of files that name a Secret, more often than they hold one.
+_REFERENCE = {"secret", "credential", "credentials"}  # Keys of files that usually name a Secret.
 
 
 @guardrail(
     "No object contains a credential",
-    "Put it into a Secret that is made outside this definition, and name that Secret. Revoke what was committed.",
+    "Create a Secret outside this definition, and name it here. Revoke the credential if it was committed.",
     shared="mandatory",
     local="mandatory",
 )
 def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
-    """Objects are rendered to files, committed, printed in reviews and kept in state.
-
-    Name an existing Secret instead.
-    """
+    """Objects are rendered to files, committed, printed in reviews and stored in Pulumi's state."""
     for item in environment.objects:
         found = dict.fromkeys(_in_object(item))
         yield from (Breach(item, what) for what in found)
@@ -42,30 +39,30 @@ def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
-    "No pod has a token for the cluster's API by default",
-    "Set automountServiceAccountToken: false; a token for another service is projected with its audience.",
+    "No pod mounts a token for the Kubernetes API by default",
+    "Set automountServiceAccountToken: false. For another service, project a token with that service's audience.",
     shared="mandatory",
     local="advisory",
 )
 def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Breach]:
-    """Only an eviction policy and Dynamo, where its frontends are shared, may mount such a token.
+    """Models are code, and could use the token of their container.
 
-    An eviction policy reads the public keys of tokens, with an account that no role is bound to. Dynamo has a Role by
-    which its pods find each other. Models are code, and could use the token of their own container.
+    There are two exceptions. An eviction policy reads the public keys of tokens, with an account without any role.
+    Dynamo pods with shared frontends have a Role with which they find each other.
     """
     accounts = {
         name_of(item): item.get("automountServiceAccountToken") for item in environment.of_kind("ServiceAccount")
     }
     for item in environment.of_kind("ServiceAccount"):
         if item.get("automountServiceAccountToken") is not False:
-            yield Breach(item, "pods with this account have its token, where they do not say otherwise")
+            yield Breach(item, "pods with this account mount its token by default")
     for item in environment.of_kind("Secret"):
         if item.get("type") == "kubernetes.io/service-account-token":
-            yield Breach(item, "it is a token that never ends")
+            yield Breach(item, "it is a token that never expires")
     for pod in environment.pods:
-        said = pod.spec.get("automountServiceAccountToken")
+        mounts = pod.spec.get("automountServiceAccountToken")
         account = text(pod.spec.get("serviceAccountName")) or text(pod.spec.get("serviceAccount")) or "default"
-        if (accounts.get(account) if said is None else said) is not False:
+        if (accounts.get(account) if mounts is None else mounts) is not False:
             yield Breach(pod.maker, "the token of its service account is mounted")
         for volume in mappings(pod.spec.get("volumes")):
             for source in mappings(at(volume, "projected", "sources")):
@@ -74,12 +71,12 @@ def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Brea
                 if _reads_keys(environment, pod, volume):
                     continue
                 audience = text(at(source, "serviceAccountToken", "audience"))
-                if not audience or "kubernetes.default" in audience:  # A token without one is for the cluster's API.
-                    yield Breach(pod.maker, f"volume {volume.get('name')} holds a token of the cluster's API")
+                if not audience or "kubernetes.default" in audience:  # Without an audience it is for the cluster's API.
+                    yield Breach(pod.maker, f"volume {volume.get('name')} holds a token for the Kubernetes API")
 
 
 def _reads_keys(environment: Environment, pod: Pod, volume: Mapping[str, Any]) -> bool:
-    """Say whether only an eviction policy mounts a volume, whose token no role makes good for anything."""
+    """Return whether only an eviction policy mounts a volume, and no role is bound to the account of its token."""
     command = ["python", "-m", eviction_process.MODULE, "serve"]
     mounting = [one for one in pod.containers if text(volume.get("name")) in mounted(one)]
     is_alone = volume == eviction_process.CLUSTER and not environment.bindings_of(pod)
@@ -87,17 +84,17 @@ def _reads_keys(environment: Environment, pod: Pod, volume: Mapping[str, Any]) -
 
 
 def _in_object(item: Mapping[str, Any]) -> Iterator[str]:
-    """Look at what every kind of object has; values that the API server made up itself are not looked at."""
+    """Check the parts that objects of every kind have, except `status`, which the API server writes."""
     if item.get("kind") == "Secret":
         if any(mapping(item.get(key)) for key in ("data", "stringData")):
-            yield "it is a Secret with its data in it"
+            yield "it is a Secret that contains its data"
         return
     for place, value in texts({key: value for key, value in item.items() if key != "status"}):
         yield from (f"{place} holds {what}" for what, pattern in KNOWN if pattern.search(value))
     for path in (("metadata", "annotations"), ("spec", "template", "metadata", "annotations")):
         for key, value in mapping(at(item, *path)).items():
             name = str(key).rpartition("/")[2]
-            # Annotations name Secrets as often as not, and short words choose among ways.
+            # Annotations often name Secrets, and short values are usually options.
             if "secret" not in name and len(text(value)) >= 8 and _is_credential(name, value):
                 yield f"{'.'.join(path)}.{key} looks like a credential"
     if item.get("kind") == "ConfigMap":
@@ -109,7 +106,7 @@ def _in_object(item: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_text(place: str, value: str) -> Iterator[str]:
-    """Look into a file: by its keys where it is JSON, else by what stands before an equals sign or a colon."""
+    """Check the text of a file: the keys of JSON, otherwise the words before an equals sign or a colon."""
     try:
         tree = json.loads(value)
     except (ValueError, RecursionError):
@@ -127,7 +124,7 @@ def _in_container(container: Mapping[str, Any]) -> Iterator[str]:
         if _is_credential(name, value) or (name.lower().endswith("_proxy") and has_userinfo(text(value))):
             yield f"container {container.get('name')}: variable {name} holds a credential"
     for key in ("command", "args"):
-        # A word of a shell holds whole commands: each of its words is read alone.
+        # One argument can be a whole shell command, so check each of its words.
         words = [part for word in items(container.get(key)) for part in text(word).split()]
         for word, following in zip(words, [*words[1:], ""], strict=False):
             option, equals, value = word.partition("=")
@@ -137,7 +134,7 @@ def _in_container(container: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_credential(name: str, value: Any) -> bool:
-    """Say whether a name promises a credential and the value could be one."""
+    """Return whether the name is that of a credential and the value could be one."""
     if not isinstance(value, str) or _HARMLESS.fullmatch(value.strip()) or value.startswith("-"):
         return False
     return bool(_NAME.search(_CAMEL.sub("_", name)))

@@ -1,4 +1,4 @@
-"""Datasets: what production serves does not change under it."""
+"""Datasets: nothing changes or deletes the models that servers serve."""
 
 from collections.abc import Iterator
 
@@ -6,20 +6,17 @@ from ..objects import Environment, at, mapping, mappings, text
 from ..rule import Breach, guardrail
 
 _SHARED = ("persistentVolumeClaim", "csi", "nfs")
-"""Kinds of volumes that outlive a pod or are there for others too; what is made and deleted with it is neither."""
+"""Kinds of volumes that outlive a pod, or that several pods share."""
 
 
 @guardrail(
     "No container can write to a dataset",
-    "Set readOnly: true on the volume or on every mount of it; let a pipeline of its own publish models.",
+    "Set readOnly: true on the volume or on every mount of it. Publish models from a separate pipeline.",
     shared="advisory",
     local="advisory",
 )
 def datasets_are_mounted_read_only(environment: Environment) -> Iterator[Breach]:
-    """A model repository is published, never edited.
-
-    A server that can write to it can change what all the others serve.
-    """
+    """A server that can write to a model repository can change the models of all other servers."""
     for pod in environment.pods:
         for volume in mappings(pod.spec.get("volumes")):
             kinds = [kind for kind in _SHARED if kind in volume]
@@ -39,24 +36,24 @@ def datasets_are_mounted_read_only(environment: Environment) -> Iterator[Breach]
     local="advisory",
 )
 def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
-    """With any other policy, models are lost with the claim.
+    """With any other policy, Kubernetes deletes the models with the claim.
 
-    The claim goes if someone deletes the namespace or destroys the stack.
+    Deleting the namespace or destroying the stack deletes the claim.
     """
     for volume in environment.of_kind("PersistentVolume"):
         policy = at(volume, "spec", "persistentVolumeReclaimPolicy")
         if policy != "Retain":
-            yield Breach(volume, f"its reclaim policy is {policy or 'not said'}")
+            yield Breach(volume, f"its reclaim policy is {policy or 'not set'}")
 
 
 @guardrail(
-    "No PersistentVolume is a folder or disk of a node",
-    "Give the dataset a store of its own: efs, nfs or csi; or mark the environment with local: true.",
+    "No PersistentVolume is a directory or disk of a node",
+    "Change the dataset's kind to efs, nfs or csi. For a trial on one machine, set local: true on the environment.",
     shared="mandatory",
 )
 def volumes_are_no_folders_of_nodes(environment: Environment) -> Iterator[Breach]:
-    """Each node has its own folder of that path, and neither its writers nor its other files are known."""
+    """The directory differs from node to node, and Tidegate does not control its contents and writers."""
     for volume in environment.of_kind("PersistentVolume"):
         for kind in ("hostPath", "local"):
             if path := at(volume, "spec", kind):
-                yield Breach(volume, f"it is {text(at(path, 'path')) or 'a folder'} of a node ({kind})")
+                yield Breach(volume, f"it is {text(at(path, 'path')) or 'a directory'} on a node ({kind})")

@@ -1,4 +1,4 @@
-"""Encryption: whatever comes from outside, and whatever issuers are asked, goes over TLS."""
+"""Encryption: requests from outside, and requests to issuers, use TLS."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,22 +17,22 @@ _CERTIFICATES = (
     "route.openshift.io/termination",
     "service.beta.kubernetes.io/aws-load-balancer-ssl-cert",
 )
-"""Annotations by which a load balancer of the cloud, or OpenShift's router, holds a certificate of its own."""
+"""Annotations that give a cloud load balancer or OpenShift's router a certificate."""
 _REDIRECT = "nginx.ingress.kubernetes.io/ssl-redirect"
 _IN_CLUSTER = (".svc", ".svc.cluster.local")
 
 
 @guardrail(
     "Every request from outside the cluster is encrypted",
-    "Give the proxy a certificate (proxy.tls), or the controller in front one by its annotation; name a Gateway's "
-    "listener.",
+    "Set proxy.tls, or the annotation that gives your load balancer or Ingress controller a certificate. For a "
+    "Gateway, name an HTTPS listener.",
     shared="advisory",
 )
 def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breach]:
-    """Tokens, API keys and payloads could be read on the way.
+    """Otherwise, others on the network could read tokens, API keys and payloads.
 
-    A route without a listener is attached to every listener of its Gateway, those of plain HTTP too; what a listener
-    that is named speaks stands in the Gateway, which is not seen.
+    A route that names no listener is attached to every listener of its Gateway, including plain HTTP. The check does
+    not see whether a named listener has TLS.
     """
     services = environment.of_kind("Service")
     doors = {name_of(each): each for each in services if any(pod.is_proxy for pod in environment.behind(each))}
@@ -41,7 +41,7 @@ def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breac
         is_encrypted = any(port.get("name") == "https" for port in ports) or _has_certificate(service)
         if kind in ("LoadBalancer", "NodePort") and not is_encrypted:
             numbers = ", ".join(str(port.get("port")) for port in ports)
-            yield Breach(service, f"it is of type {kind}, and none of its ports ({numbers}) is https")
+            yield Breach(service, f"it is of type {kind}, but none of its ports ({numbers}) is https")
     for item in environment.of_kind("Ingress", "HTTPRoute"):
         if doors.keys() & {value for _, value in texts(item.get("spec"))}:
             yield from (Breach(item, what) for what in _plain(item))
@@ -51,31 +51,31 @@ def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breac
                 yield Breach(item, f"its listener {listener.get('name')} has no TLS")
     for item in environment.of_kind("Route"):
         if not at(item, "spec", "tls") or at(item, "spec", "tls", "insecureEdgeTerminationPolicy") == "Allow":
-            yield Breach(item, "it answers without TLS")
+            yield Breach(item, "it admits requests without TLS")
 
 
 @guardrail(
     "The proxy reaches issuers, their keys and Domino's principal service over HTTPS",
-    "Write https:// in proxy.auth.oidc and domino.principalUrl; only what is a Service of the cluster, such as the "
-    "jwksUrl http://keycloak.identity.svc/certs, may do without.",
+    "Use https:// URLs in proxy.auth.oidc and domino.principalUrl. For jwksUrl and principalUrl, http:// is allowed "
+    "to a Service of the cluster, such as http://keycloak.identity.svc/certs.",
     shared="advisory",
 )
 def issuers_are_asked_over_https(environment: Environment) -> Iterator[Breach]:
-    """Without HTTPS, another host can answer with its own keys, and then sign tokens for any caller.
+    """Without HTTPS, another host can return its own keys, and then sign tokens for any caller.
 
-    The proxy sends Domino the credentials of callers.
+    The proxy also sends the credentials of callers to Domino.
     """
     for item in environment.of_kind("ConfigMap"):
         url = text(mapping(item.get("data")).get(variable("domino_principal_url")))
         if url and not url.startswith("https://") and not _host(url).endswith(_IN_CLUSTER):
-            yield Breach(item, f"the principal service {url} is asked without encryption")
+            yield Breach(item, f"the proxy would query the principal service {url} without encryption")
     for item, table in access_tables(environment):
         for issuer in mappings(table.get("issuers")):
             for key in ("issuer", "jwksUrl"):
                 url = text(issuer.get(key))
                 inside = key == "jwksUrl" and _host(url).endswith(_IN_CLUSTER)
                 if url and not url.startswith("https://") and not inside:
-                    yield Breach(item, f"{key} {url} is asked without encryption")
+                    yield Breach(item, f"{key} {url} is not encrypted")
 
 
 def _host(url: str) -> str:
@@ -88,14 +88,14 @@ def _has_certificate(item: Mapping[str, Any]) -> bool:
 
 
 def _plain(item: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ways in which an Ingress or a route lets plain HTTP in."""
+    """Yield each setting with which an Ingress or a route admits plain HTTP."""
     for parent in mappings(at(item, "spec", "parentRefs")):
         if not parent.get("sectionName") and not parent.get("port"):
-            yield f"it names no listener of Gateway {parent.get('name')}"
+            yield f"it does not name a listener of Gateway {parent.get('name')}"
     if item.get("kind") == "HTTPRoute":
         return
     if text(at(item, "metadata", "annotations", _REDIRECT)) == "false":
-        yield f"{_REDIRECT}: false lets calls in as plain HTTP"
+        yield f"{_REDIRECT}: false admits requests over plain HTTP"
     if not _has_certificate(item):
         covered = {text(host) for tls in mappings(at(item, "spec", "tls")) for host in items(tls.get("hosts"))}
         rest: list[Mapping[str, Any]] = [{}] if at(item, "spec", "defaultBackend") else []

@@ -1,4 +1,4 @@
-"""The proxy is the one entry point."""
+"""Exposure: the proxy is the only entry point."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,30 +12,30 @@ from .network import is_wide
 
 _ADMIN = (proxy_process.ADMIN_PORT, "admin")
 _METRICS = (triton.METRICS_PORT, eviction_process.ADMIN_PORT)
-"""Ports that are not for inference; other rules say which callers may read them."""
+"""Ports that are not for inference. The rules about the network check who can reach them."""
 _NO_DOOR = {"Service", "ConfigMap", "Deployment", "StatefulSet", "DaemonSet", "NetworkPolicy", "ScaledObject"}
 _DOORS = ("Ingress", "Route", "VirtualService", "IngressRoute", "Gateway")
-"""Ends of the kinds that lead from outside to a Service: Ingress, HTTPRoute, GRPCRoute, OpenShift's Route, …"""
+"""Suffixes of the kinds that lead from outside to a Service: Ingress, HTTPRoute, GRPCRoute, OpenShift's Route, …"""
 
 
 @guardrail(
-    "No Service, Ingress or route exposes a server, and only the proxy may talk to one",
-    "Expose the proxy instead, with proxy.exposure; leave the servers' Services of type ClusterIP.",
+    "No Service, Ingress or route exposes a server, and only the proxy can connect to servers",
+    "Expose the proxy with proxy.exposure instead. Keep type ClusterIP for the Services of servers.",
     shared="mandatory",
     local="advisory",
 )
 def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
-    """The proxy authenticates, authorises and counts.
+    """Only the proxy authenticates, authorises and counts requests. Servers accept every request.
 
-    A client that reaches a server by another way is asked for nothing. Shared frontends of Dynamo come to the workers
-    of their own server, and these back with answers, at one port.
+    Dynamo is an exception: shared frontends can connect to the workers of the same server. The workers send their
+    responses to one port of the frontends.
     """
     servers = {name_of(item): item for item in environment.of_kind("Service") if _servers(environment, item)}
     for service in servers.values():
         if (kind := at(service, "spec", "type") or "ClusterIP") != "ClusterIP":
-            yield Breach(service, f"the Service leads to servers and is of type {kind}")
+            yield Breach(service, f"the Service selects servers and is of type {kind}")
         if at(service, "spec", "externalIPs"):
-            yield Breach(service, "the Service leads to servers and has externalIPs")
+            yield Breach(service, "the Service selects servers and has externalIPs")
     for item in environment.objects:
         kind = text(item.get("kind"))
         if kind not in _NO_DOOR and kind.endswith(_DOORS):
@@ -44,20 +44,21 @@ def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
-    "A Service of the proxy is open only within the cluster, or to named addresses",
-    "Name sourceRanges in proxy.exposure, or let an Ingress or a Gateway lead to the proxy.",
+    "A Service of the proxy is open only within the cluster or to named addresses",
+    "Set sourceRanges in proxy.exposure, or use an Ingress or a Gateway in front of the proxy.",
     shared="advisory",
 )
 def the_proxy_is_exposed_to_named_callers(environment: Environment) -> Iterator[Breach]:
-    """A NetworkPolicy protects only in a cluster that enforces it and keeps the caller's address.
+    """A NetworkPolicy protects only in a cluster that enforces it and preserves the caller's address.
 
-    A port of every node is open wherever a node can be reached; an externalIP takes traffic of other hosts.
+    A NodePort is open to every host that can reach a node. A Service with externalIPs can take over traffic that is
+    meant for other hosts.
     """
     for service in environment.of_kind("Service"):
         if not _servers(environment, service):
             yield from (Breach(service, what) for what in _open(environment, service))
     for item in environment.of_kind("Endpoints", "EndpointSlice"):
-        yield Breach(item, "it sends callers of a Service to addresses that no selector chose")
+        yield Breach(item, "it routes a Service to addresses that no selector chose")
 
 
 def _open(environment: Environment, service: Mapping[str, Any]) -> Iterator[str]:
@@ -74,7 +75,7 @@ def _open(environment: Environment, service: Mapping[str, Any]) -> Iterator[str]
     if spec.get("externalIPs"):
         yield "it has externalIPs"
     if proxies and any(port.get("targetPort", port.get("port")) in _ADMIN for port in mappings(spec.get("ports"))):
-        yield "it leads to the proxy's port for probes and metrics"
+        yield "it exposes the proxy's port for probes and metrics"
 
 
 def _servers(environment: Environment, service: Mapping[str, Any]) -> list[Pod]:
@@ -82,11 +83,11 @@ def _servers(environment: Environment, service: Mapping[str, Any]) -> list[Pod]:
 
 
 def _exposing(item: Mapping[str, Any], servers: Mapping[str, Mapping[str, Any]]) -> Iterator[Breach]:
-    """Find the name of a server's Service anywhere in a route from outside."""
+    """Yield a breach for each server's Service whose name is anywhere in a route from outside."""
     named = dict.fromkeys(value for _, value in texts(item.get("spec")))
     for name, service in servers.items():
         if any(value == name or value.startswith(f"{name}.{namespace_of(service)}") for value in named):
-            yield Breach(item, f"it leads to Service {name}, behind which are servers")
+            yield Breach(item, f"it routes to Service {name}, which selects servers")
 
 
 def _network(environment: Environment) -> Iterator[Breach]:
@@ -97,16 +98,16 @@ def _network(environment: Environment) -> Iterator[Breach]:
         ours = [policy for policy in policies if matches(at(policy, "spec", "podSelector"), pod.labels)]
         types = [at(policy, "spec", "policyTypes") for policy in ours]
         if not any(each is None or "Ingress" in items(each) for each in types):
-            yield Breach(pod.maker, "no NetworkPolicy closes its pods to callers that are not named")
+            yield Breach(pod.maker, "no NetworkPolicy restricts who can connect to its pods")
         for policy in ours:
             for rule in mappings(at(policy, "spec", "ingress")):
                 proxies_only = environment.are_all(mappings(rule.get("from")), lambda pod: pod.is_proxy)
                 if _opens_inference(rule) and not (proxies_only or admits_own_namespace(environment, pod, rule)):
-                    what = f"it lets others than the proxy come to {pod.maker.get('kind')}/{name_of(pod.maker)}"
+                    what = f"it lets pods other than the proxy connect to {pod.maker.get('kind')}/{name_of(pod.maker)}"
                     yield Breach(policy, what)
 
 
 def _opens_inference(rule: Mapping[str, Any]) -> bool:
-    """Say whether a rule opens a port that is not known to be for metrics alone; none named are all of them."""
+    """Return whether a rule opens a port that is not only for metrics. A rule without ports opens all of them."""
     ports = mappings(rule.get("ports"))
     return not ports or any(one.get("port") not in _METRICS or one.get("endPort") for one in ports)

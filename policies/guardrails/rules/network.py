@@ -1,4 +1,4 @@
-"""Network: nothing talks to anything that is not named."""
+"""Network: pods connect only to named destinations, and accept only named callers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
@@ -12,88 +12,87 @@ from ..rule import Breach, guardrail
 Rules = Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]
 
 WIDEST = {4: 8, 6: 16}
-"""Bits by IP version that a range must fix at least: no network of one organisation is wider."""
-_MANY_PORTS = 1000  # A range of so many names none.
+"""The shortest prefix length, by IP version, of a range that names someone: no organisation's network is wider."""
+_MANY_PORTS = 1000  # A range of this many ports counts as all ports.
 METADATA = ("169.254.169.254", "169.254.169.252", "169.254.170.2", "fd00:ec2::254")
-"""Where clouds hand out credentials of nodes: EC2, Azure and Google, GKE, ECS.
+"""Addresses at which clouds hand out credentials of nodes: EC2, Azure and Google, GKE, ECS.
 
-The agent of EKS Pod Identity (169.254.170.23, fd00:ec2::23) is none of them. It gives a pod the role of its own service
-account only.
+The agent of EKS Pod Identity (169.254.170.23, fd00:ec2::23) is not among them, because it gives a pod only the role of
+the pod's service account.
 """
 _METADATA_PORTS = (80, 988)
 _LINK_LOCAL = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::/32"))
 _GOOGLE = "iam.gke.io/gcp-service-account"
-_EVERY_NAMESPACE = "kubernetes.io/metadata.name"  # A label that each namespace has: that it exists says nothing.
-_ALL, _INTERNET = "everybody", "the whole internet"
+_EVERY_NAMESPACE = "kubernetes.io/metadata.name"  # Every namespace has this label.
+_ALL, _INTERNET = "every address", "the whole internet"
 _CALLED = (proxy_process.HTTP_PORT, proxy_process.GRPC_PORT)
 
 
 @guardrail(
-    "One NetworkPolicy denies all traffic of every pod of the namespace, in both directions",
-    "Add a NetworkPolicy with podSelector: {} and policyTypes: [Ingress, Egress], and no rules.",
+    "The namespace has a default-deny NetworkPolicy for ingress and egress",
+    "Add a NetworkPolicy with podSelector: {}, policyTypes: [Ingress, Egress], and no rules.",
     shared="mandatory",
     local="advisory",
 )
 def everything_is_refused_by_default(environment: Environment) -> Iterator[Breach]:
-    """A pod that no policy names is open to all, and may reach all.
+    """A pod that no policy selects accepts all traffic and can connect to everything.
 
-    That includes a pod that someone adds later, and one whose labels change. Other kinds of network
-    policies can let through what NetworkPolicies refuse.
+    This includes pods that someone adds later, and pods whose labels change. Other kinds of network policies can admit
+    traffic that NetworkPolicies deny.
     """
     policies = environment.of_kind("NetworkPolicy")
-    if not any(_refuses_all(mapping(policy.get("spec"))) for policy in policies):
-        yield Breach(environment.itself, "no NetworkPolicy refuses all of its pods everything, in both directions")
+    if not any(_denies_all(mapping(policy.get("spec"))) for policy in policies):
+        yield Breach(environment.itself, "the namespace has no default-deny NetworkPolicy for ingress and egress")
     for item in environment.objects:
         kind = text(item.get("kind"))
         if kind.endswith("NetworkPolicy") and kind != "NetworkPolicy":
-            yield Breach(item, f"a {kind} may let through what NetworkPolicies refuse")
+            yield Breach(item, f"a {kind} can admit traffic that NetworkPolicies deny")
 
 
 @guardrail(
-    "No NetworkPolicy admits the pods of all namespaces or the whole internet, nor callers of the proxy to its metrics",
-    "Name namespaces, pods or ranges, and the ports that they need, in network.callers, and for a load balancer in "
-    "sourceRanges. For a public service, set a waiver.",
+    "No NetworkPolicy admits all namespaces or the whole internet, or admits callers of the proxy to its metrics",
+    "Name namespaces, pods or ranges, and the ports that they need, in network.callers. For a load balancer, set "
+    "sourceRanges. For a public service, add a waiver.",
     shared="advisory",
     local="advisory",
 )
 def callers_are_named(environment: Environment) -> Iterator[Breach]:
-    """Every address that may call the proxy can use a stolen token, try keys, and exhaust the proxy.
+    """From every admitted address, an attacker can use a stolen token, try keys, and overload the proxy.
 
     A load balancer without sourceRanges is open to every address.
     """
     for policy, rule in _rules(environment, "ingress"):
-        whom = _selects(policy)
+        pods = _selects(policy)
         proxies = any(pod.is_proxy for pod in environment.selected(at(policy, "spec", "podSelector")))
-        for who in _all_of(mappings(rule.get("from"))):
-            yield Breach(policy, f"it lets {who} come to {'the proxy' if proxies else whom}")
+        for peers in _all_of(mappings(rule.get("from"))):
+            yield Breach(policy, f"it lets {peers} connect to {'the proxy' if proxies else pods}")
         if proxies and _opens(rule, proxy_process.ADMIN_PORT, "admin") and any(_opens(rule, port) for port in _CALLED):
-            yield Breach(policy, f"it lets callers of the proxy come to its port {proxy_process.ADMIN_PORT} too")
+            yield Breach(policy, f"it lets callers of the proxy also connect to port {proxy_process.ADMIN_PORT}")
 
 
 @guardrail(
-    "No NetworkPolicy lets pods reach all namespaces, every address, or the metadata address of a cloud",
-    "Name what is reached, and its ports, in network.reach.",
+    "No NetworkPolicy lets pods connect to all namespaces, every address, or the metadata address of a cloud",
+    "Name each destination and its ports in network.reach.",
     shared="advisory",
     local="advisory",
 )
 def destinations_are_named(environment: Environment) -> Iterator[Breach]:
-    """What is loaded as a model is code.
+    """Models are code: they could send data anywhere, or get the node's credentials from the metadata address.
 
-    It carries off what it reads wherever it can reach, and asks the metadata address for the node's own credentials.
-    All addresses are allowed on ports that are named; the metadata address only to servers, where one of them has a
-    Google service account.
+    A rule may allow all addresses on named ports. It may allow the metadata address only for servers, if one of
+    them has a Google service account.
     """
     for policy, rule in _rules(environment, "egress"):
-        whom = _selects(policy)
+        pods = _selects(policy)
         peers = mappings(rule.get("to"))
         for where in _all_of(peers, elsewhere=True):
             if not where.startswith(_INTERNET) or _opens_all(rule):
-                yield Breach(policy, f"it lets {whom} out to {where}")
+                yield Breach(policy, f"it lets {pods} connect to {where}")
         for peer in peers:
             address = _metadata(mapping(peer.get("ipBlock")), rule)
             everywhere = _opens_all(rule) and is_wide(text(at(peer, "ipBlock", "cidr")))
-            if address and not everywhere and not _asks_google(environment, policy):
-                yield Breach(policy, f"it lets {whom} out to the metadata address {address}")
+            if address and not everywhere and not _needs_google(environment, policy):
+                yield Breach(policy, f"it lets {pods} connect to the metadata address {address}")
 
 
 def _rules(environment: Environment, direction: str) -> Rules:
@@ -104,18 +103,18 @@ def _rules(environment: Environment, direction: str) -> Rules:
 
 def _selects(policy: Mapping[str, Any]) -> str:
     selector = mapping(at(policy, "spec", "podSelector"))
-    return "the pods that it selects" if _names_somebody(selector) else "every pod"
+    return "the pods that it selects" if _is_specific(selector) else "every pod"
 
 
-def _refuses_all(spec: Mapping[str, Any]) -> bool:
+def _denies_all(spec: Mapping[str, Any]) -> bool:
     selector = spec.get("podSelector")
     every = isinstance(selector, Mapping) and not any(selector.values())
     both = {"Ingress", "Egress"} <= {text(each) for each in items(spec.get("policyTypes"))}
     return every and both and not spec.get("ingress") and not spec.get("egress")
 
 
-def _names_somebody(selector: Any) -> bool:
-    """Say whether a selector names a label that somebody has and others have not."""
+def _is_specific(selector: Any) -> bool:
+    """Return whether a selector requires a label that not every namespace or pod has."""
     if mapping(mapping(selector).get("matchLabels")):
         return True
     return any(
@@ -125,14 +124,14 @@ def _names_somebody(selector: Any) -> bool:
 
 
 def _collapsed(cidrs: Iterable[str]) -> list[str]:
-    """Return ranges with neighbours as one: the internet in pieces is the internet."""
+    """Return ranges with adjacent ones merged, so that the internet in pieces counts as the internet."""
     blocks: list[Any] = [block for cidr in cidrs if (block := _block(cidr))]
     same = ([block for block in blocks if block.version == version] for version in WIDEST)
     return [str(each) for networks in same for each in collapse_addresses(networks)]
 
 
 def _all_of(peers: Sequence[Mapping[str, Any]], *, elsewhere: bool = False) -> Iterator[str]:
-    """Yield who is meant where that is nobody in particular; `elsewhere`, named pods may be in any namespace."""
+    """Yield each group of peers that is not specific. With `elsewhere`, named pods may be in any namespace."""
     if not peers:
         yield _ALL
     for cidr in _collapsed(text(at(peer, "ipBlock", "cidr")) for peer in peers if "ipBlock" in peer):
@@ -141,15 +140,15 @@ def _all_of(peers: Sequence[Mapping[str, Any]], *, elsewhere: bool = False) -> I
     for peer in peers:
         if "ipBlock" in peer:
             continue
-        if "namespaceSelector" in peer and not _names_somebody(peer["namespaceSelector"]):
-            if not (elsewhere and _names_somebody(peer.get("podSelector"))):
+        if "namespaceSelector" in peer and not _is_specific(peer["namespaceSelector"]):
+            if not (elsewhere and _is_specific(peer.get("podSelector"))):
                 yield "the pods of all namespaces"
         elif not {"namespaceSelector", "podSelector"} & peer.keys():
-            yield "whom an empty peer means"
+            yield "an empty peer"
 
 
 def is_wide(cidr: str) -> bool:
-    """Say whether a range of addresses is so wide that it names nobody."""
+    """Return whether a range of addresses is wider than the network of any one organisation."""
     block = _block(cidr)
     return block is not None and block.prefixlen < WIDEST[block.version]
 
@@ -162,7 +161,7 @@ def _block(cidr: str) -> IPv4Network | IPv6Network | None:
 
 
 def _opens(rule: Mapping[str, Any], port: int, name: str = "") -> bool:
-    """Say whether a rule opens a TCP port, by its number, its name or a range; one without ports opens all."""
+    """Return whether a rule opens a TCP port, by its number, its name or a range. A rule without ports opens all."""
     ports = mappings(rule.get("ports"))
     for one in ports:
         first, last = number(one.get("port")), number(one.get("endPort"))
@@ -184,20 +183,23 @@ def _opens_all(rule: Mapping[str, Any]) -> bool:
 
 
 def _metadata(block: Mapping[str, Any], rule: Mapping[str, Any]) -> str:
-    """Return the metadata address that a rule opens, if it does: a wide range must open one of its ports, too."""
+    """Return the metadata address that a rule opens, or an empty text.
+
+    A range that is not link-local must also open one of the ports of the metadata services.
+    """
     cidr = _block(text(block.get("cidr")))
     without = [each for each in map(_block, map(text, items(block.get("except")))) if each is not None]
     for address in map(ip_address, METADATA):
         if cidr is None or address not in cidr or any(address in each for each in without):
             continue
-        beside = any(cidr.version == near.version and cidr.subnet_of(near) for near in _LINK_LOCAL)  # type: ignore[arg-type]
-        if beside or any(_opens(rule, port) for port in _METADATA_PORTS):
+        is_local = any(cidr.version == near.version and cidr.subnet_of(near) for near in _LINK_LOCAL)  # type: ignore[arg-type]
+        if is_local or any(_opens(rule, port) for port in _METADATA_PORTS):
             return str(address)
     return ""
 
 
-def _asks_google(environment: Environment, policy: Mapping[str, Any]) -> bool:
-    """Say whether a policy is for servers alone, of which one gets its tokens from GKE's metadata server."""
+def _needs_google(environment: Environment, policy: Mapping[str, Any]) -> bool:
+    """Return whether a policy selects only servers, and one of them gets its tokens from GKE's metadata server."""
     known = {
         name_of(account)
         for account in environment.of_kind("ServiceAccount")

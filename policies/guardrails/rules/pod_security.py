@@ -1,10 +1,10 @@
-"""The Pod Security Standards, profile "restricted", as one table; the Kubernetes project's own examples test it.
+"""The Pod Security Standards, profile "restricted", as one table.
 
-Kubernetes' admission enforces the profile too, where the Namespace says so; here a breach is seen before a pod is
-refused. Its own checks are a library of Go. A program made of it (lab/tools/pod-security) would be fast enough, 300
-pods in 0.1 s, but `tidegate` and the policy pack run where there is only Python. So the tests compare with it.
+Kubernetes' admission enforces the profile too, if the Namespace has its label. These rules find a breach earlier.
+Kubernetes' own checks are a Go library, but `tidegate` and the policy pack need only Python. So the tests compare this
+table with that library (lab/tools/pod-security), and with the Kubernetes project's examples.
 
-Fields that only Windows has are looked at as everywhere else; what a Windows pod is let off, it is let off here.
+The exemptions of Windows pods are those of the standard.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..objects import Environment, Pod, at, items, labels_of, mapping, mappings, number, text
 from ..rule import Breach, guardrail
 
-Place = tuple[str, Any]  # What is looked at, in words, and the value there; None where nothing is said.
+Place = tuple[str, Any]  # A place in words, and its value, or None if the value is not set.
 
 VOLUMES = frozenset(
     ("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected")
@@ -28,7 +28,7 @@ SYSCTLS = (
 _SELINUX = ("container_t", "container_init_t", "container_kvm_t", "container_engine_t")
 _PROFILES = ("RuntimeDefault", "Localhost")
 _HANDLERS = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop")
-_ESCALATES = "does not say allowPrivilegeEscalation: false"
+_ESCALATES = "does not set allowPrivilegeEscalation: false"
 _NO_SECCOMP = "has no seccompProfile of type RuntimeDefault or Localhost"
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
@@ -53,7 +53,7 @@ def _contexts(pod: Pod, path: str) -> Iterator[Place]:
 
 
 def _effective(pod: Pod, path: str) -> Iterator[Place]:
-    """Yield what the pod's context says, where it does, and what counts for each container: its own, or the pod's."""
+    """Yield the value of the pod's context, if it is set, and the effective value of each container."""
     (where, of_pod), *of_containers = _contexts(pod, path)
     if of_pod is not None:
         yield where, of_pod
@@ -62,7 +62,7 @@ def _effective(pod: Pod, path: str) -> Iterator[Place]:
 
 
 def _volumes(pod: Pod, _: str) -> Iterator[Place]:
-    """Yield the kinds that each volume has."""
+    """Yield the kinds of each volume."""
     for volume in mappings(pod.spec.get("volumes")):
         kinds = {str(key) for key, value in volume.items() if key != "name" and value is not None}
         yield f"volume {volume.get('name')}", ", ".join(sorted(kinds))
@@ -111,12 +111,12 @@ def _on_windows(pod: Pod) -> bool:
 
 
 def _in_user_namespace(pod: Pod) -> bool:
-    """Say whether root in the pod is nobody on the host."""
+    """Return whether root in the pod has no rights on the host."""
     return pod.spec.get("hostUsers") is False
 
 
 class Check(NamedTuple):
-    """Where a control looks, what is allowed there, and what is said of a place with another `{value}`."""
+    """The places that a control checks, the values allowed there, and the text for a place with another `{value}`."""
 
     places: Callable[[Pod, str], Iterator[Place]]
     path: str
@@ -125,14 +125,13 @@ class Check(NamedTuple):
     exempt: Callable[[Pod], bool] = lambda _: False
 
     def violations(self, pod: Pod) -> Iterator[str]:
-        """Yield what is wrong with a pod."""
         for where, value in () if self.exempt(pod) else self.places(pod, self.path):
             if not (self.allowed(value) if callable(self.allowed) else _is_one_of(value, self.allowed)):
                 yield f"{where} {self.what.format(value=value)}"
 
 
 def _is_one_of(value: Any, allowed: tuple[Any, ...]) -> bool:
-    """Say whether a value is among those that are allowed; False is not 0 here."""
+    """Return whether a value is among those that are allowed. False is not 0 here."""
     return any(value == one and type(value) is type(one) for one in allowed)
 
 
@@ -145,18 +144,18 @@ CONTROLS: Mapping[str, tuple[Check, ...]] = {
     ),
     "Privileged Containers (baseline)": (Check(_of_containers, "privileged", (None, False), "is privileged"),),
     "HostPath Volumes (baseline), Volume Types (restricted)": (Check(_volumes, "", _harmless, "is of kind {value}"),),
-    "Host Ports (baseline)": (Check(_host_ports, "hostPort", (None, 0), "takes a port of its node"),),
+    "Host Ports (baseline)": (Check(_host_ports, "hostPort", (None, 0), "uses a port of its node"),),
     "Host Probes and Lifecycle Hooks (baseline)": tuple(
-        Check(_containers, f"{handler}.{by}.host", (None, ""), "asks another host in a probe or hook")
+        Check(_containers, f"{handler}.{by}.host", (None, ""), "sets the host of a probe or hook")
         for handler in _HANDLERS
         for by in ("httpGet", "tcpSocket")
     ),
     "AppArmor (baseline)": (
-        Check(_contexts, "appArmorProfile.type", (None, *_PROFILES), "switches AppArmor off"),
-        Check(_annotations, _APPARMOR, _is_confined, "switches AppArmor off"),
+        Check(_contexts, "appArmorProfile.type", (None, *_PROFILES), "disables AppArmor"),
+        Check(_annotations, _APPARMOR, _is_confined, "disables AppArmor"),
     ),
     "SELinux (baseline)": (
-        Check(_contexts, "seLinuxOptions.type", (None, "", *_SELINUX), "has another SELinux type than a container's"),
+        Check(_contexts, "seLinuxOptions.type", (None, "", *_SELINUX), "has an SELinux type that is not a container's"),
         Check(_contexts, "seLinuxOptions.user", (None, ""), "sets an SELinux user"),
         Check(_contexts, "seLinuxOptions.role", (None, ""), "sets an SELinux role"),
     ),
@@ -166,7 +165,7 @@ CONTROLS: Mapping[str, tuple[Check, ...]] = {
         Check(_of_containers, "allowPrivilegeEscalation", (False,), _ESCALATES, _on_windows),
     ),
     "Running as Non-root, Running as Non-root user (restricted)": (
-        Check(_effective, "runAsNonRoot", (True,), "does not say runAsNonRoot: true", _in_user_namespace),
+        Check(_effective, "runAsNonRoot", (True,), "does not set runAsNonRoot: true", _in_user_namespace),
         Check(_contexts, "runAsUser", lambda user: user is False or user != 0, "runs as user 0", _in_user_namespace),
     ),
     "Seccomp (restricted)": (Check(_effective, "seccompProfile.type", _PROFILES, _NO_SECCOMP, _on_windows),),
@@ -175,50 +174,50 @@ CONTROLS: Mapping[str, tuple[Check, ...]] = {
         Check(_added_capabilities, "capabilities.add", ("",), "adds the capabilities {value}", _on_windows),
     ),
 }
-"""The controls by the names and levels of the Pod Security Standards, and what each allows."""
+"""The checks of each control, by its name and level in the Pod Security Standards."""
 
 
 @guardrail(
-    'Every pod fulfils the Pod Security Standard "restricted"',
-    "Give the pod what the standard wants: https://kubernetes.io/docs/concepts/security/pod-security-standards.",
+    'Every pod meets the Pod Security Standard "restricted"',
+    "Change the pod to meet the standard: https://kubernetes.io/docs/concepts/security/pod-security-standards.",
     shared="mandatory",
     local="mandatory",
 )
 def pods_fulfil_pod_security_restricted(environment: Environment) -> Iterator[Breach]:
-    """A namespace of Tidegate admits no other pod; without this the refusal comes only when the pod is applied."""
+    """The namespace admits no other pods. Without this check you would learn that only when you apply the pod."""
     for pod in environment.pods:
         yield from (Breach(pod.maker, what) for what in violations(pod))
 
 
 @guardrail(
-    'The Namespace lets Kubernetes enforce the Pod Security Standard "restricted", in its newest version',
-    "Give the Namespace the label pod-security.kubernetes.io/enforce: restricted, and no older enforce-version.",
+    'The Namespace enforces the latest version of the Pod Security Standard "restricted"',
+    "Set the label pod-security.kubernetes.io/enforce: restricted on the Namespace. Remove an older enforce-version.",
     shared="mandatory",
     local="mandatory",
 )
 def namespaces_enforce_pod_security_restricted(environment: Environment) -> Iterator[Breach]:
-    """These guardrails see what is declared. Only Kubernetes' admission sees what else comes into the namespace."""
+    """Guardrails check only declared objects. Kubernetes' admission checks every pod in the namespace."""
     namespace = environment.itself
     if not environment.of_kind("Namespace"):
-        yield Breach(namespace, "the stack does not declare it, so nobody says what it enforces")
+        yield Breach(namespace, "the stack does not declare it, so its Pod Security profile is unknown")
         return
     enforced, version = (labels_of(namespace).get(f"{_ENFORCE}{ending}") for ending in ("", "-version"))
     if enforced != "restricted":
         yield Breach(namespace, f"it enforces {f'the profile {enforced}' if enforced else 'no Pod Security profile'}")
     elif version not in (None, "latest"):
-        yield Breach(namespace, f"it enforces the profile as it was in Kubernetes {version}")
+        yield Breach(namespace, f"it enforces the profile of Kubernetes {version} instead of the latest one")
 
 
 _BEYOND: tuple[Check, ...] = (
     Check(_of_containers, "readOnlyRootFilesystem", (True,), "can write to its root file system"),
-    Check(_pod, "shareProcessNamespace", (None, False), "shares its processes among containers"),
+    Check(_pod, "shareProcessNamespace", (None, False), "shares its process namespace among containers"),
     Check(_contexts, "runAsGroup", lambda group: group is None or number(group) != 0, "runs as group 0"),
-    Check(_pod, "securityContext.fsGroup", lambda group: group is None or number(group) != 0, "has the group 0"),
+    Check(_pod, "securityContext.fsGroup", lambda group: group is None or number(group) != 0, "has group 0"),
     Check(
         _pod,
         "securityContext.supplementalGroups",
         lambda groups: all(number(group) != 0 for group in items(groups)),
-        "has the group 0",
+        "has group 0",
     ),
     Check(_mounts, "mountPropagation", (None, "None"), "shares mounts with its node ({value})"),
     Check(_containers, "volumeDevices", lambda devices: not devices, "uses a raw block device"),
@@ -226,15 +225,16 @@ _BEYOND: tuple[Check, ...] = (
 
 
 @guardrail(
-    "No container writes to its image, sees other pods' processes, runs as group 0, or shares mounts or raw devices",
-    "Mount an emptyDir where something must be written, and leave the rest as the components have it.",
+    "No container writes to its image, sees other containers' processes, runs as group 0, or shares mounts or raw "
+    "devices",
+    "Mount an emptyDir where a container must write. Remove the other setting that the finding names.",
     shared="mandatory",
     local="advisory",
 )
 def containers_are_confined(environment: Environment) -> Iterator[Breach]:
-    """ "restricted" does not ask for this.
+    """The standard "restricted" does not require this.
 
-    What was broken into cannot be changed to stay, and the eviction policy's secret is not to be read out of /proc.
+    It keeps an attacker from changing a container's files, and from reading the eviction policy's secret in /proc.
     """
     for pod in environment.pods:
         yield from (Breach(pod.maker, what) for check in _BEYOND for what in check.violations(pod))

@@ -1,4 +1,4 @@
-"""Triton: only its own pod controls it."""
+"""Triton: only its own pod can control it."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,17 +20,18 @@ _CODE = re.compile(r"--(backend-directory|repoagent-directory|cache-directory)[=
 
 
 @guardrail(
-    "Every Triton requires a secret for model control, shared memory, trace and log settings",
-    "Start Triton as the components do, with both options for model-repository, shared-memory, trace and logging.",
+    "Every Triton server requires a secret for model control, shared memory, trace and log settings",
+    "Start Triton with --http-restricted-api and --grpc-restricted-protocol for model-repository, shared-memory, trace "
+    "and logging. Remove the other options that the finding names.",
     shared="mandatory",
     local="advisory",
 )
 def tritons_keep_their_control_to_themselves(environment: Environment) -> Iterator[Breach]:
-    """A caller that may load a model chooses what runs; shared memory and trace files are read and written by path.
+    """A caller that can load models can run any code. Shared memory and trace settings read and write files by path.
 
-    The secret comes from a file or variable. A Triton that polls its repository refuses loads itself: its index, which
-    shares a protocol with them, may be open. No other front end is switched on, no header with credentials is handed
-    to models, and no code is loaded from where models lie or a container can write.
+    The secret must come from a file or variable. A Triton server that polls its repository may leave model-repository
+    open, because it refuses loads. The check also refuses other front ends, forwarding credentials to models,
+    and loading code from model directories or writable mounts.
     """
     for pod in environment.pods:
         for one in pod.containers:
@@ -41,30 +42,30 @@ def tritons_keep_their_control_to_themselves(environment: Environment) -> Iterat
 
 def _wrong(container: Mapping[str, Any], words: str) -> Iterator[str]:
     for flag, pattern in _RESTRICTIONS.items():
-        said = pattern.findall(words)
-        restricted = {protocol for protocols, _ in said for protocol in protocols.split(",")}
+        given = pattern.findall(words)
+        restricted = {protocol for protocols, _ in given for protocol in protocols.split(",")}
         polls = set(_MODE.findall(words)) == {"poll"}
         wanted = triton.POLLING_RESTRICTED_PROTOCOLS if polls else triton.RESTRICTED_PROTOCOLS
         if missing := [each for each in wanted if each not in restricted]:
-            yield f"does not restrict {', '.join(missing)} by {flag}"
-        if any(not secret.startswith("$") for _, secret in said):
+            yield f"does not restrict {', '.join(missing)} with {flag}"
+        if any(not secret.startswith("$") for _, secret in given):
             yield f"has the secret of {flag} in its arguments"
     for name in dict.fromkeys(_SWITCHED_ON.findall(words)):
-        yield f"switches another front end on, by --allow-{name}"
+        yield f"enables another front end with --allow-{name}"
     for pattern in dict.fromkeys(_FORWARDED.findall(words)):
         if _matches(pattern.strip("'\""), "authorization"):
-            yield "hands the header Authorization to models"
-    # What has no read-only mount may be written to, and the repository holds what was published.
+            yield "forwards the Authorization header to models"
+    # Mounts that are not read-only are writable, and people publish models into the repository.
     mounts = (one for one in mappings(container.get("volumeMounts")) if one.get("readOnly") is not True)
     models = (triton.REPOSITORY_ROOT, eviction_process.STAGING_ROOT)
     places = (*models, *(text(one.get("mountPath")) for one in mounts))
     for option, folder in _CODE.findall(words):
         if any(f"{folder.strip('/')}/".startswith(f"{place.strip('/')}/") for place in places):
-            yield f"loads code from {folder}, by --{option}"
+            yield f"loads code from {folder} with --{option}"
 
 
 def _matches(pattern: str, header: str) -> bool:
-    """Say whether a pattern matches a header's name; one that cannot be read may match anything."""
+    """Return whether a pattern matches a header's name. An invalid pattern counts as matching."""
     try:
         return re.fullmatch(pattern, header, re.IGNORECASE) is not None
     except re.error:

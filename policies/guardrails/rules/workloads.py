@@ -1,4 +1,4 @@
-"""Workloads: their images stay, they say when they are well, and one owner has their number."""
+"""Workloads: pinned images, probes, disruption budgets, limits, and placement."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,14 +13,14 @@ _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 @guardrail(
-    "Every image is named by its digest",
-    "Run `tidegate pin` where the registry can be reached; in a values file, write image: repository:tag@sha256:…. To "
-    "render without a registry, say guardrails: {severities: {images-are-pinned-by-digest: advisory}}: a cluster takes "
-    "no image without a digest all the same.",
+    "Every image has a digest",
+    "Run `tidegate pin` with access to the registry. In a values file, set image: repository:tag@sha256:…. To render "
+    "without a registry, set guardrails: {severities: {images-are-pinned-by-digest: advisory}}. Clusters still refuse "
+    "images without a digest.",
     shared="advisory",
 )
 def images_are_pinned_by_digest(environment: Environment) -> Iterator[Breach]:
-    """A tag can be moved: what runs then is not what was tested."""
+    """A tag can move, so that another image runs than the one you tested."""
     for pod in environment.pods:
         for image in dict.fromkeys(text(one.get("image")) for one in pod.containers):
             if not _DIGEST.search(image):
@@ -28,13 +28,13 @@ def images_are_pinned_by_digest(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
-    "Every main container has a readiness and a liveness probe, every native sidecar a liveness probe",
-    "Give it the probe that is missing.",
+    "Every main container has a readiness and a liveness probe, and every native sidecar a liveness probe",
+    "Add the missing probe.",
     shared="advisory",
     local="advisory",
 )
 def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
-    """Without them a stuck process is never restarted, and a request is sent to one that is not there yet."""
+    """Without them Kubernetes never restarts a stuck process, and sends requests to one that is not ready."""
     for pod in environment.workloads:
         for one in (*pod.main_containers, *pod.sidecars):
             probes = ["livenessProbe"] if one in pod.sidecars else ["readinessProbe", "livenessProbe"]
@@ -43,60 +43,57 @@ def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
-    "Every workload has one PodDisruptionBudget, which allows one pod to be evicted, but not all of several",
-    "Give it one PodDisruptionBudget with a maxUnavailable of at least 1 and less than its replicas.",
+    "Every workload has one PodDisruptionBudget, which lets Kubernetes evict one pod but not all of several",
+    "Add one PodDisruptionBudget with a maxUnavailable of at least 1 and less than the number of replicas.",
     shared="advisory",
     local="advisory",
 )
 def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
-    """Without one, or with one that lets all go, drains of several nodes take all replicas at once.
+    """Without one, or with one that is too wide, draining several nodes evicts all replicas at the same time.
 
-    With one that lets no pod go, no node is drained.
+    If it allows no eviction, the nodes cannot be drained.
     """
     budgets = environment.of_kind("PodDisruptionBudget")
     for pod in environment.workloads:
         ours = [item for item in budgets if matches(at(item, "spec", "selector"), pod.labels)]
         if len(ours) != 1:
             yield Breach(pod.maker, f"it has {len(ours) or 'no'} PodDisruptionBudget{'s' if len(ours) > 1 else ''}")
-        elif not _lets_go(ours[0], number(at(pod.maker, "spec", "replicas"))):
-            yield Breach(ours[0], f"it lets no pod of {name_of(pod.maker)} go, so no node is ever drained")
-        elif _lets_all_go(ours[0], least := _least_replicas(environment, pod)):
-            yield Breach(ours[0], f"it lets all {least} pods of {name_of(pod.maker)} go at once")
+        elif not _allows_one(ours[0], number(at(pod.maker, "spec", "replicas"))):
+            yield Breach(ours[0], f"it allows no eviction of {name_of(pod.maker)}, so its nodes cannot be drained")
+        elif _allows_all(ours[0], least := _least_replicas(environment, pod)):
+            yield Breach(ours[0], f"it allows the eviction of all {least} pods of {name_of(pod.maker)} together")
 
 
 @guardrail(
-    "Every container has a limit of memory, and every emptyDir a limit of size",
-    "Give the container limits.memory, and the volume a sizeLimit.",
+    "Every container has a memory limit, and every emptyDir a size limit",
+    "Set limits.memory for the container and sizeLimit for the volume.",
     shared="advisory",
     local="advisory",
 )
 def memory_and_scratch_have_limits(environment: Environment) -> Iterator[Breach]:
-    """Without them one model that leaks takes the memory or the disk of the whole node.
-
-    The kubelet then evicts pods of others.
-    """
+    """Without them one leaking model can use all memory or disk of the node, and the kubelet evicts other pods."""
     for pod in environment.pods:
-        together = at(pod.spec, "resources", "limits", "memory")  # Of the whole pod, since Kubernetes 1.34.
+        together = at(pod.spec, "resources", "limits", "memory")  # For the whole pod, since Kubernetes 1.34.
         for one in (*pod.init_containers, *pod.main_containers):
             limit = at(one, "resources", "limits", "memory") or together
             if not limit or _NOTHING.fullmatch(str(limit)):
-                yield Breach(pod.maker, f"container {one.get('name')} has no limit of memory")
+                yield Breach(pod.maker, f"container {one.get('name')} has no memory limit")
         for volume in mappings(pod.spec.get("volumes")):
             limit = at(volume, "emptyDir", "sizeLimit")
             if "emptyDir" in volume and (not limit or _NOTHING.fullmatch(str(limit))):
-                yield Breach(pod.maker, f"volume {volume.get('name')} has no limit of size")
+                yield Breach(pod.maker, f"volume {volume.get('name')} has no size limit")
 
 
 @guardrail(
     "No pod tolerates every taint, runs on the control plane's nodes, bypasses the scheduler, or has a system priority",
-    "Name the taints of the nodes that are meant, and let the scheduler choose.",
+    "Tolerate only the taints of the nodes that you want. Remove nodeName and the system priority.",
     shared="mandatory",
     local="advisory",
 )
 def pods_go_only_where_they_are_meant_to(environment: Environment) -> Iterator[Breach]:
-    """A model server beside an API server shares its kernel.
+    """A model server on a control-plane node shares its kernel with the API server.
 
-    With the system's priority it drives out what runs the cluster.
+    With a system priority it can evict the pods that run the cluster.
     """
     for pod in environment.pods:
         for one in mappings(pod.spec.get("tolerations")):
@@ -106,12 +103,12 @@ def pods_go_only_where_they_are_meant_to(environment: Environment) -> Iterator[B
             elif _CONTROL_PLANE.fullmatch(key):
                 yield Breach(pod.maker, f"it tolerates {key}")
         if node := pod.spec.get("nodeName"):
-            yield Breach(pod.maker, f"it names node {node}, past the scheduler")
+            yield Breach(pod.maker, f"it sets nodeName to {node}, which bypasses the scheduler")
         if (priority := text(pod.spec.get("priorityClassName"))).startswith("system-"):
-            yield Breach(pod.maker, f"its priority is the system's: {priority}")
+            yield Breach(pod.maker, f"it has the system priority {priority}")
 
 
-def _lets_go(budget: Mapping[str, Any], replicas: int | None) -> bool:
+def _allows_one(budget: Mapping[str, Any], replicas: int | None) -> bool:
     spec = mapping(budget.get("spec"))
     if "maxUnavailable" in spec:
         return spec["maxUnavailable"] not in (0, "0", "0%")
@@ -119,7 +116,7 @@ def _lets_go(budget: Mapping[str, Any], replicas: int | None) -> bool:
     return least != "100%" and (replicas is None or replicas == 0 or (number(least) or 0) < replicas)
 
 
-def _lets_all_go(budget: Mapping[str, Any], replicas: int) -> bool:
+def _allows_all(budget: Mapping[str, Any], replicas: int) -> bool:
     spec = mapping(budget.get("spec"))
     most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
     if replicas < 2:
@@ -128,11 +125,11 @@ def _lets_all_go(budget: Mapping[str, Any], replicas: int) -> bool:
 
 
 def _least_replicas(environment: Environment, pod: Pod) -> int:
-    """Return how many replicas there are, or how many an autoscaler keeps; 0 where one may take all away.
+    """Return the number of replicas, or the minimum that an autoscaler keeps, which can be 0.
 
-    One is Kubernetes' own default.
+    The default of Kubernetes is 1.
     """
     for item in environment.autoscalers(pod):
         return number(at(item, "spec", "minReplicas") or at(item, "spec", "minReplicaCount")) or 0
-    said = number(at(pod.maker, "spec", "replicas"))
-    return 1 if said is None else said
+    replicas = number(at(pod.maker, "spec", "replicas"))
+    return 1 if replicas is None else replicas

@@ -1,1 +1,1 @@
-"""Identity of callers, and what they may do: denied by default."""
+"""Authentication and authorization of callers. Access is denied by default."""

@@ -1,7 +1,7 @@
-"""API keys: random, so that a plain hash is enough to know them again.
+"""API keys: random, so a plain hash is enough to recognise them.
 
-A key has more than 256 bits from the system's source of randomness. None is found by trying, however fast SHA-256 is,
-so the slow hashes that passwords need (bcrypt, Argon2) would cost much and add nothing.
+A key has more than 256 bits from the system's source of randomness. No one can find one by trying, however fast SHA-256
+is. The slow hashes that passwords need (bcrypt, Argon2) would only add cost.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..problems import TableError
 
-PREFIX = "tgk_"  # What secret scanners know a key by: `tgk_[0-9A-Za-z]{49}`.
+PREFIX = "tgk_"  # Secret scanners recognise a key by it: `tgk_[0-9A-Za-z]{49}`.
 HASH = "sha256:"
 MOST_FILE_BYTES = 64 * 1024
 MOST_PRINCIPALS = 100_000
@@ -23,24 +23,23 @@ _LINE = re.compile(rf"{HASH}[0-9a-f]{{64}}")
 
 
 def new_key() -> str:
-    """Return a new key."""
+    """Return a new random key."""
     return PREFIX + "".join(secrets.choice(_SIGNS) for _ in range(_SIZE))
 
 
 def hash_line(key: str) -> str:
-    """Return the line that stands for a key in its principal's file."""
+    """Return the line for a key in its principal's file."""
     return HASH + hashlib.sha256(key.encode()).hexdigest()
 
 
 ApiKeys = Mapping[str, str]
-"""Whose keys there are: of each its `hash_line`, and its principal. How long it takes to find one tells of hashes at
-most, and from those no key is found."""
+"""The principal of each key, by the key's `hash_line`. The time of a look-up can leak hashes at most, never keys."""
 
 
 def read_api_keys(folder: Path) -> ApiKeys:
-    """Read a mounted secret: a file for each principal, named after it, with a hash a line; `#` begins a remark.
+    """Read a mounted secret: one file per principal, named after it, with one hash per line. `#` begins a comment.
 
-    Several lines allow a change of keys without a gap. Entries that begin with a dot are Kubernetes' own (`..data`).
+    Several lines allow a change of keys without a gap. Entries that begin with a dot belong to Kubernetes (`..data`).
     """
     principals: dict[str, str] = {}
     try:
@@ -54,7 +53,7 @@ def read_api_keys(folder: Path) -> ApiKeys:
                 raise TableError(f"{path} has more than {MOST_FILE_BYTES} bytes.")
             for line in _hash_lines(path, text):
                 if principals.setdefault(line, path.name) != path.name:
-                    raise TableError(f"{path} has a key that is {principals[line]}'s too: give each its own.")
+                    raise TableError(f"{path} has a key of {principals[line]} too: give each principal its own key.")
     except OSError as error:
         raise TableError(f"{folder} cannot be read: {error.strerror}.") from None
     return principals
@@ -63,11 +62,11 @@ def read_api_keys(folder: Path) -> ApiKeys:
 def _hash_lines(path: Path, text: bytes) -> list[str]:
     found = []
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
-        said = line.partition("#")[0].strip()
-        if not said:
+        text = line.partition("#")[0].strip()
+        if not text:
             continue
-        if not _LINE.fullmatch(said):
-            what = "a key itself: make a new one, for this one is no longer secret" if PREFIX in said else "no hash"
+        if not _LINE.fullmatch(text):
+            what = "a key itself: replace it, because it is no longer secret" if PREFIX in text else "not a hash"
             raise TableError(f"{path}, line {number}: {what} (a line is `{HASH}` and 64 hexadecimal digits).")
-        found.append(said)
+        found.append(text)
     return found

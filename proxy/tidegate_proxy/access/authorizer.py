@@ -1,4 +1,4 @@
-"""The decision about every call: from memory at once, or by finding out who calls and what the rules grant."""
+"""The decision about every call: from memory, or by authenticating the caller and applying the access rules."""
 
 import asyncio
 import ssl
@@ -22,13 +22,13 @@ from .rules import Rules
 from .trust import Issuer, Trust
 from .web_client import Domino, WebClient
 
-TEND_SECONDS = 1.0  # Seconds between two looks at what has ended and at keys that must be fetched.
-_LOOKED_AT = 1024  # Identities and buckets that one look takes in, so that no request waits for it.
+TEND_SECONDS = 1.0  # Seconds between two looks for expired entries and for keys to fetch.
+_LOOKED_AT = 1024  # Identities and buckets per look, so that no request waits for it.
 _NO_KEYS: ApiKeys = {}
 
 
 class Authorizer:
-    """Decides for one event loop: between two awaits nothing changes, so that every decision is of one state."""
+    """Decides for one event loop: between two awaits nothing changes, so every decision uses one state."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Authorizer:
         self.identities = IdentityCache()
         self.refusals = RefusalCache()
         self.limits, self._token_limits = RateLimiter(), RateLimiter()
-        self.generation = 0  # Counts the states of rules, routes and keys: what was decided in another one is void.
+        self.generation = 0  # Counts the states of rules, routes and keys: decisions of another state are void.
         self._replicas = replicas
         self._in_flight: WeakValueDictionary[tuple[str, str], InFlightCount] = WeakValueDictionary()
-        """The calls under way of each principal, for as long as an identity of it is remembered."""
+        """The calls in progress of each principal, for as long as one of its identities is remembered."""
         self._wall = wall
         self._clock = clock
         self._web = web or WebClient()
@@ -58,9 +58,9 @@ class Authorizer:
         self._trust = Trust({}, _NO_KEYS, self._domino, wall)
         self.replace(access, routes, keys)
 
-    # --- what calls ask
+    # --- called for each call
     def known(self, credential: Credential, asked: Asked) -> Grant | None:
-        """Return a grant that was found before and still holds; None when it must be asked for."""
+        """Return a remembered grant that is still valid. None if the caller must use `ask`."""
         identity = self._find(credential[-TAIL:])
         if identity is None or identity.credential != credential or identity.generation != self.generation:
             return None
@@ -71,7 +71,7 @@ class Authorizer:
         return identity.grants.get(asked) if identity.generation == self.generation else None
 
     def remembered(self, credential: Credential) -> Identity | None:
-        """Return the identity that a credential proved before, while it still does; None when it must be asked for."""
+        """Return a remembered identity that is still valid. None if the caller must use `identify`."""
         identity = self._find(credential[-TAIL:])
         if identity is None or identity.credential != credential or identity.expires <= self._wall():
             return None
@@ -80,9 +80,9 @@ class Authorizer:
     async def ask(
         self, credential: Credential, server: str | None, model: str, action: Action, kind: str | None = None
     ) -> Grant:
-        """Return a grant; raises Problem (unauthenticated, denied, unknown, malformed, busy).
+        """Return a grant. Raises Problem (unauthenticated, denied, unknown, malformed, busy).
 
-        `kind` is whose protocol is spoken: of servers of others it is only told what they speak.
+        `kind` is the kind of server whose protocol the call uses. A model on a server of another kind is a Problem.
         """
         identity = await self.identify(credential)
         spoken = None if kind is None else KINDS[kind]
@@ -100,7 +100,7 @@ class Authorizer:
         return grant
 
     async def identify(self, credential: Credential) -> Identity:
-        """Return a caller's identity; raises Problem (unauthenticated, or busy when that cannot be known now)."""
+        """Return a caller's identity. Raises Problem (unauthenticated, or busy if it cannot be checked now)."""
         while True:
             now = self._wall()
             identity = self.identities.find(credential)
@@ -128,21 +128,21 @@ class Authorizer:
                 return found
 
     def permits(self, identity: Identity, route: Route, action: Action) -> bool:
-        """Tell whether a rule grants it."""
+        """Return whether a rule grants the action."""
         return self._rules.of(identity.principal).allow(action, route.server, route.name)
 
-    # --- what the rest of the proxy tells
+    # --- called when something changes
     def replace(self, access: AccessTable, routes: Routes, keys: ApiKeys, rules: Rules | None = None) -> None:
-        """Decide by other tables from now on. Callers that are still believed need not prove themselves again.
+        """Use other tables from now on. Callers whose source is unchanged stay authenticated.
 
-        Many rules take long to read: `build_rules` reads them beforehand, in a thread.
+        Reading many rules takes long, so `build_rules` reads them beforehand in a thread.
         """
         before = self._trust
         issuers = {}
-        for told in access.issuers:
-            old = before.issuers.get(told.issuer)
-            same = old is not None and old.told.jwks_url == told.jwks_url
-            issuers[told.issuer] = Issuer(told, old.keys if old is not None and same else self._keys_of(told))
+        for config in access.issuers:
+            old = before.issuers.get(config.issuer)
+            same = old is not None and old.config.jwks_url == config.jwks_url
+            issuers[config.issuer] = Issuer(config, old.keys if old is not None and same else self._keys_of(config))
         changed = {name for name, old in before.issuers.items() if issuers.get(name) != old}
         if keys != before.api_keys:
             changed.add(API_KEYS)
@@ -157,20 +157,20 @@ class Authorizer:
         self._change_limits()
 
     async def trust_authorities(self, context: ssl.SSLContext) -> None:
-        """Ask issuers and Domino by another trust from now on; those that did not answer are asked again at once."""
+        """Use other certificate authorities for issuers and Domino. Retry failed issuers at once."""
         self._web.trust(context)
         for issuer in self._trust.issuers.values():
             issuer.keys.retry()
 
     def set_replicas(self, replicas: int) -> None:
-        """Learn how many replicas of the proxy share the rate limits."""
+        """Set the number of proxy replicas that share the rate limits."""
         if replicas != self._replicas:
             self._replicas = replicas
             self._change_limits()
-            self.generation += 1  # so that grants ask for their buckets again, which then follow
+            self.generation += 1  # so that grants look up their buckets again, which then use the new limits
 
     async def tend(self) -> None:
-        """Fetch keys before they are old, and forget what has ended, for ever."""
+        """Fetch keys before they are old and forget expired entries, for ever."""
         while True:
             for issuer in self._trust.issuers.values():
                 if issuer.keys.due:
@@ -181,17 +181,17 @@ class Authorizer:
             await asyncio.sleep(TEND_SECONDS)
 
     def keys_trusted(self) -> dict[str, float]:
-        """Return for how many seconds each issuer's keys are trusted yet, if it answers no more."""
+        """Return, by issuer, for how many more seconds its keys are trusted if it stops responding."""
         return {name: max(0.0, issuer.keys.trust_left) for name, issuer in self._trust.issuers.items()}
 
     def sweep(self) -> None:
-        """Look at some of what is remembered, and forget what has ended."""
+        """Look at some remembered entries and forget the expired ones."""
         self.identities.sweep(self._wall(), self.generation, _LOOKED_AT)
         self.limits.forget_idle(self._clock(), _LOOKED_AT)
         self._token_limits.forget_idle(self._clock(), _LOOKED_AT)
 
     async def close(self) -> None:
-        """Give up what is under way, and close connections."""
+        """Cancel requests in progress and close connections."""
         if self._domino is not None:
             await self._domino.close()
         for issuer in self._trust.issuers.values():
@@ -202,7 +202,7 @@ class Authorizer:
     def _change_limits(self) -> None:
         limit = self._access.rate_limit
         self.limits.change(limit.requests_per_minute, limit.burst, self._replicas)
-        tokens = limit.tokens_per_minute or 1  # so many at once as a minute has; without a limit no bucket is asked for
+        tokens = limit.tokens_per_minute or 1  # the burst is one minute's tokens. Without a limit no bucket is used
         self._token_limits.change(tokens, tokens, self._replicas)
 
     def _decide(
@@ -221,17 +221,17 @@ class Authorizer:
         if seen:
             raise Problem(
                 ProblemType.DENIED,
-                f"{identity.principal.name} may {other} the model {model} of the server {seen[0]}, but not {action}: "
-                f"that needs an access rule with the action {action} for this principal or one of its groups.",
+                f"{identity.principal.name} may {other} the model {model} of the server {seen[0]}, but not {action}. "
+                f"An admin must add an access rule with the action {action} for this principal or one of its groups.",
             )
         where = "" if server is None else f" of the server {server}"
-        raise Problem(ProblemType.UNKNOWN, f"There is no model {model}{where}, or none that you may know of.")
+        raise Problem(ProblemType.UNKNOWN, f"There is no model {model}{where}, or you have no access to it.")
 
-    def _keys_of(self, told: OidcIssuer) -> IssuerKeys:
-        return IssuerKeys(told.issuer, told.jwks_url, self._web, self._keys_changed, self._clock, self._wall)
+    def _keys_of(self, config: OidcIssuer) -> IssuerKeys:
+        return IssuerKeys(config.issuer, config.jwks_url, self._web, self._keys_changed, self._clock, self._wall)
 
     def _keys_changed(self, issuer: str, fewer: bool) -> None:
-        """A token may be right now that was not before, and one whose key is gone is right no longer."""
+        """Forget refusals, because a new key can verify more tokens, and identities if a key is gone."""
         self.refusals.clear()
         if fewer:
             self.identities.forget_sources({issuer})

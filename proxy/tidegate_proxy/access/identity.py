@@ -1,4 +1,4 @@
-"""The identity of a caller, while its proof holds, and what is remembered of callers: bounded, until it ends."""
+"""The identities of callers, and bounded caches of them that keep an entry until it expires."""
 
 import hashlib
 from collections import OrderedDict
@@ -13,66 +13,67 @@ from .limits import TOKENS, TokenBucket
 
 LONGEST_NAME = 255  # Characters of a principal's name (of `sub`: OpenID Connect Core, 2).
 Credential = bytes
-"""What a caller sent to say who it is, as one value: an `Authorization` header's value, or that of `X-API-Key` or
-`X-Domino-Api-Key` after the header's lower-case name and a space. Empty for a caller that sent nothing."""
+"""A caller's credential as one value: the value of `Authorization`, or the lower-case header name (`x-api-key`,
+`x-domino-api-key`), a space and the value. Empty if the caller sent none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A caller, as rules and limits see it."""
+    """A caller, as rules and limits name it."""
 
     name: str  # `sub` of a token, or the principal of an API key.
     groups: frozenset[str]
-    source: str  # What vouches for it: an issuer's URL, `api-keys` or `domino`.
+    source: str  # The authority for it: an issuer's URL, `api-keys` or `domino`.
 
 
 @dataclass(slots=True)
 class Identity:
-    """A principal as one credential proved it, and what was found out about its rights since."""
+    """A principal as one credential proved it, and its known rights."""
 
     principal: Principal
-    expires: float  # When the credential ends: seconds of wall-clock time (`exp` of a token), infinity for an API key.
+    expires: float  # Wall-clock time, in seconds, at which the credential expires. Infinity for an API key.
     grants: "dict[Asked, Grant]" = field(default_factory=dict, repr=False)
-    """What is granted; bounded by the authorizer."""
-    credential: Credential = field(default=b"", repr=False)  # What proved it; never shown.
-    generation: int = 0  # Which state of rules and routes `grants` belongs to; in any other state they are void.
+    """Granted actions. Bounded by the authorizer."""
+    credential: Credential = field(default=b"", repr=False)  # Its proof. Never shown.
+    generation: int = 0  # State of rules and routes that `grants` belongs to. In any other state they are void.
     in_flight: InFlightCount = field(default_factory=InFlightCount, repr=False)
-    """Its calls under way; one object for all credentials of a principal."""
+    """Its calls in progress. One object for all credentials of a principal."""
 
 
 @dataclass(slots=True)
 class Grant:
-    """Leave for one principal to do one thing with one model, for as long as its identity holds."""
+    """Permission for one principal to do one thing with one model, while its identity is valid."""
 
     identity: Identity
     route: Route
-    bucket: TokenBucket | None  # Limits its requests; None for what is not limited (inspecting).
-    tokens: TokenBucket | None = None  # Limits what they use, where that is limited and told.
+    bucket: TokenBucket | None  # Limits its requests. None if they are not limited (inspecting).
+    tokens: TokenBucket | None = None  # Limits the tokens they use, if these are limited and reported.
 
     def count(self, now: float) -> None:
-        """Count a request; raises Problem (rate-limited)."""
+        """Count a request. Raises Problem (rate-limited)."""
         if self.tokens is not None and (wait := self.tokens.take(now, 0)):
             rate = f"{self.tokens.rate * 60:.4g} tokens a minute"
-            why = f"You may use {rate} of this model through this proxy, and have used all of them."
+            why = f"Your limit for this model is {rate} on this proxy replica, and it is used up."
             raise Problem(ProblemType.RATE_LIMITED, why, wait, reason=TOKENS)
         if self.bucket is not None and (wait := self.bucket.take(now)):
             rate = f"{self.bucket.rate * 60:.4g} requests a minute, {self.bucket.burst:g} at once"
-            raise Problem(ProblemType.RATE_LIMITED, f"You may send this model {rate} through this proxy.", wait)
+            why = f"Your limit for this model is {rate}, on this proxy replica."
+            raise Problem(ProblemType.RATE_LIMITED, why, wait)
 
 
-def is_name(said: object) -> TypeGuard[str]:
-    """Tell whether this can be a principal's name."""
-    return isinstance(said, str) and 0 < len(said) <= LONGEST_NAME and said.isprintable()
+def is_name(value: object) -> TypeGuard[str]:
+    """Return whether this can be a principal's name."""
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable()
 
 
 def refused(detail: str) -> Problem:
-    """Return the problem of a credential that is known to be wrong. `detail` holds nothing of it."""
+    """Return the problem of an invalid credential. `detail` contains nothing of it."""
     return Problem(ProblemType.UNAUTHENTICATED, detail)
 
 
 def unanswered(who: str, retry_after: float) -> Problem:
-    """Return the problem of a credential that cannot be checked now: it may be right, so it is not called wrong."""
-    why = f"{who} does not answer, so it cannot be known who you are. Send the request again."
+    """Return the problem of a credential that cannot be checked now: it may be valid, so this is not a refusal."""
+    why = f"{who} does not respond, so the proxy cannot authenticate you. Send the request again."
     return Problem(ProblemType.BUSY, why, retry_after, reason="identity-provider")
 
 
@@ -81,14 +82,14 @@ MOST_CREDENTIAL_BYTES = 16 * 1024 * 1024  # Bytes of all remembered credentials 
 MOST_GRANTS = 65_536  # Grants of all identities together.
 MOST_GRANTS_EACH = 1024
 MOST_REFUSALS = 4096
-REFUSED_SECONDS = 5.0  # Seconds for which a refused credential is refused unseen.
+REFUSED_SECONDS = 5.0  # Seconds for which a refused credential is refused without a check.
 TAIL = 48
-"""A credential's last bytes, by which it is looked up and then compared whole: of a token they are its signature's, of
-an API key its random part. Hashing all of a token at each request would take longer than everything else."""
+"""Last bytes of a credential, by which it is looked up before a full comparison: part of a token's signature, or an API
+key's random part. Hashing a whole token for each request would take longer than everything else."""
 
 
 class IdentityCache:
-    """Identities by credential. What was remembered first goes first."""
+    """Identities by credential. The oldest entry is evicted first."""
 
     def __init__(
         self, most: int = MOST_IDENTITIES, most_bytes: int = MOST_CREDENTIAL_BYTES, most_grants: int = MOST_GRANTS
@@ -101,12 +102,12 @@ class IdentityCache:
         self._most_grants = most_grants
 
     def find(self, credential: Credential) -> Identity | None:
-        """Return the identity that a credential proved; whether it still does is not asked here."""
+        """Return the identity that a credential proved, even if it has expired."""
         identity = self.by_tail.get(credential[-TAIL:])
         return identity if identity is not None and identity.credential == credential else None
 
     def remember(self, credential: Credential, identity: Identity) -> None:
-        """Keep an identity, and forget others where there are too many."""
+        """Keep an identity, and evict others if there are too many."""
         self.forget(credential[-TAIL:])
         identity.credential = credential
         self.by_tail[credential[-TAIL:]] = identity
@@ -115,7 +116,7 @@ class IdentityCache:
             self.forget(next(iter(self.by_tail)))
 
     def grant(self, identity: Identity, key: Asked, grant: Grant) -> None:
-        """Keep a grant with its identity; one that is not remembered keeps none."""
+        """Keep a grant with its identity, if that is remembered."""
         if self.by_tail.get(identity.credential[-TAIL:]) is not identity:
             return
         if len(identity.grants) >= MOST_GRANTS_EACH:
@@ -132,19 +133,18 @@ class IdentityCache:
         identity.grants = {}
 
     def forget(self, tail: bytes) -> None:
-        """Forget an identity."""
         identity = self.by_tail.pop(tail, None)
         if identity is not None:
             self.bytes -= len(identity.credential)
             self.clear(identity)
 
     def forget_sources(self, sources: set[str]) -> None:
-        """Forget the identities that one of these vouched for."""
+        """Forget the identities that one of these sources authenticated."""
         for tail in [tail for tail, identity in self.by_tail.items() if identity.principal.source in sources]:
             self.forget(tail)
 
     def sweep(self, now: float, generation: int, most: int) -> None:
-        """Look at some, forget those that have ended, and the grants of other generations."""
+        """Look at some identities: forget the expired ones and the grants of other generations."""
         by_tail = self.by_tail
         for _ in range(min(most, len(by_tail))):
             tail = next(iter(by_tail))
@@ -159,14 +159,14 @@ class IdentityCache:
 
 
 class RefusalCache:
-    """Credentials that were refused a moment ago, by their digest: a flood of a bad one costs little."""
+    """Recently refused credentials, by digest: a flood of one invalid credential costs little."""
 
     def __init__(self, most: int = MOST_REFUSALS) -> None:
         self._until: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self._most = most
 
     def check(self, credential: Credential, now: float) -> None:
-        """Refuse what was refused; raises Problem (unauthenticated)."""
+        """Raise Problem (unauthenticated) for a recently refused credential."""
         if not self._until:
             return
         until, detail = self._until.get(_digest(credential), (now, ""))
@@ -174,7 +174,6 @@ class RefusalCache:
             raise refused(detail)
 
     def add(self, credential: Credential, detail: str, now: float) -> None:
-        """Remember a refusal."""
         digest = _digest(credential)
         self._until.pop(digest, None)
         if len(self._until) >= self._most:
@@ -182,7 +181,7 @@ class RefusalCache:
         self._until[digest] = (now + REFUSED_SECONDS, detail)
 
     def clear(self) -> None:
-        """Forget all: what is believed has changed."""
+        """Forget all refusals, because the trusted sources have changed."""
         self._until.clear()
 
 

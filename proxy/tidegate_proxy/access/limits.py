@@ -1,19 +1,19 @@
-"""Rate limits: how many requests a principal may send to a model, and how many tokens these may use."""
+"""Rate limits: how many requests a principal can send to a model, and how many tokens they can use."""
 
 import weakref
 from collections import OrderedDict
 
-MOST_BUCKETS = 131_072  # Buckets that are kept; beyond, the one longest untouched is forgotten, full or not.
-TOKENS = "tokens"  # Reason of the problem of those whose tokens are used.
-MOST_OWED_SECONDS = 3600.0  # For so long an answer may shut its caller out: what an engine tells may be nonsense.
-_LOOKED_AT = 64  # Buckets that are looked at, to make room for one.
+MOST_BUCKETS = 131_072  # Kept buckets. Beyond, the one unused for longest is dropped, full or not.
+TOKENS = "tokens"  # Reason of the problem if the tokens are used up.
+MOST_OWED_SECONDS = 3600.0  # Longest time for which one response can block its caller: an engine's count may be wrong.
+_LOOKED_AT = 64  # Buckets to look at when one more is needed.
 _Key = tuple[str, str, str, str]
 
 
 class TokenBucket:
     """A token bucket (leaky bucket as a meter, ITU-T I.371): `burst` requests at once, then `rate` a second.
 
-    What is known afterwards only, as the tokens of an answer are, is `spent`, and may be more than there is.
+    Use that is known only afterwards, such as the tokens of a response, is `spent` and can exceed what is left.
     """
 
     __slots__ = ("__weakref__", "_at", "_left", "burst", "rate")
@@ -25,12 +25,12 @@ class TokenBucket:
         self._at = now
 
     def take(self, now: float, number: int = 1) -> float:
-        """Take one request; return 0, or the seconds until there is room for it. `now` is monotonic seconds.
+        """Take one request. Return 0, or the seconds until the next is allowed. `now` is monotonic seconds.
 
-        With 0 it is only looked whether there is any room.
+        With 0, only check whether one is allowed.
         """
         left = self._left
-        if now > self._at:  # the loop's clock may be a little behind the one that made the bucket
+        if now > self._at:  # the loop's clock can be slightly behind that of the bucket's creator
             left += (now - self._at) * self.rate
             self._at = now
             if left > self.burst:
@@ -42,15 +42,15 @@ class TokenBucket:
         return (1 - left) / self.rate
 
     def spend(self, number: int) -> None:
-        """Count what has been used already; no more is owed than comes back within `MOST_OWED_SECONDS`."""
+        """Count past use. The debt is at most what comes back within `MOST_OWED_SECONDS`."""
         self._left = max(self._left - number, min(self._left, -MOST_OWED_SECONDS * self.rate))
 
     def full(self, now: float) -> bool:
-        """Tell whether it is as good as a new one."""
+        """Return whether it equals a new bucket."""
         return self._left + (now - self._at) * self.rate >= self.burst
 
     def rescale(self, rate: float, burst: float, now: float) -> None:
-        """Go on at another rate, as full in proportion as it is now."""
+        """Change rate and burst, and keep the proportion that is left."""
         left = min(self.burst, self._left + max(0.0, now - self._at) * self.rate)
         self._left = left * burst / self.burst
         self._at = max(now, self._at)
@@ -59,7 +59,7 @@ class TokenBucket:
 
 
 class RateLimiter:
-    """The buckets of all principals and models: this replica's share of what all replicas allow together."""
+    """The buckets of all principals and models: this replica's share of the limits of all replicas."""
 
     def __init__(self, per_minute: float = 1, burst: float = 1, replicas: int = 1, most: int = MOST_BUCKETS) -> None:
         self._buckets: OrderedDict[_Key, TokenBucket] = OrderedDict()
@@ -79,16 +79,16 @@ class RateLimiter:
         return bucket
 
     def change(self, per_minute: float, burst: float, replicas: int) -> None:
-        """Go on with another limit, or as one of another number of replicas.
+        """Use another limit, or another number of replicas.
 
-        A bucket follows when it is next asked for or looked at: a hundred thousand at once would stall requests.
+        A bucket follows when it is next used or looked at: updating a hundred thousand at once would stall requests.
         """
         replicas = max(1, replicas)
         self._rate = per_minute / 60 / replicas
         self._burst = max(1.0, burst / replicas)
 
     def forget_idle(self, now: float, most: int) -> None:
-        """Look at some buckets, and forget those that are full and in nobody's hand: nothing is lost with them."""
+        """Look at some buckets and drop those that are full and unused: dropping them loses nothing."""
         buckets = self._buckets
         for _ in range(min(most, len(buckets))):
             key, bucket = buckets.popitem(last=False)
@@ -97,7 +97,7 @@ class RateLimiter:
                 kept = weakref.ref(bucket)
                 del bucket
                 if (held := kept()) is not None:
-                    buckets[key] = held  # a grant has it: another one beside it would double the limit
+                    buckets[key] = held  # a grant uses it: a second bucket would double the limit
             else:
                 buckets[key] = bucket
 

@@ -1,4 +1,4 @@
-"""What is believed: which source checks which proof, and JSON Web Tokens (RFC 7519), verified as RFC 8725 advises."""
+"""Trusted credentials: which source checks which one, and JSON Web Tokens (RFC 7519), verified as in RFC 8725."""
 
 import base64
 from collections.abc import Callable, Coroutine, Mapping
@@ -20,14 +20,14 @@ _NOTHING = msgspec.Raw()
 
 
 class Header(msgspec.Struct):
-    """What a token's header says of it."""
+    """The header of a token."""
 
     alg: str
     kid: str | None = None
 
 
 class Payload(msgspec.Struct):
-    """What a token says, as far as it helps to find the key that it must be verified with."""
+    """The claims of a token that help to find its key."""
 
     iss: str
     iat: msgspec.Raw = _NOTHING
@@ -35,7 +35,7 @@ class Payload(msgspec.Struct):
 
 
 def peek(token: bytes) -> tuple[Header, Payload] | None:
-    """Return what a token says of itself, nothing of which is proved; None when it is no token."""
+    """Return a token's unverified header and claims. None if it is not a token."""
     if len(token) > MOST_TOKEN_BYTES or token.count(b".") != 2:
         return None
     try:
@@ -54,21 +54,21 @@ def _number(said: msgspec.Raw) -> float | None:
 
 
 def verify(token: bytes, key: jwt.PyJWK, issuer: OidcIssuer, now: float) -> Identity:
-    """Return the identity that a token names; raises Problem (unauthenticated), which holds nothing of the token."""
+    """Return the identity in a token. Raises Problem (unauthenticated), which contains nothing of the token."""
     try:
         claims = verified_claims(token, key, issuer.audiences, now, issuer.issuer)
     except TokenError as error:
         raise refused(str(error)) from None
     if not is_name(claims["sub"]):
-        raise refused(f"The token's `sub` is no text of 1 to {LONGEST_NAME} characters.")
+        raise refused(f"The token's `sub` is not a string of 1 to {LONGEST_NAME} printable characters.")
     principal = Principal(claims["sub"], groups_of(claims, issuer.groups_claim), issuer.issuer)
     return Identity(principal, float(claims["exp"]))
 
 
 def groups_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
-    """Return the groups that a claim lists: a list of text, or text with spaces between (as `scope` has it).
+    """Return the groups that a claim lists, as a list of strings or a string with spaces (such as `scope`).
 
-    The claim's name may lead into others (`realm_access.roles`); one that has dots itself is found first.
+    A claim name with dots can be a path (`realm_access.roles`). A claim of exactly that name takes precedence.
     """
     found: Any = claims.get(claim)
     if found is None:
@@ -82,26 +82,26 @@ def groups_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
 
 MOST_CREDENTIAL_BYTES = MOST_TOKEN_BYTES + 64
 _HELP = (
-    "Send `Authorization: Bearer` and a token of this environment's identity provider, or an API key in that header "
+    "Send `Authorization: Bearer` with a token of this environment's identity provider, or an API key in that header "
     "or in `X-API-Key`."
 )
-_NOT_KNOWN = f"This credential is not known here: it has the form of no token, and of no API key. {_HELP}"
+_NOT_KNOWN = f"Unknown credential: it has the form of neither a token nor an API key. {_HELP}"
 
 Later = Callable[[], Coroutine[Any, Any, Identity | None]]
-"""Waits for what a check needs, in its caller's own task. None: the credential can be judged now."""
+"""Waits in the caller's task for what a check needs. If it returns None, the credential can now be judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
     """An issuer of tokens, and its keys."""
 
-    told: OidcIssuer
+    config: OidcIssuer
     keys: IssuerKeys
 
 
 @dataclass(frozen=True)
 class Trust:
-    """Made once from the tables and never changed; other tables make another one."""
+    """The trusted sources of one state of the tables. It never changes."""
 
     issuers: Mapping[str, Issuer]
     api_keys: ApiKeys
@@ -109,11 +109,11 @@ class Trust:
     wall: Callable[[], float]
 
     def believe(self, credential: Credential) -> Identity | Later:
-        """Return the identity that a credential proves, or how to wait for it; raises Problem."""
+        """Return the identity that a credential proves, or how to wait for it. Raises Problem."""
         if not credential:
             raise refused(_HELP)
         if len(credential) > MOST_CREDENTIAL_BYTES:
-            raise refused(f"A credential may have {MOST_CREDENTIAL_BYTES} bytes.")
+            raise refused(f"The credential is too long: the limit is {MOST_CREDENTIAL_BYTES} bytes.")
         scheme, _, rest = credential.partition(b" ")
         value = rest.strip()
         if not value or not value.isascii() or not value.decode("ascii").isprintable():
@@ -130,7 +130,7 @@ class Trust:
     def _api_key(self, key: str) -> Identity:
         principal = self.api_keys.get(hash_line(key))
         if principal is None:
-            why = "This API key is not known here: it may be mistyped, have been replaced, or be another environment's."
+            why = "Unknown API key. It may be mistyped, have been replaced, or belong to another environment."
             raise refused(why)
         return Identity(Principal(principal, frozenset(), API_KEYS), float("inf"))
 
@@ -141,15 +141,15 @@ class Trust:
             if self.domino is not None:
                 ends = _number(peeked[1].exp) if peeked is not None else None
                 return partial(self.domino.identify, "Authorization", f"Bearer {token.decode('ascii')}", ends)
-            raise refused(_NOT_KNOWN if peeked is None else "The token is of an issuer that is not believed here.")
+            raise refused(_NOT_KNOWN if peeked is None else "The token's issuer is not trusted by this environment.")
         header, body = peeked
         if header.alg not in ALGORITHMS:
-            raise refused(f"A token is signed with one of {', '.join(sorted(ALGORITHMS))} here.")
+            raise refused(f"The token's algorithm is not allowed. Use one of {', '.join(sorted(ALGORITHMS))}.")
         key = issuer.keys.known(header.kid, header.alg)
         if key is None:
             return partial(issuer.keys.learn, header.kid, header.alg, _number(body.iat))
         now = self.wall()
-        identity = verify(token, key, issuer.told, now)
-        # A provider that stays silent ends what it vouched for, too.
+        identity = verify(token, key, issuer.config, now)
+        # If the provider stays silent, its identities end too.
         identity.expires = min(identity.expires, now + issuer.keys.trust_left)
         return identity

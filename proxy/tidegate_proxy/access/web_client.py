@@ -1,4 +1,4 @@
-"""Asks the few addresses that vouch for callers, never on the hot path; and Domino for a caller's identity."""
+"""A client for the few services that authenticate callers, never on the hot path. And Domino's principal endpoint."""
 
 import asyncio
 import hashlib
@@ -23,35 +23,35 @@ from ..guests import AccountedConnection
 from ..shared_tasks import SharedTasks
 from .identity import Identity, Principal, is_name, refused, unanswered
 
-ANSWER_SECONDS = 5.0  # Seconds that an answer may take, from the name's look-up to its last byte.
+ANSWER_SECONDS = 5.0  # Seconds for a whole response, from the DNS look-up to the last byte.
 MOST_ANSWER_BYTES = 512 * 1024
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class NoAnswer(Exception):
-    """Says why there is no usable answer, for the log; it never holds a header that was sent."""
+    """No usable response. The text is for the log and never contains a header that was sent."""
 
 
 class Redirected(NoAnswer):
-    """The address redirects, which the proxy does not follow. It lasts until the address is changed."""
+    """The address redirects, which the proxy does not follow. The error lasts until the address is corrected."""
 
 
 class NotLetIn(NoAnswer):
-    """The address answers that it does not know the credential, or denies it."""
+    """The address refuses the credential (401, 403)."""
 
 
 def web_proxy(url: URL) -> str | None:
-    """Return the web proxy by which the environment has an address asked (HTTPS_PROXY, NO_PROXY), where there is one.
+    """Return the web proxy that the environment sets for an address (HTTPS_PROXY, NO_PROXY), if any.
 
-    aiohttp would find it too, and look for a file of credentials (~/.netrc) each time.
+    aiohttp would find it too, but would look for a file of credentials (~/.netrc) each time.
     """
     return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
 
 
 class WebClient:
-    """A client by the web proxy that the environment names (HTTPS_PROXY, NO_PROXY).
+    """A client that uses the web proxy of the environment (HTTPS_PROXY, NO_PROXY).
 
-    It believes the authorities which the system knows, until it is told of others.
+    It trusts the system's certificate authorities until `trust` replaces them.
     """
 
     def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
@@ -60,22 +60,22 @@ class WebClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, url: str, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Return the JSON object that an address answers; raises NoAnswer. No redirect is followed."""
+        """Return the JSON object at an address. Raises NoAnswer. Redirects are not followed."""
         try:
             return await self._get(URL(url), headers or {})
         except TimeoutError:
-            raise NoAnswer(f"no whole answer within {self._timeout.total:g} s") from None
+            raise NoAnswer(f"no complete response within {self._timeout.total:g} s") from None
         except (msgspec.MsgspecError, RecursionError):
-            raise NoAnswer("the answer is no JSON object") from None
+            raise NoAnswer("the response is not a JSON object") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoAnswer(f"{type(error).__name__}: {error}"[:300]) from None
 
     def trust(self, context: ssl.SSLContext) -> None:
-        """Judge the servers of later connections by this; connections that are open are used no more."""
+        """Verify the servers of new connections with this. Open connections are not used again."""
         self._context = context
 
     async def close(self) -> None:
-        """Close the connections that are kept open."""
+        """Close idle connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -84,22 +84,22 @@ class WebClient:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar())
         headers = {"accept": "application/json", "accept-encoding": "identity", **headers}
-        asked = self._session.get(url, headers=headers, allow_redirects=False, ssl=self._context, proxy=web_proxy(url))
-        async with asked as response:
+        got = self._session.get(url, headers=headers, allow_redirects=False, ssl=self._context, proxy=web_proxy(url))
+        async with got as response:
             if response.status in _REDIRECTS:
                 raise Redirected(f"it redirects to {response.headers.get('location', '')}"[:300])
-            body = bytearray()  # of an error, too: its connection is kept
+            body = bytearray()  # of an error too, so that its connection can be reused
             async for chunk in response.content.iter_chunked(65_536):
                 body += chunk
                 if len(body) > MOST_ANSWER_BYTES:
-                    raise NoAnswer(f"the answer has more than {MOST_ANSWER_BYTES} bytes")
+                    raise NoAnswer(f"the response has more than {MOST_ANSWER_BYTES} bytes")
             if response.status != 200:
                 raise (NotLetIn if response.status in (401, 403) else NoAnswer)(f"status {response.status}")
             return msgspec.json.decode(body, type=dict[str, Any])
 
 
-HOLD_SECONDS = 60.0  # Seconds for which Domino's word holds; then it is asked again.
-MOST_AT_ONCE = 16  # Questions to Domino at a time: a flood of made-up credentials must not become a flood there.
+HOLD_SECONDS = 60.0  # Seconds for which Domino's response is cached.
+MOST_AT_ONCE = 16  # Concurrent requests to Domino: a flood of invented credentials must not flood Domino.
 MOST_WAITING = 256
 MOST_KNOWN = 16_384
 _RETRY_SECONDS = 5.0
@@ -108,21 +108,21 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class UnknownSender:
-    """Stands for the connection over which a credential came, where there is none."""
+    """Stands in for the connection of a credential, if there is none."""
 
     host: str = ""
     refusals: int = 0
 
 
 Sender = AccountedConnection | UnknownSender
-SENDER: ContextVar[Sender] = ContextVar("sender")  # Over which connection came what is checked in a task.
+SENDER: ContextVar[Sender] = ContextVar("sender")  # The connection of the credential that a task checks.
 
 
 class Turns:
-    """So many places for questions, and lines for them: one for each host, and one for credentials known before.
+    """A limited number of places for requests to Domino, with one queue for each host and one for known credentials.
 
-    Known ones come first, then the hosts by turns. In a host's line, connections with fewer refusals come first. Too
-    many waiting questions cost the longest line its last one: a flood of made-up credentials delays its own sender.
+    Known credentials go first, then the hosts in turn. In a host's queue, connections with fewer refusals go first. If
+    too many requests wait, the longest queue loses its last one: a flood of invented credentials delays its own sender.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class Turns:
         self._numbers = count()
 
     async def take(self, is_known: bool, sender: Sender) -> None:
-        """Wait for a place; raises Problem (busy)."""
+        """Wait for a place. Raises Problem (busy)."""
         if self._free:
             self._free -= 1
             return
@@ -155,7 +155,7 @@ class Turns:
             raise
 
     def give_back(self) -> None:
-        """Let the next one have the place."""
+        """Pass the place to the next in line."""
         while self._waiting:
             host = None if None in self._lines else next(iter(self._lines))
             turn = self._leave(host, self._lines[host][0])
@@ -179,47 +179,47 @@ _Proof = tuple[str, str]  # A header, and the value that the caller sent in it.
 
 
 class Domino:
-    """Asks the principal endpoint with what the caller sent."""
+    """A client of Domino's principal endpoint."""
 
     def __init__(self, url: str, web: WebClient, wall: Callable[[], float] = time.time) -> None:
-        self.failures = 0  # Questions without an answer since the last that had one.
+        self.failures = 0  # Requests without a response since the last that had one.
         self._url = url
         self._web = web
         self._wall = wall
         self._turns = Turns()
         self._waiting: SharedTasks[_Proof, Principal | None] = SharedTasks()
-        self._asked: SharedTasks[_Proof, Principal | None] = SharedTasks(outlives=True)
-        """Questions that Domino has: it works on them, even if their callers have left, so they keep their places."""
-        self._known: OrderedDict[bytes, None] = OrderedDict()  # Digests of credentials that Domino has known.
+        self._sent: SharedTasks[_Proof, Principal | None] = SharedTasks(outlives=True)
+        """Requests that Domino works on: it goes on if their callers leave, so they keep their places."""
+        self._known: OrderedDict[bytes, None] = OrderedDict()  # Digests of credentials that Domino has accepted.
 
     async def identify(self, header: str, value: str, expires: float | None = None) -> Identity:
-        """Return the identity that Domino has for a header's value, which `expires` then; raises Problem."""
+        """Return Domino's identity for a header's value, which expires at `expires`. Raises Problem."""
         proof, sender = (header, value), SENDER.get(UnknownSender())
         principal = await self._waiting.join(proof, lambda: self._in_turn(proof, sender))
         now = self._wall()
         if principal is None or (expires is not None and expires <= now):
-            raise refused("Domino does not know this credential, or it has ended. Get a new one.")
+            raise refused("Domino does not accept this credential, or it has expired. Get a new one.")
         return Identity(principal, min(now + HOLD_SECONDS, expires or float("inf")))
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel requests in progress."""
         await self._waiting.close()
-        await self._asked.close()
+        await self._sent.close()
 
     async def _in_turn(self, proof: _Proof, sender: Sender) -> Principal | None:
-        if proof not in self._asked.under_way:
+        if proof not in self._sent.under_way:
             await self._turns.take(_digest(proof) in self._known, sender)
-        return await self._asked.join(proof, lambda: self._ask(proof, sender))
+        return await self._sent.join(proof, lambda: self._query(proof, sender))
 
-    async def _ask(self, proof: _Proof, sender: Sender) -> Principal | None:
-        """Return who Domino says that the caller is, and give the place back; raises Problem."""
+    async def _query(self, proof: _Proof, sender: Sender) -> Principal | None:
+        """Return Domino's principal for a credential, and give the place back. Raises Problem."""
         try:
             principal = _principal(await self._web.get(self._url, dict([proof])))
         except NotLetIn:
             principal = None
         except NoAnswer as error:
             self.failures += 1
-            (log.warning if self.failures == 1 else log.debug)("Domino does not say who callers are: %s", error)
+            (log.warning if self.failures == 1 else log.debug)("Domino cannot identify callers: %s", error)
             raise unanswered("Domino", _RETRY_SECONDS) from None
         finally:
             self._turns.give_back()
@@ -234,13 +234,14 @@ class Domino:
         return principal
 
 
-def _principal(said: Mapping[str, Any]) -> Principal | None:
-    """Return who Domino says that the caller is; None for one that it does not know, which it answers with 200 too."""
-    if said.get("isAnonymous") is not False:
+def _principal(response: Mapping[str, Any]) -> Principal | None:
+    """Return Domino's principal. None for an unknown one, for which Domino also returns 200."""
+    if response.get("isAnonymous") is not False:
         return None
-    name = said.get("canonicalName")
+    name = response.get("canonicalName")
     if not is_name(name):
-        raise NoAnswer("the answer has no canonicalName")
+        raise NoAnswer("the response has no canonicalName")
+
     return Principal(name, frozenset(), DOMINO)
 
 

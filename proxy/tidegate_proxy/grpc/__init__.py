@@ -1,4 +1,4 @@
-"""gRPC: the same calls, decisions and answers as over HTTP.
+"""gRPC: the same calls, decisions and responses as over HTTP.
 
-Messages pass as the frames that carry them come; of a message only the fields that say what is asked are read.
+Messages pass through frame by frame. The proxy parses only the fields that name the model, its version and sequence.
 """

@@ -1,6 +1,6 @@
-"""One call about a model: decided, sent to a replica, and answered as the answer comes.
+"""One call of a model: authorised, sent to a replica, and its response passed back as it arrives.
 
-A stream stays at one replica; each of its messages is decided anew.
+A stream stays at one replica, but the proxy authorises each of its messages.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,11 +20,11 @@ from .response import CALL_BYTES, CallerStream
 from .upstream_stream import UpstreamRequest, UpstreamStream
 from .upstreams import UpstreamConnection, UpstreamConnections
 
-WIDE_WINDOW = 1024 * 1024  # Bytes of a long message that may be on their way, once there is a replica for it.
+WIDE_WINDOW = 1024 * 1024  # Bytes by which the window grows for a long message, once the call has a replica.
 
 
 class _Forwarding(Forwarding):
-    """The way of a call over gRPC to a replica."""
+    """The path of a gRPC call to a replica."""
 
     __slots__ = ("_call",)
 
@@ -33,15 +33,13 @@ class _Forwarding(Forwarding):
         self._call = call
 
     def later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
-        """Do work that waits for something in a task."""
         self._call.start(work, *given)
 
     async def answer_without_lease(self) -> None:
-        """Answer what is only looked at."""
         await self._call.answer_without_lease(self)
 
     def admitted(self) -> None:
-        """Go on: there is a slot. What fails here is not to fail the call that has left it."""
+        """Continue with the slot. An error ends this call, not the call that has just released the slot."""
         super().admitted()
         self._call.guarded(self.go_to_replica, True)
         self._call.guarded(self._call.read)
@@ -50,34 +48,31 @@ class _Forwarding(Forwarding):
         return self._call.context.upstreams.to(self.route.pool, replica)
 
     def take(self, replica: Replica, _now: float) -> UpstreamConnection | None:
-        """Return a connection to a replica that has room; None without one."""
         return self._lines(replica).take(self.identity.in_flight.number)
 
     async def connect_to(self, replica: Replica) -> UpstreamConnection:
-        """Return a connection to a replica, a new one if need be; raises OSError."""
         return await self._lines(replica).connect(self.identity.in_flight.number)
 
     def send(self, replica: Replica, connection: UpstreamConnection) -> None:
-        """Begin the call at a replica."""
         self.sent_to(replica)
         self._call.open(self, connection)
 
 
 class Call(CallerStream):
-    """Begins with the headers of a request; it is the caller's side of the call."""
+    """The caller's side of one call, created from the headers of its request."""
 
-    # What most calls never change costs them nothing here.
-    _requested: RequestedModel | None = None  # What the current message asks for.
+    # Class defaults: they cost nothing in the calls that never change them.
+    _requested: RequestedModel | None = None  # The model that the current message requests.
     _model: str | None = None  # The model of the first message.
     _upstream: UpstreamStream | None = None
     _more_leases: tuple[Lease, ...] = ()  # On further models of a stream, held until it ends.
-    _refused: Sequence[bytes] = ()  # Messages that a replica has refused, for the next one.
+    _refused: Sequence[bytes] = ()  # Messages that a replica has refused, for the next replica.
     _bytes_in = 0
-    _unread = 0  # Bytes that the caller has no credit for yet.
-    _waiting = False  # Nothing is sent on before something else has come.
+    _unread = 0  # Bytes for which the caller has no flow-control credit yet.
+    _waiting = False  # Whether sending on is paused until something has happened.
     _request_ended = False
-    _generation = 0  # Of the tables that the stream was opened under.
-    _early: bytearray | None = None  # What has come while it is not known who sends it.
+    _generation = 0  # Of the tables when the stream was opened.
+    _early: bytearray | None = None  # Data received before the caller is identified.
 
     def __init__(self, context: GrpcContext, headers: RequestHeaders, method: Method, started: float) -> None:
         self.context = context
@@ -88,9 +83,10 @@ class Call(CallerStream):
 
     # --- from the caller
     def begun(self, is_known: bool) -> None:
-        """Wait for the first message; nothing of it is looked at before it is known who sends it."""
+        """Check the headers. The first message is not parsed until the caller is identified."""
         if self.headers.encoding != b"identity":
-            self.fail(Problem(ProblemType.METHOD, "The proxy takes no compressed messages: send them as they are."))
+            why = "The proxy does not accept compressed messages. Send them uncompressed."
+            self.fail(Problem(ProblemType.METHOD, why))
         elif not is_known:
             self._early, self._waiting = bytearray(), True
             self.start(self._identify)
@@ -103,15 +99,14 @@ class Call(CallerStream):
             self.hold()
 
     def held_bytes(self) -> int:
-        """Return how many bytes it makes the proxy hold, of its messages too."""
         held, came, upstream = super().held_bytes(), self._unread, self._upstream
         if upstream is not None:
             held += upstream.kept_bytes
             came = max(came, upstream.unsent_held)
-        return held + max(came, self._reader.held_bytes)  # the same bytes
+        return held + max(came, self._reader.held_bytes)  # both count the same bytes
 
     def data_received(self, data: bytes, end: bool) -> None:
-        """Take a part of a message."""
+        """Process a part of a message."""
         if self.done:
             return
         self._bytes_in += len(data)
@@ -120,49 +115,45 @@ class Call(CallerStream):
         self.guarded(self.read, data)
 
     def drained(self) -> None:
-        """Let more of the answer come: the caller has taken what there was."""
         super().drained()
         if self._upstream is not None:
             self._upstream.caller_drained()
 
     def late(self) -> Problem:
-        """Return what the caller is told whose time is up."""
         if self._upstream is not None and not self.began and self._request_ended:
             self._upstream.count_late()
         if self.forwarding is not None and self.forwarding.loading:
             return still_loading(self.time.seconds)
         if self._method.streams and self.time.at < self.time.last:
-            return Problem(ProblemType.DEADLINE, "Nothing has moved on this stream for too long.")
+            return Problem(ProblemType.DEADLINE, "The stream was idle for too long.")
         return Problem(ProblemType.DEADLINE, no_answer(self.time.seconds))
 
     def replica_silent(self) -> None:
-        """Go to another replica, if it is read-only."""
         if self._method.action == "inspect" and self._upstream is not None:
             self._upstream.silent()
         else:
             super().replica_silent()
 
     def leave(self) -> None:
-        """End it: the proxy waits for it no longer."""
         if self._upstream is not None:
-            why = "The proxy is stopping and can wait no longer. The inference server may have done the work; "
-            self.fail(Problem(ProblemType.UPSTREAM, why + "send the request again only if that does no harm."))
+            why = "The proxy is stopping. The inference server may have processed the request. "
+            self.fail(Problem(ProblemType.UPSTREAM, why + "Send it again only if that does no harm."))
         super().leave()
 
     # --- reading messages
     def read(self, data: bytes = b"") -> None:
-        """Go on with what has come, and this."""
+        """Process this data and what was received before."""
         if self._early is not None:
             self._early += data
         elif data:
             self._reader.feed(data)
         if self._unread > CALL_BYTES or self._reader.held_bytes > CALL_BYTES:
-            self.hold()  # before anything of it is sent on
+            self.hold()  # before any of it is sent on
         if not self._waiting:
             self._work()
 
     def _work(self) -> None:
-        """Go on with what has come, as far as that goes without waiting; raises Problem."""
+        """Process the received data as far as possible without waiting. Raises Problem."""
         while not self._waiting and not self.done:
             if self._requested is None:
                 self._requested = self._reader.requested()
@@ -175,7 +166,7 @@ class Call(CallerStream):
             self._end_request()
 
     def _send_on(self) -> bool:
-        """Send on what there is of the current message; return whether there may be more to do."""
+        """Send on the received part of the current message. Return whether the message is complete."""
         forwarding, upstream = self.forwarding, self._upstream
         assert forwarding is not None
         assert upstream is not None
@@ -188,7 +179,7 @@ class Call(CallerStream):
         return whole
 
     def _end_request(self) -> None:
-        """Give credit for what is gone, and hand the request's end on."""
+        """Give credit for data that was sent on, and pass on the end of the request."""
         upstream = self._upstream
         if upstream is None or not upstream.unsent_bytes:
             self._give_credit()
@@ -204,7 +195,7 @@ class Call(CallerStream):
             self.end(0)
 
     def _give_credit(self) -> None:
-        """Let the caller send as much again as is gone."""
+        """Let the caller send as many bytes as were sent on."""
         if self._waiting:
             return
         if self._unread:
@@ -213,11 +204,11 @@ class Call(CallerStream):
         if self.booking.size > CALL_BYTES + self.headers.size:
             self.ease()
 
-    # --- deciding
+    # --- authorising
     def _decide(self, requested: RequestedModel) -> None:
         if self._model is None:
             self._model = requested.model
-        self._waiting = True  # until it is granted, and there is a replica
+        self._waiting = True  # until the call is authorised and has a replica
         if self._method.streams:
             self.time.message_sent()
         server = self.headers.server_name()
@@ -234,7 +225,7 @@ class Call(CallerStream):
         self._granted(await self.shared.authorizer.ask(self.headers.credential, *asked), requested)
 
     def _granted(self, grant: Grant, requested: RequestedModel) -> None:
-        # One sequence has one version, and so has one stream.
+        # All requests of a sequence get the same version, and so do all requests of a stream.
         sticky = self.headers.sticky or requested.sequence or (self.request_id if self._method.streams else b"")
         if self.forwarding is not None:
             self._granted_more(self.forwarding, grant, requested, sticky or None)
@@ -247,7 +238,7 @@ class Call(CallerStream):
         forwarding.granted(grant, monotonic(), read_only, needs_no_lease, requested.version, False, streams)
 
     def _granted_more(self, forwarding: Forwarding, grant: Grant, asked: RequestedModel, sticky: bytes | None) -> None:
-        """Go on with a further message of a stream, which has its slot already."""
+        """Process a further message of a stream, which already has its slot."""
         pool_before = forwarding.route.pool
         forwarding.grant, forwarding.identity, forwarding.route = grant, grant.identity, grant.route
         grant.count(monotonic())
@@ -260,15 +251,15 @@ class Call(CallerStream):
             self.start(self._prepare_more, forwarding, asked.model)
 
     def _elsewhere(self, model: str) -> Problem:
-        """Return what is told of a model in another pool than the stream: it may have been in this one before."""
+        """Return the problem for a model in another pool than the stream. It may have been in the same pool before."""
         if self._generation == self.shared.authorizer.generation:
-            why = "A stream's models are all of one server and pool: open another stream."
+            why = "All models of a stream must be in the same server and pool: open another stream."
             return Problem(ProblemType.MALFORMED, why)
-        why = f"The tables have changed since this stream began, and {model} is in another pool: open another stream."
+        why = f"The routing changed after this stream began, and {model} is in another pool: open another stream."
         return Problem(ProblemType.BUSY, why, 0.0, reason="moved")
 
     def _use(self, forwarding: Forwarding, model: str) -> bool:
-        """Count a message for a model; return False where a lease at the stream's replica has to be acquired first."""
+        """Count a message for a model. Return False if a lease at the stream's replica must be acquired first."""
         leases, replica = forwarding.route.pool.leases, forwarding.replica
         if leases is None:
             return True
@@ -297,7 +288,7 @@ class Call(CallerStream):
         self._waiting = False
 
     async def answer_without_lease(self, forwarding: Forwarding) -> None:
-        """Answer what is only looked at: that loads no model, and keeps none."""
+        """Answer a readiness or statistics request without loading the model or renewing its lease."""
         forwarding.find_version()
         assert self._requested is not None
         self.reply(
@@ -308,7 +299,7 @@ class Call(CallerStream):
 
     # --- to a replica
     def open(self, forwarding: Forwarding, connection: UpstreamConnection) -> None:
-        """Begin the call at a replica, with the messages that another one has refused."""
+        """Begin the call at a replica, and send the messages that another replica has refused."""
         streams = self._method.streams
         self._upstream = UpstreamStream(self, forwarding, streams, self._give_credit, self._send_elsewhere)
         seconds = (self.time.last if streams else self.time.at) - monotonic()
@@ -318,32 +309,31 @@ class Call(CallerStream):
             self.connection.widen(self, WIDE_WINDOW)
 
     def _send_elsewhere(self, messages: Sequence[bytes]) -> bool:
-        """Send these messages to another replica, if there is one; return whether the call goes on."""
+        """Send these messages to another replica, if there is one. Return whether the call continues."""
         forwarding = self.forwarding
         assert forwarding is not None
         refused = forwarding.replica
         assert refused is not None
         self._upstream = None
-        forwarding.leave_replica(monotonic())  # first, for another replica has another lease
+        forwarding.leave_replica(monotonic())  # first, because another replica has another lease
         leased = forwarding.lease is not None
         if (other := forwarding.next_replica(refused)) is not None or forwarding.read_only:
             self._refused, self._waiting = messages, True
             self.start(forwarding.connect, other)
         elif leased:
-            why = f"{refused.name} takes no more calls; nothing was done."
+            why = f"{refused.name} accepts no more calls. The request was not processed."
             self.fail(Problem(ProblemType.BUSY, why, AGAIN_SECONDS, reason="no-replica", replica=refused.name))
         else:
             return False
         return True
 
-    # --- its steps, and its end
+    # --- steps, and the end
     def worked(self) -> None:
-        """Go on with what has come meanwhile."""
         if not self._waiting:
             self._work()
 
     def guarded(self, step: Callable[..., None], *given: Any) -> None:
-        """Do a step; what it raises ends the call."""
+        """Run a step. An exception ends the call."""
         try:
             step(*given)
         except Problem as problem:
@@ -352,7 +342,6 @@ class Call(CallerStream):
             self.defect()
 
     def ended(self, code: int) -> None:
-        """Give back and count everything."""
         super().ended(code)
         self._reader.drop()
         self._early, self._refused = None, ()

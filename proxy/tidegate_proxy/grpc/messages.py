@@ -1,8 +1,8 @@
-"""Reads a caller's messages as they come: what they ask for, and that nothing later in them asks for something else.
+"""Reads a caller's messages as they arrive, and checks that no later field contradicts the fields that route them.
 
-A message is five bytes (a flag, and its length), then protobuf. Compressed messages are refused. The fields that decide
-(name, version, parameters) come before the tensors, as every protobuf library writes them. A message that has one of
-them later, or twice, is refused, because the inference server would take the last.
+A message is five bytes (a flag and its length), then protobuf. The proxy refuses compressed messages. The fields that
+route a message (name, version, parameters) come before the tensors, as every protobuf library writes them. The proxy
+refuses a message that has one of them later or twice, because the inference server would use the last one.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from ..problems import Problem, ProblemType
 from ..targets import is_name
 from .protobuf import BYTES, VARINT, MalformedError, field_at, fields, last, number_at, text
 
-MOST_HEAD = 64 * 1024  # Bytes of what comes before a message's tensors.
-MOST_FIELDS = 10_000  # Fields of a message: each is looked at, though not into.
+MOST_HEAD = 64 * 1024  # Bytes of the fields before a message's tensors.
+MOST_FIELDS = 10_000  # Fields of a message. The proxy reads the header of each one, but not its value.
 _NAME, _VERSION, _ID, _PARAMETERS = range(1, 5)
 _SEQUENCE = b"sequence_id"
 _SIGNED, _TEXT, _UNSIGNED = 2, 3, 5  # Fields of InferParameter.
@@ -20,17 +20,17 @@ _SIGNED, _TEXT, _UNSIGNED = 2, 3, 5  # Fields of InferParameter.
 
 @dataclass(frozen=True, slots=True)
 class RequestedModel:
-    """What one message asks for: the model, and its version if it names one."""
+    """The model that a message requests, and its version if the message names one."""
 
     model: str
     version: str | None
-    sequence: bytes = b""  # A sequence's id as text, as over HTTP; empty where it is of none (0 and "" are none).
+    sequence: bytes = b""  # The sequence ID as text, as over HTTP. Empty without a sequence (IDs 0 and "" mean none).
 
 
 class MessageReader:
-    """The messages of one call. `feed` it, then call `requested` and `take` in turn until there is no more.
+    """Reads the messages of one call. Call `feed`, then `requested` and `take` in turn until there is no more.
 
-    `limit` bounds a message's bytes. `whole` messages are short: nothing of one is taken before all of it was read.
+    `limit` is the maximum size of a message in bytes. With `whole`, messages are short and read completely first.
     """
 
     __slots__ = (
@@ -46,11 +46,11 @@ class MessageReader:
 
     def _begin(self) -> None:
         self._length = -1
-        self.missing = 0  # Bytes of the current message that have not come.
+        self.missing = 0  # Bytes of the current message that are still to come.
         self._plain = b""
         self._at = 0
         self._fields: list[tuple[int, int, int, int, int]] = []
-        """Those before the tensors: where each begins, and what `field_at` says of it."""
+        """The fields before the tensors: the position of each, then the result of `field_at`."""
         self._skip = 0
         self._carry = b""
         self._count = 0
@@ -60,7 +60,7 @@ class MessageReader:
 
     @property
     def between(self) -> bool:
-        """Whether the last message was taken, and the next has not begun."""
+        """Whether the last message was taken and the next one has not begun."""
         return self._length < 0
 
     @property
@@ -71,21 +71,21 @@ class MessageReader:
     @property
     def held_bytes(self) -> int:
         """Bytes of the current message that were not taken."""
-        times = 1 if self._requested is not None else 2  # A head that grows bit by bit leaves gaps behind.
+        times = 1 if self._requested is not None else 2  # A head that grows in small parts fragments the memory.
         return times * len(self._plain)
 
     def drop(self) -> None:
-        """Forget what has come: the call has ended, and may be kept for a while."""
+        """Free the data, because the call has ended but may be referenced for a while."""
         self._raw = b""
         self._begin()
 
     def feed(self, data: bytes) -> None:
-        """Take bytes as they come; raises Problem."""
+        """Add received data. Raises Problem."""
         self._raw = self._raw + data if self._raw else data
         self._pull()
 
     def requested(self) -> RequestedModel | None:
-        """Return what the current message asks for; None while that has not come. Raises Problem."""
+        """Return the model that the current message requests, or None until that was received. Raises Problem."""
         if self._length < 0 and (not self._raw or not self._pull()):
             return None
         if self._requested is None:
@@ -93,11 +93,11 @@ class MessageReader:
                 if self._read_head():
                     self._requested = self._understood()
             except MalformedError as error:
-                raise Problem(ProblemType.MALFORMED, f"The message is no protobuf: {error}.") from None
+                raise Problem(ProblemType.MALFORMED, f"The message is not valid protobuf: {error}.") from None
         return self._requested
 
     def take(self, version: str | None) -> bytes:
-        """Return what has come of the current message, as it goes on with this version put in; raises Problem."""
+        """Return the received part of the current message, with `version` inserted. Raises Problem."""
         assert self._requested is not None
         data = self._plain
         try:
@@ -106,26 +106,28 @@ class MessageReader:
             else:
                 self._follow(data)
         except MalformedError as error:
-            raise Problem(ProblemType.MALFORMED, f"The message is no protobuf: {error}.") from None
+            raise Problem(ProblemType.MALFORMED, f"The message is not valid protobuf: {error}.") from None
         self._plain = b""
         if not self.missing:
             if self._skip or self._carry:
-                raise Problem(ProblemType.MALFORMED, "The message is no protobuf: it ends within a field.")
+                why = "The message is not valid protobuf: it ends within a field."
+                raise Problem(ProblemType.MALFORMED, why)
             self._begin()
         return data
 
     # ---
     def _pull(self) -> bool:
-        """Move what has come into the current message; return whether there is one."""
+        """Move received data into the current message. Return whether there is one."""
         raw = self._raw
         if self._length < 0:
             if len(raw) < 5:
                 return False
             length = int.from_bytes(raw[1:5])
             if length > (most := MOST_HEAD if self._whole else self._limit):
-                raise Problem(ProblemType.TOO_LONG, f"A message may have {most} bytes here.")
+                raise Problem(ProblemType.TOO_LONG, f"The message is too large: the limit is {most} bytes.")
             if raw[0]:
-                raise Problem(ProblemType.MALFORMED, "The message is compressed, but `grpc-encoding` does not say so.")
+                why = "The message is compressed, but there is no `grpc-encoding` header. Send it uncompressed."
+                raise Problem(ProblemType.MALFORMED, why)
             self._length = self.missing = length
             raw = raw[5:]
         part = raw[: self.missing]
@@ -135,7 +137,7 @@ class MessageReader:
         return True
 
     def _read_head(self) -> bool:
-        """Look at the fields before the tensors; return whether all of them have come."""
+        """Parse the fields before the tensors. Return whether all of them were received."""
         plain = self._plain
         more = bool(self.missing)
         while self._at < len(plain) or more:
@@ -160,18 +162,19 @@ class MessageReader:
 
     def _understood(self) -> RequestedModel:
         plain, sequence = self._plain, b""
-        said: dict[int, bytes] = {}
+        found: dict[int, bytes] = {}
         for at, number, wire, start, end in self._fields:
             if wire == BYTES and number in (_NAME, _VERSION):
-                if number in said:
+                if number in found:
                     what = "name" if number == _NAME else "version"
-                    raise Problem(ProblemType.MALFORMED, f"The message says the model's {what} twice.")
-                said[number] = plain[start:end]
-                if number == _VERSION or _VERSION not in said:
+                    why = f"The message sets the model's {what} twice."
+                    raise Problem(ProblemType.MALFORMED, why)
+                found[number] = plain[start:end]
+                if number == _VERSION or _VERSION not in found:
                     self._version_at = at if number == _VERSION else end, end
             elif wire == BYTES and number == _PARAMETERS and not self._whole and last(plain[start:end], 1) == _SEQUENCE:
                 sequence = _sequence(plain[start:end])
-        return RequestedModel(_model(said.get(_NAME, b"")), _version(said.get(_VERSION, b"")), sequence)
+        return RequestedModel(_model(found.get(_NAME, b"")), _version(found.get(_VERSION, b"")), sequence)
 
     def _head(self, version: str | None) -> bytes:
         plain, (start, end) = self._plain, self._version_at
@@ -183,7 +186,7 @@ class MessageReader:
         )
 
     def _follow(self, data: bytes) -> None:
-        """Check that no field in what goes on asks for something else."""
+        """Check that no later field names another model, version or sequence."""
         at = self._skip
         if self._carry:
             data = self._carry + data
@@ -196,7 +199,7 @@ class MessageReader:
                 break
             number, _, _, end = found
             if number in (_NAME, _VERSION, _PARAMETERS):
-                why = "A message says its model, version and parameters before its tensors."
+                why = "A message must have its model, version and parameters before its tensors."
                 raise Problem(ProblemType.MALFORMED, why)
             self._count_field()
             at = end
@@ -205,22 +208,23 @@ class MessageReader:
     def _count_field(self) -> None:
         self._count += 1
         if self._count > MOST_FIELDS:
-            raise Problem(ProblemType.TOO_LONG, f"A message may have {MOST_FIELDS} fields here.")
+            raise Problem(ProblemType.TOO_LONG, f"The message has too many fields: the limit is {MOST_FIELDS}.")
 
 
 def _too_much() -> Problem:
-    return Problem(ProblemType.MALFORMED, f"What comes before the tensors may have {MOST_HEAD} bytes.")
+    why = f"The fields before the tensors are too large: the limit is {MOST_HEAD} bytes."
+    return Problem(ProblemType.MALFORMED, why)
 
 
 def _model(name: bytes) -> str:
     text = name.decode("latin-1")
     if name and not is_name(text):
-        raise Problem(ProblemType.UNKNOWN, "No model can have such a name.")
+        raise Problem(ProblemType.UNKNOWN, "The model's name is not valid.")
     return text
 
 
 def _sequence(entry: bytes) -> bytes:
-    """Return the id in an entry of `parameters`: one of a number with a sign, a text, or a number without."""
+    """Return the sequence ID in an entry of `parameters`: int64_param, string_param or uint64_param."""
     found = b""
     value = last(entry, 2) or b""
     for field, wire, start, end in fields(value):
@@ -238,5 +242,5 @@ def _version(version: bytes) -> str | None:
     if not version:
         return None
     if not version.isdigit() or version[:1] == b"0" or len(version) > 16:
-        raise Problem(ProblemType.MALFORMED, "A model's version is a number from 1, or left out.")
+        raise Problem(ProblemType.MALFORMED, "A model's version must be a number from 1, or empty.")
     return version.decode()

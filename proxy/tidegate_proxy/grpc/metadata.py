@@ -1,4 +1,4 @@
-"""What gRPC says in headers and trailers: which method is called, by whom, how, and with which status it ended."""
+"""gRPC's headers and trailers: method, credential and options of a call, and the status with which it ended."""
 
 import base64
 import re
@@ -26,8 +26,8 @@ class Method:
 
     name: str
     action: Action
-    streams: bool = False  # Messages come and go for as long as both ends want.
-    whole: bool = True  # Its request is short, without tensors.
+    streams: bool = False  # Whether both sides send any number of messages.
+    whole: bool = True  # Whether the request is short and has no tensors.
 
     @property
     def path(self) -> bytes:
@@ -44,10 +44,10 @@ _OF_MODELS = (
     Method("ModelStatistics", "inspect"),
 )
 OF_MODELS = {method.path: method for method in _OF_MODELS}
-"""By path. Nothing else can be called: no path of a caller's ever goes on as it was spelled."""
+"""By path. Only these can be called: the proxy never forwards a path as the caller wrote it."""
 OF_PROXY = {f"/{SERVICE}/{name}".encode(): name for name in ("ServerLive", "ServerReady", "ServerMetadata")}
 OF_PROXY[f"/{HEALTH}/Check".encode()] = "Check"
-"""Those that the proxy answers itself, by path."""
+"""The methods that the proxy answers itself, by path."""
 
 _NAME = re.compile(rb"[0-9a-z_.-]+")
 _UNFIT = re.compile(rb"[\x00\r\n]")
@@ -57,16 +57,16 @@ _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 MOST_MESSAGE_BYTES = 4096
 """Bytes of a replica's `grpc-message`: clients replace the status of a call whose trailers exceed 8 KiB by default."""
-# The last character beyond ASCII, and an escape that the cut leaves incomplete.
+# The last non-ASCII character and an escape that the cut leaves incomplete.
 _CUT_END = re.compile(rb"(?:%[C-Fc-f][0-9A-Fa-f](?:%[89ABab][0-9A-Fa-f])*)?(?:%[0-9A-Fa-f]?)?\Z")
 _CONNECTION = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 _OWN = frozenset({b"host", b"cookie", b"proxy-authorization", triton.RESTRICTED_KEY.encode()})
-# Triton's restricted protocols are opened by metadata of this name: no caller's ever reaches it.
+# Metadata with this prefix opens Triton's restricted protocols, so the proxy never forwards it.
 _RESTRICTED = b"triton-grpc-protocol-"
 
 
 class RequestHeaders:
-    """What a caller asks for, as far as the headers say."""
+    """A request's headers: those for the proxy as attributes, the others encoded for the replica."""
 
     __slots__ = (
         "_context", "_passed", "_scheme", "accepts", "are_trailers", "content_length", "content_type", "credential",
@@ -77,7 +77,7 @@ class RequestHeaders:
     def __init__(self, fields: Fields) -> None:
         self.method = self.path = self._scheme = self.content_type = b""
         self.credential = b""
-        self.credentials = 0  # How many there are; a call with more than one is refused.
+        self.credentials = 0  # Number of credentials. A call with more than one is refused.
         self.server: str | None = None
         self.sticky: bytes | None = None
         self.request_id = b""
@@ -87,7 +87,7 @@ class RequestHeaders:
         self.trace_parents: list[bytes] = []
         self.trace_states: list[bytes] = []
         self.content_length: int | None = None
-        self._context = b""  # The same (W3C Trace Context) as it is sent.
+        self._context = b""  # The trace headers (W3C Trace Context), encoded.
         passed: list[bytes] = []
         for name, value in fields:
             if name[:1] == b":":
@@ -100,24 +100,24 @@ class RequestHeaders:
         self.are_trailers = not any(name[:1] == b":" for name, _ in fields)
         if not (self.are_trailers or (self.method and self.path and self._scheme)):
             raise MalformedHeadersError
-        self._passed = b"".join(passed)  # Headers for the replica, as they are sent.
-        self.size = sum(len(name) + len(value) + 32 for name, value in fields)  # Bytes that it holds.
+        self._passed = b"".join(passed)  # Headers for the replica, encoded.
+        self.size = sum(len(name) + len(value) + 32 for name, value in fields)  # Memory in bytes.
 
     def server_name(self) -> str | None:
-        """Return the server that the caller names, if it does; raises Problem."""
+        """Return the server that the caller names, if any. Raises Problem."""
         if self.server is not None and not is_name(self.server):
-            raise Problem(ProblemType.UNKNOWN, "No server can have such a name.")
+            raise Problem(ProblemType.UNKNOWN, "The server's name is not valid.")
         return self.server
 
     def for_replica(self, span: Span | None) -> bytes:
-        """Return the headers that go on to the replica, as they are sent; of a sampled `span` they say the parent."""
+        """Return the encoded headers for the replica. A sampled `span` becomes their trace parent."""
         if span is None or not span.sampled:
             return self._passed + self._context
         states = [encode_header(b"tracestate", state) for state in self.trace_states] if span.parent else []
         return b"".join((self._passed, *states, encode_header(b"traceparent", span.header)))
 
     def _pseudo(self, name: bytes, value: bytes) -> bool:
-        """Take a pseudo-header; return whether it is wrong."""
+        """Read a pseudo-header. Return whether it is invalid."""
         if name == b":path":
             wrong, self.path = bool(self.path), value
         elif name == b":method":
@@ -129,7 +129,7 @@ class RequestHeaders:
         return wrong
 
     def _own(self, name: bytes, value: bytes) -> bool:
-        """Take a header that does not go on to the replica; return whether it is one."""
+        """Read a header that is not for the replica. Return False if it is for the replica."""
         if name == b"authorization":
             self.credentials += 1
             self.credential = value
@@ -163,9 +163,9 @@ class RequestHeaders:
 
     def _grpc(self, name: bytes, value: bytes) -> None:
         if name == b"grpc-timeout":
-            if not (said := _TIMEOUT.fullmatch(value)):
+            if not (found := _TIMEOUT.fullmatch(value)):
                 raise MalformedHeadersError
-            self.seconds = int(said[1]) * _UNITS[said[2]]
+            self.seconds = int(found[1]) * _UNITS[found[2]]
         elif name == b"grpc-encoding":
             self.encoding = value
         elif name == b"grpc-accept-encoding":
@@ -173,14 +173,14 @@ class RequestHeaders:
 
 
 class ResponseHeaders:
-    """What a replica sends before its messages, or after them (trailers)."""
+    """A replica's headers before its messages, or its trailers after them."""
 
     __slots__ = ("block", "grpc_status", "message", "status")
 
     def __init__(self, fields: Fields) -> None:
         self.status = 0
         self.grpc_status: int | None = None  # Only in trailers.
-        self.message = ""  # Why the call failed, in the words of the replica.
+        self.message = ""  # The replica's own error message.
         passed: list[bytes] = []
         for name, value in fields:
             if name == b":status":
@@ -195,16 +195,16 @@ class ResponseHeaders:
                     value = _CUT_END.sub(b"", value[:MOST_MESSAGE_BYTES]) + _encoded(" …")
                 self.message = unquote_to_bytes(value).decode("utf-8", "replace")
             passed.append(encode_header(name, value))
-        self.block = b"".join(passed)  # The headers for the caller, as they are sent, without HTTP's status.
+        self.block = b"".join(passed)  # The headers for the caller, encoded, without `:status`.
 
 
 DOMAIN = b"tidegate.dev"
 _TYPES = b"type.googleapis.com/google.rpc."
 _ENCODED = re.compile(rb"[^ -$&-~]")
-STATUS_200 = b"\x88"  # `:status 200`, which every answer of gRPC begins with (RFC 7541, appendix A).
+STATUS_200 = b"\x88"  # `:status 200`, with which every gRPC response begins (RFC 7541, appendix A).
 OK_HEADERS = STATUS_200 + encode_header(
     b"content-type", b"application/grpc"
-)  # The headers of an answer of the proxy's own.
+)  # The headers of the proxy's own responses.
 
 
 def problem_trailers(problem: Problem) -> bytes:
@@ -216,7 +216,7 @@ def problem_trailers(problem: Problem) -> bytes:
 
 
 def status_trailers(code: int, message: str = "") -> bytes:
-    """Return the trailers that end a call with a status, and perhaps a message."""
+    """Return the trailers that end a call with a status and an optional message."""
     block = encode_header(b"grpc-status", b"%d" % code)
     return block + encode_header(b"grpc-message", _encoded(message)) if message else block
 
@@ -237,7 +237,7 @@ def _status(problem: Problem) -> bytes:
 
 @cache
 def _error_info(problem_type: ProblemType, reason: str) -> bytes:
-    said = text(1, problem_type.word.upper().replace("-", "_").encode()) + text(2, DOMAIN)
+    info = text(1, problem_type.word.upper().replace("-", "_").encode()) + text(2, DOMAIN)
     if reason:
-        said += text(3, text(1, b"reason") + text(2, reason.encode()))  # an entry of its map `metadata`
-    return text(1, _TYPES + b"ErrorInfo") + text(2, said)
+        info += text(3, text(1, b"reason") + text(2, reason.encode()))  # an entry of the map `metadata`
+    return text(1, _TYPES + b"ErrorInfo") + text(2, info)

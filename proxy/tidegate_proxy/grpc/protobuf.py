@@ -1,4 +1,4 @@
-"""As much of protobuf's wire format as a proxy needs: to find fields without parsing, and to write small messages.
+"""The part of protobuf's wire format that the proxy needs: find fields without parsing, and write small messages.
 
 https://protobuf.dev/programming-guides/encoding/
 """
@@ -12,13 +12,13 @@ _LONGEST_VALUE = (1 << 31) - 1
 
 
 class MalformedError(Exception):
-    """This is no message. It says nothing of the bytes themselves."""
+    """The data is not a valid message. The text never contains the data itself."""
 
 
 def field_at(data: bytes, at: int) -> tuple[int, int, int, int] | None:
     """Return number and wire type of the field that begins at `at`, and where its value begins and ends.
 
-    The value may end beyond the data; None means that not even its length is there. Groups are refused.
+    The value can end beyond the data. Return None if the data ends before the value's length. Groups are refused.
     """
     size = len(data)
     if at >= size:
@@ -59,7 +59,7 @@ def field_at(data: bytes, at: int) -> tuple[int, int, int, int] | None:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Return every field of a whole message, each as `field_at` does."""
+    """Yield every field of a complete message, each as `field_at` returns it."""
     at = 0
     while at < len(data):
         found = field_at(data, at)
@@ -70,7 +70,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def last(data: bytes, number: int) -> bytes | None:
-    """Return the value of a field of text or bytes; where it occurs more than once, the last counts."""
+    """Return the last value of a string, bytes or message field, or None if the message lacks it."""
     value = None
     for found, wire, start, end in fields(data):
         if found == number and wire == BYTES:
@@ -79,7 +79,7 @@ def last(data: bytes, number: int) -> bytes | None:
 
 
 def number_at(data: bytes, at: int) -> int:
-    """Return the number (int64 or uint64) that begins there."""
+    """Return the number (int64 or uint64) that begins at `at`."""
     found = _varint(data, at, _LONGEST_VARINT)
     return 0 if found is None else found[0] & (1 << 64) - 1
 
@@ -94,17 +94,17 @@ def _written(value: int) -> bytes:
 
 
 def text(number: int, value: bytes) -> bytes:
-    """Write a field of text, bytes, or a message."""
+    """Return a string, bytes or message field, encoded."""
     return _written(number << 3 | BYTES) + _written(len(value)) + value
 
 
 def integer(number: int, value: int) -> bytes:
-    """Write a field with a number that is not negative, or a truth value."""
+    """Return a field with a non-negative number or a boolean, encoded."""
     return _written(number << 3 | VARINT) + _written(value)
 
 
 def framed(message: bytes) -> bytes:
-    """Return a message as gRPC sends it: not compressed, with its length before it."""
+    """Return a message with gRPC's prefix: the flag "not compressed" and the length."""
     return b"\0" + len(message).to_bytes(4) + message
 
 

@@ -1,4 +1,4 @@
-"""What all gRPC calls share; and the calls that the proxy answers itself: of servers, and grpc.health.v1."""
+"""State shared by all gRPC calls, and the calls that the proxy answers itself: server state and grpc.health.v1."""
 
 from dataclasses import dataclass
 from time import monotonic
@@ -13,7 +13,7 @@ from .messages import RequestedModel
 from .metadata import HEALTH, SERVICE, RequestHeaders
 from .protobuf import BYTES, MalformedError, fields, integer, last, text
 from .response import CallerStream, Deadline
-from .upstreams import Upstreams, ask
+from .upstreams import Upstreams, call_replica
 
 _METADATA, _STATISTICS = (f"/{SERVICE}/{name}".encode() for name in ("ServerMetadata", "ModelStatistics"))
 _EXTENSIONS = 3  # Of ServerMetadataResponse.
@@ -21,10 +21,10 @@ _EXTENSIONS = 3  # Of ServerMetadataResponse.
 
 @dataclass
 class GrpcContext:
-    """Shared by all calls; its methods return the messages that answer questions about servers.
+    """State shared by all calls. Its methods return the response messages for requests about servers.
 
-    These hold nothing that the caller may not see. Streams have slots of their own, `streams`: idle ones keep no other
-    call waiting.
+    The messages contain only what the caller may see. Streams have separate slots, `streams`, so that idle streams do
+    not block other calls.
     """
 
     shared: SharedState
@@ -33,32 +33,35 @@ class GrpcContext:
     streams: ConcurrencyLimiter
 
     async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
-        """Answer what the server says of itself; without a name, the first that the caller may see.
+        """Return a server's metadata. Without a name, use the first server that the caller may see.
 
-        This and the next one raise Problem, or UpstreamStatusError.
+        Raises Problem or UpstreamStatusError.
         """
         routes = await self.servers.asked(credential, server)
-        return _served(await ask(self.upstreams, routes[0].pool, _METADATA, b"", deadline))
+        return _served(await call_replica(self.upstreams, routes[0].pool, _METADATA, b"", deadline))
 
     async def answer_without_lease(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:
-        """Answer whether a model that is loaded on demand could be called, or its statistics: none where it is cold."""
+        """Return an on-demand model's readiness, or its statistics, which are empty if it is not loaded.
+
+        Raises Problem or UpstreamStatusError.
+        """
         assert pool.leases is not None
         if method == "ModelReady":
             return integer(1, 1) if await pool.leases.is_ready(asked.model) else b""
         if (replica := pool.leases.warm_at(asked.model, monotonic())) is None:
             return b""
         message = text(1, asked.model.encode()) + (text(2, asked.version.encode()) if asked.version else b"")
-        return await ask(self.upstreams, pool, _STATISTICS, message, deadline, replica)
+        return await call_replica(self.upstreams, pool, _STATISTICS, message, deadline, replica)
 
     def health(self, service: str) -> int:
-        """Return the status of a service; raises Problem."""
+        """Return the status of a service. Raises Problem."""
         if service not in ("", SERVICE, HEALTH):
-            raise Problem(ProblemType.UNKNOWN, "There is no such service here.")
+            raise Problem(ProblemType.UNKNOWN, "The proxy does not have this service.")
         return NOT_SERVING if self.shared.draining else SERVING
 
 
 def _served(metadata: bytes) -> bytes:
-    """Return a server's metadata with those of its extensions that are served here."""
+    """Remove extensions from a server's metadata that the proxy does not forward."""
     try:
         kept = [
             text(number, metadata[start:end])
@@ -67,7 +70,7 @@ def _served(metadata: bytes) -> bytes:
         ]
         return b"".join(kept)
     except (MalformedError, UnicodeDecodeError):
-        raise Problem(ProblemType.UPSTREAM, "The inference server's metadata cannot be read.") from None
+        raise Problem(ProblemType.UPSTREAM, "The inference server's metadata cannot be parsed.") from None
 
 
 MOST_BYTES = 4096
@@ -85,19 +88,20 @@ class ProxyCall(CallerStream):
         self._method = method
 
     def data_received(self, data: bytes, end: bool) -> None:
-        """Take a part of the message, and answer when it is whole."""
+        """Add a part of the message. Answer when it is complete."""
         if self.done or self.task is not None:
             return
         self._message += data
         if len(self._message) > MOST_BYTES:
-            self.fail(Problem(ProblemType.TOO_LONG, f"A message may have {MOST_BYTES} bytes here."))
+            why = f"The message is too large: the limit is {MOST_BYTES} bytes."
+            self.fail(Problem(ProblemType.TOO_LONG, why))
         elif end:
             self.start(self._answer)
 
     async def _answer(self) -> None:
         message = self._message
         if len(message) < 5 or message[0] or len(message) != 5 + int.from_bytes(message[1:5]):
-            raise Problem(ProblemType.MALFORMED, "The request is one message that is not compressed.")
+            raise Problem(ProblemType.MALFORMED, "The request must be exactly one uncompressed message.")
         self.reply(await self._found())
 
     async def _found(self) -> bytes:
@@ -116,4 +120,4 @@ class ProxyCall(CallerStream):
         try:
             return (last(self._message[5:], 1) or b"").decode(errors="replace")
         except MalformedError as error:
-            raise Problem(ProblemType.MALFORMED, f"The message is no protobuf: {error}.") from None
+            raise Problem(ProblemType.MALFORMED, f"The message is not valid protobuf: {error}.") from None

@@ -1,4 +1,4 @@
-"""The caller's side of one call: what goes back, headers, messages and a status in the end; and when its time is up."""
+"""The caller's side of a gRPC call: its response headers, messages and final status, and its deadline."""
 
 import asyncio
 import logging
@@ -20,14 +20,14 @@ from ..upstream.replica import Replica
 from .metadata import OK_HEADERS, RequestHeaders, problem_trailers, status_trailers
 from .protobuf import framed
 
-CALL_BYTES = 4096  # What a call takes beside its headers, messages and answer.
-IDLE_STREAM_SECONDS = 600.0  # Seconds that a stream may stay open while its caller asks for nothing.
+CALL_BYTES = 4096  # Memory of a call, in addition to its headers, messages and response.
+IDLE_STREAM_SECONDS = 600.0  # Time that a stream may stay open while its caller sends nothing.
 
 
 class Deadline:
-    """The caller's, or the proxy's own limit of `most` seconds; a stream has that anew with each message.
+    """The caller's deadline, or the proxy's limit of `most` seconds. Each message of a stream restarts that limit.
 
-    `at` and `last` are monotonic seconds: when the time is up, and when it is at the latest, by the caller's deadline.
+    `at` is the deadline in monotonic seconds. `last` is the latest deadline that the caller allows.
     """
 
     __slots__ = ("_most", "at", "is_own", "last", "started")
@@ -37,52 +37,52 @@ class Deadline:
         self.last = float("inf") if asked is None else started + asked
         self.at = min(started + (IDLE_STREAM_SECONDS if stream else most), self.last)
         self.is_own = asked is None or asked >= most
-        """A time-out is the replica's failure: the caller's own deadline is not shorter than the proxy's limit."""
+        """Whether a timeout is the replica's failure: the caller's deadline is not shorter than the proxy's limit."""
         self._most = most
 
     @property
     def left(self) -> float:
-        """Seconds until the time is up."""
+        """Seconds until the deadline."""
         return self.at - monotonic()
 
     @property
     def seconds(self) -> float:
-        """Seconds between the call's start and the end of its time."""
+        """Seconds from the start of the call to its deadline."""
         return self.at - self.started
 
     def message_sent(self) -> None:
-        """Begin anew: a message of a stream went to the replica."""
+        """Restart the limit: a message of a stream was sent to the replica."""
         self.at = min(monotonic() + self._most, self.last)
 
     def message_received(self) -> None:
-        """Begin anew: a message of a stream came from the replica."""
+        """Restart the limit: a message of a stream was received from the replica."""
         self.at = min(monotonic() + max(self._most, IDLE_STREAM_SECONDS), self.last)
 
 
 @dataclass(eq=False)
 class UpstreamStatusError(Exception):
-    """A replica answered with a gRPC status of its own, which goes to the caller as it is."""
+    """A replica responded with its own gRPC status, which is passed on to the caller unchanged."""
 
     block: bytes
     code: int
 
 
-CANCELLED = 1  # The status that is counted for a caller that has left; it is not sent.
+CANCELLED = 1  # The status that is counted if the caller disconnects. It is not sent.
 log = logging.getLogger(__name__)
 
 
 class CallerStream(Stream):
-    """A caller's gRPC stream: headers, messages and status sent back, with a deadline. Open from `begin` on."""
+    """A caller's gRPC stream: sends headers, messages and status, and has a deadline. Open from `begin` on."""
 
-    # What most calls never change costs them nothing here.
-    booking: Reservation  # What it makes the proxy hold.
+    # Class defaults: they cost nothing in the calls that never change them.
+    booking: Reservation  # The memory that is counted for the call.
     forwarding: Forwarding | None = None
-    """The call's way to a replica, once its first message was granted: the caller is told which version answers."""
+    """The call's path to a replica, set when the first message is authorised. It has the version for the headers."""
     began = False
     done = False
     bytes_out = 0
-    problem: Problem | None = None  # What ended it, if it is one.
-    task: asyncio.Task[None] | None = None  # Its work that is under way, or was last.
+    problem: Problem | None = None  # The problem that ended the call, if any.
+    task: asyncio.Task[None] | None = None  # Its current or last task.
 
     def __init__(self, shared: SharedState, headers: RequestHeaders, started: float, streams: bool = False) -> None:
         self.shared = shared
@@ -92,17 +92,16 @@ class CallerStream(Stream):
 
     @property
     def deadline(self) -> float:
-        """When its time is up, in monotonic seconds."""
         return self.time.at
 
     @property
     def replica(self) -> Replica | None:
-        """Where it is in flight."""
+        """The replica where the call is in flight."""
         return None if self.forwarding is None else self.forwarding.replica
 
     # --- from the caller
     def begin(self, end: bool, guest: AccountedConnection) -> None:
-        """Wait for the first message over a connection; `end`: there is none."""
+        """Open the call on a connection. `end`: the request has no messages."""
         self.shared.open_calls.add(self)
         self._guest = guest
         self.booking = guest.books()
@@ -121,10 +120,10 @@ class CallerStream(Stream):
                 self.data_received(b"", True)
 
     def begun(self, _is_known: bool) -> None:
-        """Go on from the headers; it is known who sends them, or not yet."""
+        """Continue after the headers. Their sender may not be identified yet."""
 
     def set_principal(self, identity: Identity) -> None:
-        """Hold what it holds for its caller; raises Problem."""
+        """Count the call's memory for the identified caller. Raises Problem."""
         self.booking.move(self.shared.memory.callers, identity.in_flight)
         if self._guest.is_unknown:
             self._guest.set_principal(identity.in_flight)
@@ -132,30 +131,29 @@ class CallerStream(Stream):
             self._guest.settle()
 
     def held_bytes(self) -> int:
-        """Return how many bytes it makes the proxy hold: also of the answer, until its caller takes them."""
+        """Return how many bytes the proxy holds for the call, including the unread part of its response."""
         return CALL_BYTES + self.headers.size + self.unsent_held
 
     def hold(self) -> None:
-        """Book what it holds now; raises Problem."""
+        """Count the memory that the call holds now. Raises Problem."""
         self.booking.set(self.held_bytes())
 
     def ease(self) -> None:
-        """Give back what it holds no longer."""
+        """Release memory that the call no longer holds."""
         self.booking.set(min(self.booking.size, self.held_bytes()))
 
     def headers_received(self, _: RequestHeaders, end: bool) -> None:
-        """Take the trailers, which end the request: nothing in them is for the replica."""
+        """Process trailers, which end the request. The replica does not get them."""
         if end:
             self.data_received(b"", True)
 
     def reset_received(self, _code: int | None, _processed: bool) -> None:
-        """End the call as cancelled: its caller has reset the stream. What a replica still answers is dropped."""
+        """End the call as cancelled, because its caller has reset the stream. The replica's response is dropped."""
         if not self.done:
             self._finish(CANCELLED)
         self.booking.end()
 
     def drained(self) -> None:
-        """Note that the caller has taken what there was."""
         if self.done:
             self.shared.open_calls.discard(self)
             self.booking.end()
@@ -163,8 +161,8 @@ class CallerStream(Stream):
             self.ease()
 
     def expire(self) -> None:
-        """End the call: its time is up."""
-        if self.done:  # the caller does not take the rest of its answer
+        """End the call at its deadline."""
+        if self.done:  # the caller does not read the rest of its response
             self.shared.open_calls.discard(self)
             self.booking.end()
             self.connection.reset(self.number, CANCEL)
@@ -172,31 +170,31 @@ class CallerStream(Stream):
             self.fail(self.late())
 
     def replica_silent(self) -> None:
-        """Keep no other call from its place: its replica answers nothing any more, but it may still do so."""
+        """Free the slot: the replica no longer responds, but a response may still come."""
         if self.forwarding is not None:
             self.forwarding.release_slot()
 
     def late(self) -> Problem:
-        """Return what a caller is told when its time is up."""
-        return Problem(ProblemType.DEADLINE, "There was no answer in time.")
+        """Return the problem for a call at its deadline."""
+        return Problem(ProblemType.DEADLINE, "There was no response in time.")
 
     def leave(self) -> None:
-        """End it: the proxy waits for it no longer."""
-        why = "The proxy is stopping; another one takes the call."
+        """End the call, because the proxy is stopping."""
+        why = "The proxy is stopping. Retry: another replica of the proxy will accept the call."
         self.fail(Problem(ProblemType.BUSY, why, 0.0, reason="stopping"))
 
     def ended(self, _code: int) -> None:
-        """Give back what it holds: the last of its answer, with this status, is on its way."""
+        """Release the call's resources. The rest of the response, with this status, is being sent."""
         if self.task not in (None, asyncio.current_task(self.connection.loop)):
             self.task.cancel()
 
     # --- its work
     def start(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
-        """Do some work that takes its time; what fails there ends the call."""
+        """Run work in a task. An exception ends the call."""
         self.task = self.connection.loop.create_task(self._run(work, *given))
 
     def worked(self) -> None:
-        """Go on: such work is done."""
+        """Continue after such work."""
 
     async def _run(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
         SENDER.set(self._guest)
@@ -212,7 +210,7 @@ class CallerStream(Stream):
 
     # --- to the caller
     def answer_began(self, headers: bytes = OK_HEADERS) -> None:
-        """Send the answer's headers to the caller, with those that the proxy adds."""
+        """Send the response headers to the caller, including the proxy's own."""
         self.began = True
         self.connection.send_headers(self, headers + self._own_headers())
 
@@ -224,7 +222,7 @@ class CallerStream(Stream):
             try:
                 self.hold()
             except Problem as problem:
-                # What it would be told stands behind the answer that it does not take.
+                # The caller would not see a problem, because it does not read the data before it.
                 self.problem = problem.with_traceback(None)
                 count_problem(self.shared.meter, problem, self.forwarding)
                 self.connection.reset(self.number, ENHANCE_YOUR_CALM)
@@ -232,13 +230,13 @@ class CallerStream(Stream):
                 self._finish(problem.type.grpc_status)
 
     def reply(self, message: bytes, more: bytes = b"") -> None:
-        """Send a whole answer of one message, with `more` headers."""
+        """Send a response of one message. `more`: additional headers."""
         self.answer_began(OK_HEADERS + more)
         self.answer_data(framed(message))
         self.end(0)
 
     def end(self, code: int, trailers: bytes | None = None, headers: bytes = OK_HEADERS) -> None:
-        """End with a status, and with these `headers` before the trailers if nothing was sent so far."""
+        """End the call with a status. If nothing was sent yet, send `headers` before the trailers."""
         if self.done:
             return
         block = status_trailers(code) if trailers is None else trailers
@@ -248,16 +246,17 @@ class CallerStream(Stream):
         self._finish(code)
 
     def fail(self, problem: Problem) -> None:
-        """End with a problem."""
+        """End the call with a problem."""
         if not self.done:
-            self.problem = problem.with_traceback(None)  # which knows all that it passed, for as long as it is known
+            self.problem = problem.with_traceback(None)  # the traceback would keep every frame's objects alive
             count_problem(self.shared.meter, problem, self.forwarding)
             self.end(problem.type.grpc_status, problem_trailers(problem))
 
     def defect(self) -> None:
-        """End because of the exception that is being handled: it ends this call, and none beside it."""
-        log.exception("request %s met a defect", self.request_id.decode())
-        self.fail(Problem(ProblemType.INTERNAL, "It is in the log, under this request's id."))
+        """End this call, but no other, because of the exception that is being handled."""
+        log.exception("request %s failed with an internal error", self.request_id.decode())
+        why = "Internal error. The proxy's log has the details under this request ID."
+        self.fail(Problem(ProblemType.INTERNAL, why))
 
     def _finish(self, code: int) -> None:
         self.done = True
@@ -273,5 +272,5 @@ class CallerStream(Stream):
         if self.forwarding is not None and self.forwarding.version is not None:
             own += encode_header(b"tidegate-model-version", self.forwarding.version.encode())
         if self.headers.encoding != b"identity":
-            own += encode_header(b"grpc-accept-encoding", b"identity")  # what the server takes (gRPC, compression.md)
+            own += encode_header(b"grpc-accept-encoding", b"identity")  # accepted encodings (gRPC, compression.md)
         return own

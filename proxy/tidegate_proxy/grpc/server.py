@@ -1,4 +1,4 @@
-"""The gRPC server: callers' connections, and the life of all calls."""
+"""The gRPC server: callers' connections, and the start and end of all calls."""
 
 import asyncio
 from pathlib import Path
@@ -19,23 +19,23 @@ from .response import CallerStream
 from .upstream_stream import UpstreamStream
 from .upstreams import Upstreams
 
-STREAM_WINDOW = 128 * 1024  # Bytes of a call that a caller may send before it is decided upon.
-MOST_STREAMS = 256  # Calls at once on one connection.
-IDLE_SECONDS = 600.0  # Seconds that a connection may stand open without a call.
+STREAM_WINDOW = 128 * 1024  # Bytes of a call that a caller can send before the call is authorised.
+MOST_STREAMS = 256  # Simultaneous calls on one connection.
+IDLE_SECONDS = 600.0  # Time after which a connection without a call is closed.
 WRITE_SECONDS = 1.0
 PREFACE_SECONDS = 20.0
-MOST_PIECES = 2048  # Frames that are gathered to be written at once.
-STUCK_SECONDS = 60.0  # Seconds after which a connection is ended whose caller takes nothing of what waits for it.
+MOST_PIECES = 2048  # Frames that are collected for one write.
+STUCK_SECONDS = 60.0  # A connection is cut if its caller reads nothing of the waiting data for this long.
 MOST_SILENT_SECONDS = 60
-MOST_WORK = 128  # Work of a caller, in frames, that is done at once: what is more waits for its turn.
-_NO_METHOD = OK_HEADERS + status_trailers(12, "There is no such method here.")  # UNIMPLEMENTED.
+MOST_WORK = 128  # Work for one caller, in frames, in one turn of the loop.
+_NO_METHOD = OK_HEADERS + status_trailers(12, "The proxy does not have this method.")  # UNIMPLEMENTED.
 _PLAIN_HTTP = encode_header(b"content-length", b"0")
 _STATUS_415 = encode_header(b":status", b"415") + _PLAIN_HTTP
 _STATUS_405 = encode_header(b":status", b"405") + encode_header(b"allow", b"POST") + _PLAIN_HTTP
 
 
 class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
-    """A caller's connection; calls are streams that the caller opens."""
+    """A caller's connection. Calls are streams that the caller opens."""
 
     most_work = MOST_WORK
     stream_window = STREAM_WINDOW
@@ -52,14 +52,13 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
         self._awaits_turn = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send this end's settings."""
+        """Send the proxy's settings, and register the connection."""
         super().connection_made(transport)
         self._server.connections.add(self)
         if not self.arrive(self._server.context.shared.memory):
             self.evict()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End what the caller waited for."""
         self._server.connections.discard(self)
         super().connection_lost(exc)
         self.lost()
@@ -72,15 +71,14 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
             raise
 
     def evict(self) -> None:
-        """End it: there is no room for it any more."""
         super().evict()
         self.end_streams()
-        self.end(h2.ENHANCE_YOUR_CALM, "the proxy can hold no more connections of callers that it does not know")
+        self.end(h2.ENHANCE_YOUR_CALM, "the proxy's limit for unauthenticated connections is reached")
         self._flush()
         self.abort_if_slow()
 
     def data_received(self, data: bytes) -> None:
-        """Read on, after the preface that every connection begins with."""
+        """Process received data, after HTTP/2's connection preface."""
         size = len(data)
         if not self._has_preface:
             self._preface_read += data
@@ -118,13 +116,13 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
             self.listen()
 
     def listen(self) -> None:
-        """Hear the caller, unless there is more of it here than is read, or it takes no answers."""
+        """Read from the caller, unless there is data to be processed first or the caller reads no responses."""
         if not self.transport.is_closing():
             hears = not (self.is_behind or self._paused or self.is_bulk)
             (self.wire.resume_reading if hears else self.wire.pause_reading)()
 
     def _hold(self) -> None:
-        """Book what waits here, to be read or to be taken; where that is too much, end the connection."""
+        """Count the memory of unprocessed and unsent data. End the connection if that is too much."""
         unsent = self.unsent
         more = self.unread_bytes + (unsent if unsent > MOST_UNSENT else 0)
         if self.base_bytes + more == self.booking.size or self.holds(more):
@@ -132,7 +130,7 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
         if not self.is_ending:
             self.memory.count_cut("held")
         if not self._paused:
-            self.end(h2.ENHANCE_YOUR_CALM, "the proxy can hold no more of what you send, or do not take")
+            self.end(h2.ENHANCE_YOUR_CALM, "the proxy's buffer limit is reached: send less, and read responses faster")
             super()._flush()
         if self._paused or self.is_over_tls:
             self.transport.abort()
@@ -143,7 +141,7 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
             self._hold()
 
     def stream_opened(self, number: int, headers: RequestHeaders, end: bool) -> None:
-        """Begin a call, whatever it turns out to be."""
+        """Begin a call."""
         if headers.are_trailers or (end and headers.content_length):
             self.reset(number, h2.PROTOCOL_ERROR)
             return
@@ -153,28 +151,27 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
         self._server.begin(self, number, headers, end)
 
     def half_closed(self, stream: Stream) -> None:
-        """Refuse the rest of a request that is answered (RFC 9113, 8.1)."""
+        """Reset the rest of a request that already has its response (RFC 9113, 8.1)."""
         self.reset(stream.number, h2.NO_ERROR)
 
     def may_follow(self, head: RequestHeaders, end: bool) -> bool:
-        """Tell whether they are trailers, which end a request (RFC 9113, 8.1)."""
+        """Return whether the headers are trailers that end a request (RFC 9113, 8.1)."""
         return head.are_trailers and end
 
     def late_headers_received(self) -> None:
-        """End the connection, unless they are trailers of a call that this end has reset."""
+        """End the connection, unless the headers can be trailers of a call that this end has reset."""
         if self.late_frames_due:
             self.late_frames_due -= 1
             return
-        raise Http2Error(h2.STREAM_CLOSED, "headers came after a stream's end")
+            raise Http2Error(h2.STREAM_CLOSED, "the peer sent headers after the end of a stream")
 
     def pause_writing(self) -> None:
-        """Read no more, either: what is asked here is answered, and the caller takes no answers."""
+        """Pause reading too: the proxy would answer requests, but the caller reads no responses."""
         super().pause_writing()
         self._stuck_since = monotonic()
         self.listen()
 
     def resume_writing(self) -> None:
-        """Read requests again: the caller takes answers again."""
         super().resume_writing()
         self._hold()
         if self.is_behind:
@@ -182,7 +179,7 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
         self.listen()
 
     def look(self, now: float) -> None:
-        """End the connection if it does not begin, stands idle, or takes no answers."""
+        """End the connection if it sends no preface, is idle, or reads no responses."""
         if self.booking.size > self.base_bytes:
             self._hold()
         if self._paused:
@@ -198,14 +195,14 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
 
 
 class GrpcServer:
-    """Takes calls from callers. `upstream_ca` is the folder of the CA files for TLS to replicas."""
+    """Accepts calls. `upstream_ca` is the directory of the CA files for TLS to replicas."""
 
     def __init__(self, shared: SharedState, servers: ServerQueries, upstream_ca: Path) -> None:
         upstreams = Upstreams(shared.settings.connect_timeout_seconds, upstream_ca)
         limiter = ConcurrencyLimiter(shared.settings.concurrency)
         self.context = GrpcContext(shared, upstreams, servers, limiter)
         self.connections: set[CallerConnection] = set()
-        self.opened = 0  # Calls so far.
+        self.opened = 0  # Number of calls so far.
         self.closed = False
 
     def connection(self) -> CallerConnection:
@@ -213,7 +210,6 @@ class GrpcServer:
         return CallerConnection(self)
 
     def begin(self, connection: CallerConnection, number: int, headers: RequestHeaders, end: bool) -> None:
-        """Begin a call."""
         self.opened += 1
         stream, refusal = Stream(), _NO_METHOD
         if headers.method != b"POST":
@@ -233,21 +229,21 @@ class GrpcServer:
 
     # --- life
     def look(self) -> None:
-        """End the connections that stand idle or stuck."""
+        """End connections that are idle or stuck."""
         now = monotonic()
         for connection in list(self.connections):
             connection.look(now)
 
     def leave(self) -> None:
-        """Ask callers to open a new connection. Calls still come and go."""
+        """Make callers open a new connection for further calls. Calls on this one still proceed."""
         for connection in list(self.connections):
             connection.goaway(h2.LARGEST_WINDOW)
 
     def close(self) -> None:
-        """Take no more calls."""
+        """Accept no more calls."""
         self.closed = True
         for call in [each for each in self.context.shared.open_calls if isinstance(each, UpstreamStream)]:
-            call.expire()  # its caller has left
+            call.expire()  # its caller has disconnected
         for connection in list(self.connections):
             if connection.streams:
                 connection.goaway(connection.last_opened)
@@ -255,7 +251,7 @@ class GrpcServer:
                 connection.end()
 
     async def stop(self) -> None:
-        """End the calls that are left, and every connection, as soon as what was sent is written."""
+        """End the remaining calls, and close every connection when its data is written."""
         for call in [each for each in self.context.shared.open_calls if isinstance(each, CallerStream)]:
             call.leave()
         for connection in list(self.connections):

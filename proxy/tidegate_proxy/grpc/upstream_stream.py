@@ -1,4 +1,4 @@
-"""A call at its replica: what goes with it, its messages, and the answer, handed on as it comes."""
+"""A call at its replica: its headers, its messages, and its response, which is passed on as it arrives."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from .proxy_call import GrpcContext
 from .response import CALL_BYTES, CANCELLED, CallerStream
 from .upstreams import UpstreamConnection, first_headers
 
-_LONGEST_TIMEOUT = 99_999_999  # What the eight digits of `grpc-timeout` can say.
+_LONGEST_TIMEOUT = 99_999_999  # The maximum of `grpc-timeout`, which has eight digits.
 
 
 _GRAVE = frozenset({2, 4, 13, 14, 15})
-"""UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, DATA_LOSS: what somebody should look at."""
+"""UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, DATA_LOSS: failures that an admin should see."""
 
 
 @dataclass(slots=True, eq=False)
 class UpstreamRequest:
-    """What every attempt of one gRPC call shares: headers, span, final log line."""
+    """State that all attempts of one gRPC call share: headers, span, final log line."""
 
     _context: GrpcContext
     _headers: RequestHeaders
@@ -38,19 +38,19 @@ class UpstreamRequest:
     _span: Span | None = None
 
     def span(self) -> Span | None:
-        """Return the call's span, where the proxy makes any: the replica is told of it as its parent."""
+        """Return the call's span if calls are traced. It becomes the parent of the replica's span."""
         if self._span is None and (tracer := self._context.shared.tracer) is not None:
             self._span = tracer.begin(self._headers.trace_parents, self._headers.trace_states)
         return self._span
 
     @property
     def traceparent(self) -> bytes:
-        """The parent that the replica is told of: the proxy's own span, or what the caller sent."""
+        """The trace parent for the replica: the proxy's own span, or what the caller sent."""
         span = self.span()
         return span.header if span is not None and span.sampled else parent(self._headers.trace_parents)
 
     def headers(self, pool: Pool, seconds: float) -> bytes:
-        """Return what comes before the messages; the replica has so many seconds."""
+        """Return the encoded headers for the replica, with a timeout of so many seconds."""
         block = [first_headers(pool, self._headers.path)]
         if self._headers.accepts:
             block.append(self._headers.accepts)
@@ -65,7 +65,7 @@ class UpstreamRequest:
         shared, forwarding, called, waited = self._context.shared, call.forwarding, None, 0.0
         if forwarding is not None:
             route = forwarding.route
-            if not forwarding.read_only:  # readiness and metadata are no work of the model
+            if not forwarding.read_only:  # calls for readiness and metadata are not work of the model
                 if route.grpc_count is None:
                     route.grpc_count = shared.meter.of_calls(route.server, route.name, "grpc")
                 route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
@@ -73,7 +73,7 @@ class UpstreamRequest:
             if shared.meter.most_callers:
                 principal = forwarding.identity.principal
                 shared.meter.called(principal.name, principal.source, "grpc", code)
-        # As HTTP would have it, for the log's sampling.
+        # The equivalent HTTP status, for the log's sampling.
         weight = 500 if code in _GRAVE else CLIENT_LEFT if code == CANCELLED else 400 if code else 200
         is_logged = shared.call_log.wants(weight, monotonic(), called, seconds, waited, forwarding is None)
         span = self.span()
@@ -81,28 +81,28 @@ class UpstreamRequest:
             return
         name, size = self._method.name, (bytes_in, call.bytes_out)
         asked, trace = (None, model), self.traceparent
-        said = call_record(forwarding, "grpc", call.request_id, name, asked, call.problem, seconds, size, trace)
+        record = call_record(forwarding, "grpc", call.request_id, name, asked, call.problem, seconds, size, trace)
         if is_logged:
-            shared.call_log.say(weight, {"status": code, **said})
+            shared.call_log.say(weight, {"status": code, **record})
         if shared.tracer is not None and span is not None:
-            shared.tracer.grpc_ended(span, SERVICE, name, code, said)
+            shared.tracer.grpc_ended(span, SERVICE, name, code, record)
 
 
 UNKNOWN = 2
 DEADLINE_EXCEEDED = 4
 INTERNAL = 13
-PREFIX = 5  # Bytes before each message: whether it is compressed, and its length.
+PREFIX = 5  # Bytes before each message: the compression flag and the length.
 ERROR_MESSAGE = 0x0A  # The tag of `error_message` in a ModelStreamInferResponse.
 MOST_KEPT = 256 * 1024
-"""Bytes of a request that are kept until its answer begins, to send them to another replica if this one refuses."""
+"""Bytes of a request that are kept until its response begins, to retry on another replica if this one refuses."""
 
 
 @dataclass(eq=False)
 class UpstreamStream(Stream):
-    """One gRPC call at one replica; an error ends this call only.
+    """One gRPC call at one replica. An error ends this call only.
 
-    Messages of a `streaming` call move its deadline. `drained` is called when all that was sent has left. `refused` is
-    called with the messages that the replica did not begin to answer, and says whether they go elsewhere.
+    Messages of a `streaming` call extend its deadline. `drained` is called when all data was sent. `refused` is called
+    with messages that the replica did not begin to process, and returns whether they go to another replica.
     """
 
     _caller: CallerStream
@@ -111,25 +111,25 @@ class UpstreamStream(Stream):
     _drained: Callable[[], None]
     _refused: Callable[[Sequence[bytes]], bool]
     deadline = inf  # When an abandoned call is reset, in monotonic seconds.
-    _booking: Reservation | None = None  # What an abandoned call holds.
+    _booking: Reservation | None = None  # The memory of an abandoned call.
     _kept_bytes = 0
     _has_error = False  # Whether a message of the stream reported an error.
-    _prefix = b""  # The beginning of a message, as far as it came.
+    _prefix = b""  # The beginning of an incomplete message.
     _rest = 0  # Bytes of the last message that are still to come.
-    _uncredited = 0  # Bytes of the answer that wait for the caller to take what came before them.
+    _uncredited = 0  # Bytes of the response without flow-control credit, because the caller reads slowly.
 
     def __post_init__(self) -> None:
         self._kept: list[bytes] | None = None if self._streaming else []
 
     # --- to the replica
     def open(self, connection: UpstreamConnection, headers: bytes, messages: Sequence[bytes]) -> None:
-        """Begin with these headers, and messages that another replica has refused."""
+        """Begin the call with these headers, and messages that another replica has refused."""
         connection.open(self, headers)
         for data in messages:
             self.send(data, False)
 
     def send(self, data: bytes, end: bool) -> None:
-        """Send a part of a message; `end`: it is the last."""
+        """Send a part of a message. `end`: it is the last part of the request."""
         if self._kept is not None:
             self._kept.append(data)
             self._kept_bytes += len(data)
@@ -141,20 +141,19 @@ class UpstreamStream(Stream):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that are kept for another replica."""
+        """Bytes that are kept for a retry on another replica."""
         return self._kept_bytes if self._kept else 0
 
     def end_messages(self) -> None:
-        """Send that there are no more messages, unless that was sent."""
+        """Send the end of the request, unless it was sent."""
         if not self.local_closed:
             self.connection.send_data(self, b"", True)
 
     def abandon(self) -> bool:
-        """Give the call up, and return whether the replica goes on with it.
+        """Abandon the call. Return whether the replica continues to process it.
 
-        Triton answers each reset with six of its own, and versions before 25.06 can crash on one. So a unary call that
-        the replica has whole is not reset. It keeps its slot and its lease until the replica has answered, and the
-        answer is dropped.
+        Triton answers each reset with six resets, and versions before 25.06 can crash on one. So a unary call that was
+        sent completely is not reset. It keeps its slot and its lease until the replica's response, which is dropped.
         """
         self._kept = None
         if self.local_closed and self.remote_closed:
@@ -178,11 +177,10 @@ class UpstreamStream(Stream):
 
     @property
     def replica(self) -> Replica | None:
-        """Where it is in flight."""
         return self._forwarding.replica
 
     def expire(self) -> None:
-        """Reset an abandoned call: the replica does not answer in time."""
+        """Reset an abandoned call, because the replica does not respond in time."""
         self.connection.reset(self.number, CANCEL)
         self._abandoned_ended()
 
@@ -196,23 +194,21 @@ class UpstreamStream(Stream):
             self._forwarding.give_back(monotonic())
 
     def silent(self) -> None:
-        """Send the call elsewhere: it did nothing here, and the replica answers nothing any more."""
+        """Retry elsewhere: the replica no longer responds, and the call is read-only."""
         self.connection.reset(self.number, CANCEL)
         self.reset_received(None, False)
 
     def caller_drained(self) -> None:
-        """Let more of the answer come: the caller has taken what there was."""
         if self._uncredited:
             self.connection.credit(self, self._uncredited)
             self._uncredited = 0
 
     def drained(self) -> None:
-        """Let the caller send more."""
         self._drained()
 
     # --- from the replica
     def headers_received(self, headers: ResponseHeaders, end: bool) -> None:
-        """Hand headers on: those before the first message, or trailers."""
+        """Pass on headers before the first message, or trailers."""
         try:
             if not self._caller.done:
                 self._take_headers(headers, end)
@@ -229,11 +225,11 @@ class UpstreamStream(Stream):
         if not caller.began:
             self._kept = None
             if end and code == DEADLINE_EXCEEDED:
-                self.count_late()  # the replica's library says so, whatever else there is behind it
+                self.count_late()  # gRPC's library in the replica sets this status itself
             else:
                 self._forwarding.answered()
             if headers.status != 200:
-                self._fail(f"it answered with HTTP status {headers.status}")
+                self._fail(f"its response has HTTP status {headers.status}")
                 return
         if not end:
             if not caller.began:
@@ -247,14 +243,14 @@ class UpstreamStream(Stream):
         elif code is None:
             caller.end(UNKNOWN, headers.block + encode_header(b"grpc-status", b"2"), STATUS_200)
         else:
-            caller.end(code, headers.block, STATUS_200)  # the trailers are all there is where no message came
+            caller.end(code, headers.block, STATUS_200)  # without messages, trailers are the whole response
 
     def _is_lost(self, code: int, headers: ResponseHeaders) -> bool:
         forwarding = self._forwarding
         return forwarding.may_be_lost() and forwarding.route.kind.says_lost_over_grpc(code, headers.block)
 
     def data_received(self, data: bytes, end: bool) -> None:
-        """Hand a part of a message on."""
+        """Pass on a part of a message."""
         caller = self._caller
         if caller.done:
             self.connection.credit(self, len(data))
@@ -263,7 +259,7 @@ class UpstreamStream(Stream):
             return
         try:
             if not caller.began:
-                self._fail("its answer has no headers")
+                self._fail("its response has no headers")
                 return
             caller.answer_data(data)
             if caller.unsent_bytes:
@@ -274,12 +270,12 @@ class UpstreamStream(Stream):
                 self._caller.time.message_received()
                 self._find_error(data)
             if end:
-                self._fail("its answer has no status")
+                self._fail("its response has no status")
         except Exception:
             caller.defect()
 
     def _find_error(self, data: bytes) -> None:
-        """Note whether a message of the stream begins with its field `error_message`, the first one."""
+        """Note whether a message of the stream begins with the field `error_message`, which is the first field."""
         data = self._prefix + data
         at, size = self._rest, len(data)
         while at + PREFIX < size:
@@ -288,21 +284,21 @@ class UpstreamStream(Stream):
         self._rest, self._prefix = max(0, at - size), data[at:]
 
     def reset_received(self, code: int | None, processed: bool) -> None:
-        """Send the call elsewhere where the replica did nothing, else tell the caller."""
+        """Retry elsewhere if the replica did not process the request. Otherwise fail the call."""
         if self._caller.done:
             self._abandoned_ended()
             return
         try:
             self._count_failure("reset" if processed else "refused")
             if processed or self._kept is None or not self._refused(self._kept):
-                why = "it ended the connection" if code is None else f"it gave the call up with code {code}"
+                why = "it closed the connection" if code is None else f"it reset the call with HTTP/2 error code {code}"
                 self._caller.fail(no_whole_answer(why))
         except Exception:
             self._caller.defect()
 
     # --- failures
     def count_late(self) -> None:
-        """Count an answer that did not come in time, unless only the caller would wait no longer."""
+        """Count a late response as the replica's failure, unless only the caller's own deadline was shorter."""
         if self._caller.time.is_own:
             self._count_failure("timeout")
 

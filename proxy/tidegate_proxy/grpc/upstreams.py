@@ -1,4 +1,4 @@
-"""The gRPC connections to replicas, shared by calls; and whole calls of the proxy's own over them."""
+"""The gRPC connections to replicas, which calls share, and complete unary calls by the proxy itself."""
 
 import asyncio
 import socket
@@ -22,13 +22,13 @@ from .protobuf import framed
 from .response import Deadline, UpstreamStatusError
 
 LANES = 4
-"""Connections to one replica, at least, over which callers are spread: what ends one ends no call of most others."""
-STREAM_WINDOW = 256 * 1024  # Bytes of an answer that may be here before its caller has taken any.
-MOST_SILENT_SECONDS = 20  # Seconds after which a replica's machine that acknowledges nothing is taken for gone.
+"""Minimum number of connections per replica. Callers are spread over them, so that losing one affects few callers."""
+STREAM_WINDOW = 256 * 1024  # Bytes of a response that a replica can send before the caller reads any.
+MOST_SILENT_SECONDS = 20  # Time without a TCP acknowledgement after which a replica's machine counts as gone.
 
 
 class UpstreamConnection(Http2Connection[ResponseHeaders]):
-    """A connection to a replica; calls are streams that this end opens."""
+    """A connection to a replica. Calls are streams that this end opens."""
 
     stream_window = STREAM_WINDOW
     opens_streams = True
@@ -39,16 +39,15 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
     def __init__(self) -> None:
         own = {h2.ENABLE_PUSH: 0, h2.MAX_HEADER_LIST_SIZE: h2.MOST_ANSWER_HEAD_BYTES}
         super().__init__(ResponseHeaders, own, h2.PREFACE)
-        self.leaving = False  # It takes no more calls.
-        self.ends_idle = False  # It ends as soon as it has no call.
+        self.leaving = False  # Whether it accepts no more calls.
+        self.ends_idle = False  # Whether it closes as soon as it has no call.
 
     @property
     def has_room(self) -> bool:
-        """Whether it takes another call."""
+        """Whether it accepts another call."""
         return self.alive and not self.leaving and len(self.streams) < self.most_streams
 
     def open(self, stream: Stream, block: bytes) -> None:
-        """Begin a call with these headers."""
         number = self.last_opened + 2 if self.last_opened else 1
         self.last_opened = number
         self.add(stream, number)
@@ -57,12 +56,12 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
             self.leave()
 
     def leave(self) -> None:
-        """Take no more calls, and end after the last."""
+        """Accept no more calls, and close after the last one."""
         self.leaving = True
         self.stream_ended()
 
     def goaway_received(self, last: int) -> None:
-        """Take no more calls; those that the replica has not begun can be made elsewhere."""
+        """Accept no more calls. Calls that the replica has not begun can be sent elsewhere."""
         self.leaving = True
         for number in [number for number in self.streams if number > last]:
             if (stream := self.forget(number)) is not None:
@@ -70,28 +69,26 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
         self.stream_ended()
 
     def stream_ended(self) -> None:
-        """End with the last call, when leaving."""
         if (self.leaving or self.ends_idle) and not self.streams:
             self.leaving = True
             self.end()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, and have data that nobody acknowledges end the connection, too."""
+        """Set up the connection, and a timeout for unacknowledged data."""
         super().connection_made(transport)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             sock = transport.get_extra_info("socket")
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, MOST_SILENT_SECONDS * 1000)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End all calls."""
         self.leaving = True
         super().connection_lost(exc)
 
 
 class UpstreamConnections:
-    """To one replica, at an IP address and port; an attempt may take so many `seconds`.
+    """The connections to one replica, at an IP address and port. `seconds` is the timeout of a connection attempt.
 
-    `authority` is the CA file that vouches for its certificate for `host`, None without TLS.
+    `authority` is the CA file for `host`'s certificate, or None without TLS.
     """
 
     def __init__(self, address: tuple[str, int], host: str, authority: Path | None, seconds: float) -> None:
@@ -104,16 +101,16 @@ class UpstreamConnections:
         self._left = False
 
     def take(self, caller: int = 0) -> UpstreamConnection | None:
-        """Return a connection for a caller, by its number, that has room; None without any."""
+        """Return a connection of this caller that accepts another call, if there is one."""
         for connection in self._lanes[caller % LANES]:
             if connection.has_room:
                 return connection
         return None
 
     async def connect(self, caller: int = 0) -> UpstreamConnection:
-        """Return a connection that has room, a new one if need be; raises OSError, TimeoutError too.
+        """Return a connection that accepts another call, a new one if necessary.
 
-        Calls that need one at the same time share it.
+        Calls that need one at the same time share it. Raises OSError, including TimeoutError.
         """
         lane = caller % LANES
         while (connection := self.take(lane)) is None:
@@ -121,7 +118,7 @@ class UpstreamConnections:
         return connection
 
     def leave(self) -> None:
-        """End the connections, each after its last call."""
+        """Close each connection after its last call."""
         self._left = True
         for connection in chain(*self._lanes):
             connection.leave()
@@ -141,7 +138,7 @@ class UpstreamConnections:
 
 
 class Upstreams:
-    """The connections of one proxy. `connect_seconds` bounds each attempt; `authorities` is the folder of CA files."""
+    """The connections of one proxy. `connect_seconds` is the timeout of an attempt. `authorities` has the CA files."""
 
     def __init__(self, connect_seconds: float, authorities: Path) -> None:
         self._connect_seconds = connect_seconds
@@ -153,7 +150,7 @@ class Upstreams:
         found = self._replicas.get(replica)
         if found is None:
             config = pool.config
-            assert config.grpc_port is not None  # else no call gets here: its kind speaks no gRPC
+            assert config.grpc_port is not None  # calls get here only if the server's kind supports gRPC
             authority = self._authorities / proxy_process.upstream_ca_file(pool.server) if config.grpc_tls else None
             address = replica.address[0], config.grpc_port
             found = UpstreamConnections(address, config.host, authority, self._connect_seconds)
@@ -163,31 +160,31 @@ class Upstreams:
 
 
 def first_headers(pool: Pool, path: bytes) -> bytes:
-    """Return the headers, as they are sent, that say which method of the pool's server is called."""
+    """Return the encoded headers that name the method and the pool's server."""
     config = pool.config
     return _first_headers(config.host, config.grpc_port, config.grpc_tls, path)
 
 
 @lru_cache(maxsize=4096)
 def _first_headers(host: str, port: int, tls: bool, path: bytes) -> bytes:
-    # POST, and https or http, have numbers in every table (RFC 7541, appendix A).
+    # POST, https and http are in HPACK's static table (RFC 7541, appendix A).
     block = (b"\x83\x87" if tls else b"\x83\x86") + encode_header(b":path", path)
     block += encode_header(b":authority", f"{host}:{port}".encode())
     return block + encode_header(b"te", b"trailers") + encode_header(b"content-type", b"application/grpc")
 
 
-MOST_BYTES = 64 * 1024 * 1024  # Bytes of an answer.
+MOST_BYTES = 64 * 1024 * 1024  # Bytes of a response.
 
 
 class _UnaryCall(Stream):
-    """Gathers an answer."""
+    """Collects a response."""
 
     def __init__(self) -> None:
         self.messages = bytearray()
         self._done: asyncio.Future[ResponseHeaders | None] = asyncio.get_running_loop().create_future()
 
     async def send(self, connection: UpstreamConnection, headers: bytes, message: bytes) -> ResponseHeaders | None:
-        """Make the call, and return what ended the answer: None where that was no status."""
+        """Make the call. Return the headers or trailers that ended the response, or None if it ended without them."""
         connection.open(self, headers)
         connection.send_data(self, message, True)
         try:
@@ -214,10 +211,10 @@ class _UnaryCall(Stream):
             self._done.set_result(headers)
 
 
-async def ask(
+async def call_replica(
     upstreams: Upstreams, pool: Pool, path: bytes, message: bytes, deadline: Deadline, at: Replica | None = None
 ) -> bytes:
-    """Return the message that a replica answers with, see `answer_of`; raises Problem, or UpstreamStatusError."""
+    """Return a replica's response message (see `answer_of`). Raises Problem or UpstreamStatusError."""
 
     async def call_once(replica: Replica) -> bytes:
         call, connection = _UnaryCall(), await upstreams.to(pool, replica).connect()
@@ -226,7 +223,7 @@ async def ask(
             raise UpstreamStatusError(head.block, head.grpc_status)
         found = bytes(call.messages)
         if head is None or head.grpc_status is None or len(found) < 5 or found[1:5] != (len(found) - 5).to_bytes(4):
-            raise NoAnswerError("it gave no whole answer")
+            raise NoAnswerError("incomplete response")
         return found[5:]
 
     return await answer_of(pool, call_once, deadline.left, at, own_bound=deadline.is_own)

@@ -113,7 +113,6 @@ class AppRequest:
         self._is_whole = False
 
     def start(self) -> None:
-        """Run the application in a task."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -153,7 +152,6 @@ class AppRequest:
         """Drop a part of the body."""
 
     def end_body(self) -> None:
-        """Mark the body as complete."""
         self.body.complete = True
 
     def flush_request(self) -> None:

@@ -237,7 +237,6 @@ class ClientConnection(Caller):
                 found = another
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Release everything, and abandon the current request."""
         self._server.connections.discard(self)
         waiting, self._queue = self._queue, deque()
         for request in waiting:
@@ -264,7 +263,6 @@ class ClientConnection(Caller):
             self._hold()
 
     def resume_writing(self) -> None:
-        """Resume the response, because the caller reads again."""
         self._writing_paused = False
         if self._active is not None:
             self._active.receiving_paused(False)

@@ -102,7 +102,6 @@ class HttpRequest(HeadedRequest):
             self.refusal = problem
 
     def take_body(self, data: bytes) -> None:
-        """Add a part of the request's body."""
         if self.response_complete:
             return
         body = self.body
@@ -114,7 +113,6 @@ class HttpRequest(HeadedRequest):
             self.refuse(problem)
 
     def end_body(self) -> None:
-        """Mark the body as complete."""
         body = self.body
         body.complete = True
         if self.response_complete:
@@ -264,7 +262,6 @@ class HttpRequest(HeadedRequest):
 
     # --- to the replica
     def admitted(self) -> None:
-        """Continue with the slot."""
         super().admitted()
         try:
             self.go_to_replica(True)
@@ -273,11 +270,9 @@ class HttpRequest(HeadedRequest):
             self._end_with(error)
 
     def take(self, replica: Replica, now: float) -> Connection | None:
-        """Return an idle connection to a replica, if there is one."""
         return replica.take(now)
 
     def keep(self, connection: Connection) -> None:
-        """Return an unused connection to the replica's pool."""
         connection.replica.give(connection, monotonic())
 
     async def connect_to(self, replica: Replica) -> Connection:
@@ -376,7 +371,6 @@ class HttpRequest(HeadedRequest):
         self._reply = reply
 
     def answer_data(self, data: bytes) -> None:
-        """Pass on a part of the body."""
         if self._error_head is not None:
             self._reply.append(data)
             self.size += len(data)

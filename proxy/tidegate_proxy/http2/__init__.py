@@ -1,4 +1,4 @@
-"""HTTP/2 (RFC 9113) as gRPC needs it: frames, compressed headers, streams with flow control, and connections.
+"""HTTP/2 (RFC 9113) for gRPC: frames, compressed headers, streams with flow control, and connections.
 
-Written here because a proxy's speed is decided here: h2 parses and checks in objects what this takes as bytes.
+The proxy has its own implementation for speed: the package h2 builds an object for each event, but this works on bytes.
 """

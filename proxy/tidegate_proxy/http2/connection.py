@@ -1,4 +1,4 @@
-"""An HTTP/2 connection, either end of it: what it reads it hands to its streams as it comes."""
+"""Either end of an HTTP/2 connection. It passes data to its streams as it arrives."""
 
 import asyncio
 import socket
@@ -14,31 +14,31 @@ from .frames import Fields, Http2Error, MalformedHeadersError, Understood, frame
 from .sending import Sender, Stream
 
 MOST_CONTINUATIONS = 16  # Parts of a header block.
-WORK_OF_CALL = 16  # A frame that begins, feeds or ends a call is as much work as so many others.
-BYTES_OF_WORK = 8  # So many bytes of headers that are read anew are as much work as another frame.
+WORK_OF_CALL = 16  # Cost of a frame that begins, feeds or ends a call, in other frames.
+BYTES_OF_WORK = 8  # Bytes of uncached headers that cost as much as another frame.
 _SIZES = {h2.RST_STREAM: 4, h2.PING: 8, h2.PRIORITY: 5}
 _OF_CALLS = frozenset({h2.HEADERS, h2.CONTINUATION, h2.DATA, h2.RST_STREAM})
 _OF_CONNECTION = frozenset({h2.SETTINGS, h2.PING, h2.GOAWAY})
 
 
 class Http2Connection(Sender, Generic[Understood]):
-    """The server's end is `grpc.server.CallerConnection`, the client's `grpc.upstreams.UpstreamConnection`.
+    """The base of the server's end, `grpc.server.CallerConnection`, and of the client's, `UpstreamConnection`.
 
-    `parse_fields` makes of headers what streams are given, or raises MalformedHeadersError. `own` are this end's
-    settings, `preface` is what it sends before them.
+    `parse_fields` converts headers for the streams, or raises MalformedHeadersError. `own` are this end's settings, and
+    `preface` is sent before them.
     """
 
-    most_head_bytes = h2.MOST_HEAD_BYTES  # Of one header block, as it comes and unpacked.
-    most_gathered = h2.MOST_GATHERED  # Bytes of any frame but DATA that is received.
-    most_work = sys.maxsize  # How much of what has come is read in one turn of the loop, in frames.
-    opens_streams = False  # Whether this end opens them: the peer may then reset each, which is no chatter.
-    silent_seconds: int  # Seconds after which the system ends the connection, if the peer's machine has been silent.
+    most_head_bytes = h2.MOST_HEAD_BYTES  # Limit of one header block, both compressed and decompressed.
+    most_gathered = h2.MOST_GATHERED  # Bytes of a received frame other than DATA.
+    most_work = sys.maxsize  # How many frames are processed in one turn of the loop.
+    opens_streams = False  # Whether this end opens the streams. The peer can then reset each without a limit.
+    silent_seconds: int  # Time after which the system ends the connection if the peer's machine is silent.
 
     def __init__(self, parse_fields: Callable[[Fields], Understood], own: dict[int, int], preface: bytes) -> None:
         super().__init__()
         self.heard_at = self.last_used
         self.heard_settings = False
-        self.most_streams = h2.LARGEST_WINDOW  # How many streams the peer allows at once.
+        self.most_streams = h2.LARGEST_WINDOW  # How many simultaneous streams the peer allows.
         self._own = {h2.INITIAL_WINDOW_SIZE: self.stream_window, h2.MAX_FRAME_SIZE: h2.OWN_FRAME, **own}
         self._preface = preface
         self._headers = h2.HeaderReader(parse_fields, self.most_head_bytes)
@@ -48,29 +48,28 @@ class Http2Connection(Sender, Generic[Understood]):
         self._data_ends = False
         self._open_block: tuple[int, int, list[bytes]] | None = None
         self._receive_window = h2.CONNECTION_WINDOW
-        self.control_frames = 0  # That came lately.
+        self.control_frames = 0  # Recently received frames that move no data.
         self._control_frames_since = self.last_used
-        self.is_behind = False  # More has come than was read at once.
-        self._is_wider = False  # A window has just become wider.
+        self.is_behind = False  # Whether received data waits for the next turn.
+        self._is_wider = False  # Whether a window has just grown.
 
     # --- for the two ends
     def stream_opened(self, _number: int, _head: Understood, _end: bool) -> None:
-        """Take a stream that the peer opens with these headers."""
+        """Handle a stream that the peer opens with these headers."""
         raise Http2Error(h2.PROTOCOL_ERROR, "the peer opened a stream")
 
     def may_follow(self, _head: Understood, _end: bool) -> bool:
-        """Tell whether such headers may come after those that opened a stream."""
+        """Return whether such headers are allowed after those that opened a stream."""
         return True
 
     def late_headers_received(self) -> None:
-        """Take headers of a stream that has ended at this end."""
+        """Handle headers of a stream that has ended at this end."""
 
     def goaway_received(self, last: int) -> None:
         """Note that the peer processes no streams after `last`."""
 
     # --- asyncio
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send the preface and this end's settings."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=h2.MOST_UNWRITTEN)
         if (sock := transport.get_extra_info("socket")) is not None:
@@ -81,26 +80,25 @@ class Http2Connection(Sender, Generic[Understood]):
         self.write(frame(h2.WINDOW_UPDATE, 0, 0, h2.UINT32.pack(h2.CONNECTION_WINDOW - h2.DEFAULT_WINDOW)))
 
     def connection_lost(self, _: Exception | None) -> None:
-        """End every stream."""
         self.alive = False
         if self._cut is not None:
-            self._cut.cancel()  # it knows the connection
+            self._cut.cancel()  # it refers to the connection
         self.end_streams()
-        # Its calls know it, and it them, until Python looks for such garbage.
+        # Calls and connection refer to each other until Python's garbage collection: free the data now.
         self._rest, self._open_block = b"", None
 
     def end_streams(self) -> None:
-        """End every stream: nothing more goes either way."""
+        """End every stream in both directions."""
         for number in list(self.streams):
             if (stream := self.forget(number)) is not None:
                 stream.reset_received(None, self.heard_settings)
 
     def eof_received(self) -> bool | None:
-        """Let the transport close: peers do not half-close."""
+        """Close the transport: HTTP/2 peers do not half-close."""
         return False
 
     def data_received(self, data: bytes) -> None:
-        """Take in bytes of the peer, and handle each whole frame."""
+        """Process received data: each complete frame, and DATA as it arrives."""
         self.heard_at = monotonic()
         if self._rest:
             data = self._rest + data
@@ -114,21 +112,21 @@ class Http2Connection(Sender, Generic[Understood]):
             self._rest = data[at:]
         since = self.heard_at - self._control_frames_since
         if self.control_frames and not self.is_behind and since > h2.CONTROL_SECONDS:
-            # Only here: a peer that sends faster than this end reads would be forgiven for as long as it goes on.
+            # Reset only now: otherwise a peer that sends faster than this end reads could continue forever.
             self.control_frames, self._control_frames_since = 0, self.heard_at
         if self._is_wider:
-            # Once for all updates that came together: each of them could move a little of every stream.
+            # Once for all updates that arrived together: each of them could move a little of every stream.
             self._is_wider = False
             self.pump()
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of what has come that is not read yet: a part of a frame, or of headers, or what is read later."""
+        """Bytes of received data that is not processed yet: part of a frame, incomplete headers, or postponed data."""
         return len(self._rest) + (sum(map(len, self._open_block[2])) if self._open_block is not None else 0)
 
     # --- reading
     def _read(self, data: bytes) -> int:
-        """Read all whole frames, and of DATA what there is, unless that is too much at once; return how far that is."""
+        """Process complete frames and available DATA, up to the limit of one turn. Return the position after them."""
         at, size, work = 0, len(data), self.most_work
         self.is_behind = False
         while not self.is_ending:
@@ -151,7 +149,7 @@ class Http2Connection(Sender, Generic[Understood]):
             length = high << 8 | low
             number &= h2.LARGEST_WINDOW
             if self._open_block is not None and (kind != h2.CONTINUATION or number != self._open_block[0]):
-                raise Http2Error(h2.PROTOCOL_ERROR, "headers were not ended")
+                raise Http2Error(h2.PROTOCOL_ERROR, "a header block was not completed")
             if kind == h2.DATA and not flags & h2.PADDED:
                 work -= WORK_OF_CALL
                 if length > h2.OWN_FRAME:
@@ -178,7 +176,7 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def _take_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if not self.heard_settings and kind != h2.SETTINGS:
-            raise Http2Error(h2.PROTOCOL_ERROR, "settings come first")
+            raise Http2Error(h2.PROTOCOL_ERROR, "the first frame is not SETTINGS")
         if kind == h2.HEADERS:
             if flags & h2.PADDED:
                 payload = h2.unpadded(payload)
@@ -190,7 +188,7 @@ class Http2Connection(Sender, Generic[Understood]):
                 self._open_block = number, flags, [payload]
         elif kind == h2.CONTINUATION:
             if self._open_block is None:
-                raise Http2Error(h2.PROTOCOL_ERROR, "there is nothing to continue")
+                raise Http2Error(h2.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
             self._continue_block(flags, payload)
         elif kind == h2.WINDOW_UPDATE:
             if self.updates_due:
@@ -208,16 +206,16 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def _take_rare(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if number if kind in _OF_CONNECTION else kind == h2.PRIORITY and not number:
-            raise Http2Error(h2.PROTOCOL_ERROR, "only a frame of a stream has its number")
+            raise Http2Error(h2.PROTOCOL_ERROR, "a frame has the wrong stream number")
         if len(payload) != (size := _SIZES.get(kind, len(payload))):
-            raise Http2Error(h2.FRAME_SIZE_ERROR, f"a frame of this kind has {size} bytes")
+            raise Http2Error(h2.FRAME_SIZE_ERROR, f"a frame of this type must have {size} bytes")
         if kind == h2.RST_STREAM:
             if self._is_idle(number):
-                raise Http2Error(h2.PROTOCOL_ERROR, "a stream that is not there was reset")
+                raise Http2Error(h2.PROTOCOL_ERROR, "RST_STREAM for an idle stream")
             self._take_reset(number, h2.UINT32.unpack(payload)[0])
         elif kind == h2.SETTINGS:
             if len(payload) % 6:
-                raise Http2Error(h2.FRAME_SIZE_ERROR, "these are no settings")
+                raise Http2Error(h2.FRAME_SIZE_ERROR, "the length of SETTINGS is not a multiple of 6")
             if not flags & h2.ACK:
                 self._take_settings(payload)
         elif kind == h2.PING:
@@ -225,14 +223,14 @@ class Http2Connection(Sender, Generic[Understood]):
                 self.write(frame(h2.PING, h2.ACK, 0, payload))
         elif kind == h2.GOAWAY:
             if len(payload) < 8:
-                raise Http2Error(h2.FRAME_SIZE_ERROR, "this is no GOAWAY")
+                raise Http2Error(h2.FRAME_SIZE_ERROR, "GOAWAY is too short")
             self.goaway_received(h2.UINT32.unpack_from(payload)[0] & h2.LARGEST_WINDOW)
         elif kind == h2.PUSH_PROMISE:
-            raise Http2Error(h2.PROTOCOL_ERROR, "nothing is to be pushed")
+            raise Http2Error(h2.PROTOCOL_ERROR, "PUSH_PROMISE is not allowed")
 
     def _take_reset(self, number: int, code: int) -> None:
         stream = self.forget(number)
-        if stream is not None:  # first, for nobody else knows it any more where the connection ends
+        if stream is not None:  # first, because the connection no longer knows the stream if an error ends it below
             stream.reset_received(code, code != h2.REFUSED_STREAM)
         if stream is None:
             self._count_frame_of(number)
@@ -256,7 +254,7 @@ class Http2Connection(Sender, Generic[Understood]):
         try:
             head = self._headers.read(block)
         except HPACKError:
-            raise Http2Error(h2.COMPRESSION_ERROR, "the headers cannot be read") from None
+            raise Http2Error(h2.COMPRESSION_ERROR, "the headers cannot be decompressed") from None
         except MalformedHeadersError:
             if stream is None and self._is_idle(number):
                 self._note_opened(number)
@@ -266,7 +264,7 @@ class Http2Connection(Sender, Generic[Understood]):
             return
         if stream is not None:
             if stream.remote_closed:
-                raise Http2Error(h2.STREAM_CLOSED, "headers came after a stream's end")
+                raise Http2Error(h2.STREAM_CLOSED, "the peer sent headers after the end of a stream")
             if (end and stream.announced) or not self.may_follow(head, end):
                 self._refuse_stream(stream)
                 return
@@ -284,17 +282,17 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def _note_opened(self, number: int) -> None:
         if not number & 1:
-            raise Http2Error(h2.PROTOCOL_ERROR, "a caller's streams have odd numbers")
+            raise Http2Error(h2.PROTOCOL_ERROR, "a caller's streams must have odd numbers")
         self.last_opened = number
 
     def _count_data(self, number: int, length: int) -> None:
         if not self.heard_settings:
-            raise Http2Error(h2.PROTOCOL_ERROR, "settings come first")
+            raise Http2Error(h2.PROTOCOL_ERROR, "the first frame is not SETTINGS")
         if self._is_idle(number):
-            raise Http2Error(h2.PROTOCOL_ERROR, "data came for a stream that is not there")
+            raise Http2Error(h2.PROTOCOL_ERROR, "DATA for an idle stream")
         self._receive_window -= length
         if self._receive_window < 0:
-            raise Http2Error(h2.FLOW_CONTROL_ERROR, "more data came than there is room for")
+            raise Http2Error(h2.FLOW_CONTROL_ERROR, "the peer exceeded the connection's window")
         if self._receive_window < h2.CONNECTION_WINDOW // 2:
             self.write(frame(h2.WINDOW_UPDATE, 0, 0, h2.UINT32.pack(h2.CONNECTION_WINDOW - self._receive_window)))
             self._receive_window = h2.CONNECTION_WINDOW
@@ -304,12 +302,12 @@ class Http2Connection(Sender, Generic[Understood]):
         if stream is None:
             return
         if stream.remote_closed:
-            raise Http2Error(h2.STREAM_CLOSED, "data came after a stream's end")
+            raise Http2Error(h2.STREAM_CLOSED, "the peer sent data after the end of a stream")
         if length is None:
             length = len(data)
         stream.receive_window -= length
         if stream.receive_window < 0:
-            raise Http2Error(h2.FLOW_CONTROL_ERROR, "more data came than a stream has room for")
+            raise Http2Error(h2.FLOW_CONTROL_ERROR, "the peer exceeded a stream's window")
         if length > len(data):
             self.credit(stream, length - len(data))
         if stream.announced is not None:
@@ -328,16 +326,17 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def _take_window(self, number: int, payload: bytes) -> None:
         if len(payload) != 4:
-            raise Http2Error(h2.FRAME_SIZE_ERROR, "a window's update has 4 bytes")
+            raise Http2Error(h2.FRAME_SIZE_ERROR, "WINDOW_UPDATE must have 4 bytes")
         more = h2.UINT32.unpack(payload)[0] & h2.LARGEST_WINDOW
         if number == 0:
             self.send_window += more
             if not more or self.send_window > h2.LARGEST_WINDOW:
-                raise Http2Error(h2.FLOW_CONTROL_ERROR if more else h2.PROTOCOL_ERROR, "this is no window")
+                why = "the window's increment is 0 or exceeds the maximum"
+                raise Http2Error(h2.FLOW_CONTROL_ERROR if more else h2.PROTOCOL_ERROR, why)
             self._is_wider = True
             return
         if self._is_idle(number):
-            raise Http2Error(h2.PROTOCOL_ERROR, "a stream that is not there has no window")
+            raise Http2Error(h2.PROTOCOL_ERROR, "WINDOW_UPDATE for an idle stream")
         if (stream := self.streams.get(number)) is None:
             return
         stream.send_window += more
@@ -357,14 +356,14 @@ class Http2Connection(Sender, Generic[Understood]):
                 window = value
             elif name == h2.MAX_FRAME_SIZE:
                 if not h2.DEFAULT_FRAME <= value < 1 << 24:
-                    raise Http2Error(h2.PROTOCOL_ERROR, "no frame can have such a size")
+                    raise Http2Error(h2.PROTOCOL_ERROR, "SETTINGS_MAX_FRAME_SIZE is out of range")
                 self.peer_frame = value
             elif name == h2.MAX_CONCURRENT_STREAMS:
                 self.most_streams = value
             elif name == h2.ENABLE_PUSH and value > 1:
-                raise Http2Error(h2.PROTOCOL_ERROR, "this is no truth value")
+                raise Http2Error(h2.PROTOCOL_ERROR, "SETTINGS_ENABLE_PUSH must be 0 or 1")
             elif name == h2.HEADER_TABLE_SIZE:
-                self.block_prefix = b"\x20"  # no table is used here, so it may have any size, and has none from now on
+                self.block_prefix = b"\x20"  # this end uses no table: set its size to 0, which every maximum allows
         if change := window - self.peer_window:
             self.peer_window = window
             for stream in self.streams.values():
@@ -375,10 +374,10 @@ class Http2Connection(Sender, Generic[Understood]):
         self._is_wider = True
 
     def _count_frame_of(self, number: int) -> None:
-        """Count a frame that moves nothing, of a stream or, for 0, of the connection.
+        """Count a frame that moves no data, of a stream or (number 0) of the connection.
 
-        A peer sends frames of a stream that this end has reset until it learns of the reset, and gRPC's C++ core
-        (Triton) then sends six resets of its own. The server's end bounds them, because its peer opens the streams.
+        A peer sends frames of a stream that this end has reset until it receives the reset. Then gRPC's C++ core
+        (Triton) sends six resets. Only the server's end counts these, because its peer opens the streams.
         """
         if 0 < number <= self.last_opened and number not in self.streams:
             if self.opens_streams:
@@ -391,7 +390,7 @@ class Http2Connection(Sender, Generic[Understood]):
     def _count_control_frame(self) -> None:
         self.control_frames += 1
         if self.control_frames > h2.MOST_CONTROL_FRAMES:
-            raise Http2Error(h2.ENHANCE_YOUR_CALM, "too many frames that move nothing")
+            raise Http2Error(h2.ENHANCE_YOUR_CALM, "too many frames that move no data")
 
 
 def _keep_alive(sock: socket.socket, seconds: int) -> None:

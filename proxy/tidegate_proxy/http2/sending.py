@@ -1,4 +1,4 @@
-"""Streams, and the sending half of their connection: headers, and data as far as flow control lets it."""
+"""Streams, and the sending half of their connection: headers, and data within the limits of flow control."""
 
 import asyncio
 from collections import deque
@@ -8,53 +8,53 @@ from typing import Any, cast
 from . import frames as h2
 from .frames import frame
 
-PIECE_BYTES = 256  # What a piece of unsent data takes beside its bytes.
-MOST_PIECES = 64  # Pieces of what waited that are gathered, before it is seen whether the peer takes them.
-CLOSE_SECONDS = 5.0  # Seconds that the peer has to read what is left, when the connection ends.
+PIECE_BYTES = 256  # Overhead of a piece of unsent data.
+MOST_PIECES = 64  # Pieces that are collected before writing, which shows whether the peer reads.
+CLOSE_SECONDS = 5.0  # Time for the peer to read the remaining data when the connection ends.
 
 
 class Stream:
-    """One request and its answer on a connection. Its owner overrides these methods, and sends by `connection`."""
+    """One request and its response. Subclasses override these methods, and send through `connection`."""
 
     connection: "Sender"
     number = 0
     send_window = 0
     receive_window = 0
     unsent_bytes = 0
-    local_closed = False  # This end has sent all.
-    remote_closed = False  # The peer has sent all.
-    announced: int | None = None  # Bytes of data that the peer has still to send, if it has announced how many.
+    local_closed = False  # Whether this end has sent everything.
+    remote_closed = False  # Whether the peer has sent everything.
+    announced: int | None = None  # Bytes that the peer has still to send according to `content-length`, if set.
     _credit = 0
     _end_block: bytes | None = None
     _end_data = False
     _unsent: deque[memoryview] | None = None
 
     def headers_received(self, headers: Any, end: bool) -> None:
-        """Take headers after those that opened the stream; `end`: the peer sends nothing more."""
+        """Handle headers after those that opened the stream. `end`: the peer sends nothing more."""
 
     def data_received(self, data: bytes, end: bool) -> None:
-        """Take data; give credit for it by `connection.credit` when it is gone."""
+        """Handle data. Call `connection.credit` when it is processed."""
 
     def reset_received(self, code: int | None, processed: bool) -> None:
-        """Note that the peer has reset the stream, or the connection was lost (`code` is None).
+        """Handle a reset by the peer, or a lost connection (`code` is None).
 
-        Not `processed`: the peer has not begun the request.
+        Not `processed`: the peer has not begun to process the request.
         """
 
     @property
     def unsent_held(self) -> int:
-        """Bytes that the unsent data takes, in however many pieces; the first one is there until all of it is sent."""
+        """Memory of the unsent data. The first piece counts as a whole until all of it is sent."""
         if not self._unsent:
             return 0
         first = self._unsent[0]
         return self.unsent_bytes + len(cast(bytes, first.obj)) - len(first) + PIECE_BYTES * len(self._unsent)
 
     def drained(self) -> None:
-        """Note that all data given to `connection.send_data` has been sent."""
+        """Handle that all data given to `connection.send_data` has been sent."""
 
 
 class Sender(asyncio.BaseProtocol):
-    """Gathers frames until all data at hand has been read: streams of one turn of the loop share a write."""
+    """Collects frames until all received data is processed, so that streams of one turn of the loop share a write."""
 
     stream_window = h2.DEFAULT_WINDOW  # Bytes that a stream may receive before credit is given.
 
@@ -65,14 +65,14 @@ class Sender(asyncio.BaseProtocol):
         self.alive = False
         self.last_used = monotonic()
         self._cut: asyncio.TimerHandle | None = None
-        self.is_ending = False  # Nothing more is read, and the rest is being written.
+        self.is_ending = False  # Whether reading has stopped and the remaining data is being written.
         self.last_opened = 0  # The newest stream's number.
         self.peer_window = h2.DEFAULT_WINDOW
         self.peer_frame = h2.DEFAULT_FRAME
         self.send_window = h2.DEFAULT_WINDOW
-        self.updates_due = 0  # Updates of windows that the peer may send, for what was sent to it.
-        self.late_frames_due = 0  # Frames that the peer may send of streams that this end has reset.
-        self.block_prefix = b""  # Bytes that the next header block begins with.
+        self.updates_due = 0  # Window updates that the peer may send for the data sent to it.
+        self.late_frames_due = 0  # Frames that the peer may send on streams that this end has reset.
+        self.block_prefix = b""  # Bytes to send at the start of the next header block.
         self._out: list[bytes | bytearray | memoryview] = []
         self._flushing = False
         self._paused = False
@@ -80,23 +80,22 @@ class Sender(asyncio.BaseProtocol):
 
     # --- asyncio
     def pause_writing(self) -> None:
-        """Hold all streams back: the peer does not read."""
+        """Pause all streams, because the peer does not read."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """Let the streams send on."""
         self._paused = False
         self.pump()
 
     def stream_ended(self) -> None:
-        """Note that a stream has ended in both directions; for the two ends to override."""
+        """Handle that a stream has ended in both directions. For subclasses."""
 
     def half_closed(self, stream: Stream) -> None:
-        """Note that this end has sent all on a stream, and the peer has not; for the two ends to override."""
+        """Handle that this end has sent everything on a stream, but the peer has not. For subclasses."""
 
     # --- streams
     def add(self, stream: Stream, number: int) -> None:
-        """Begin to use a stream."""
+        """Register a stream."""
         stream.connection = self
         stream.number = number
         stream.send_window = self.peer_window
@@ -104,7 +103,7 @@ class Sender(asyncio.BaseProtocol):
         self.streams[number] = stream
 
     def send_headers(self, stream: Stream, block: bytes, end: bool = False) -> None:
-        """Send headers as they were written by `literal`; those that end a stream follow all of its data."""
+        """Send headers encoded by `encode_header`. Headers that end a stream are sent after all of its data."""
         if stream.local_closed:
             return
         if end and stream.number in self._blocked:
@@ -115,7 +114,7 @@ class Sender(asyncio.BaseProtocol):
             self._local_end(stream)
 
     def send_data(self, stream: Stream, data: bytes | bytearray, end: bool = False) -> None:
-        """Send data as far as the windows let it; the stream keeps the rest, and is `drained` when it is sent."""
+        """Send data as far as the windows allow. The rest is kept, and `drained` is called when it is sent."""
         if stream.local_closed:
             return
         size = len(data)
@@ -136,7 +135,7 @@ class Sender(asyncio.BaseProtocol):
         self.pump()
 
     def credit(self, stream: Stream, size: int) -> None:
-        """Let a stream receive as much again."""
+        """Let the peer send `size` more bytes on a stream."""
         if stream.remote_closed or not size:
             return
         stream._credit += size
@@ -145,20 +144,20 @@ class Sender(asyncio.BaseProtocol):
             stream._credit = 0
 
     def widen(self, stream: Stream, size: int) -> None:
-        """Let a stream receive more at once, from now on."""
+        """Enlarge a stream's receive window."""
         if not stream.remote_closed:
             self.write(frame(h2.WINDOW_UPDATE, 0, stream.number, h2.UINT32.pack(size)))
             stream.receive_window += size
 
     def reset(self, number: int, code: int) -> None:
-        """End a stream at once, in both directions."""
+        """End a stream immediately, in both directions."""
         self.forget(number)
         if self.alive:
             self.late_frames_due += h2.LATE_FRAMES
             self.write(frame(h2.RST_STREAM, 0, number, h2.UINT32.pack(code)))
 
     def forget(self, number: int) -> Stream | None:
-        """Note that a stream has ended in both directions, and return it."""
+        """Unregister a stream that has ended in both directions, and return it."""
         stream = self.streams.pop(number, None)
         if stream is not None:
             stream.local_closed = stream.remote_closed = True
@@ -177,14 +176,14 @@ class Sender(asyncio.BaseProtocol):
             self.half_closed(stream)
 
     def remote_end(self, stream: Stream) -> None:
-        """Note that the peer has sent all on a stream."""
+        """Note that the peer has sent everything on a stream."""
         stream.remote_closed = True
         if stream.local_closed:
             self.forget(stream.number)
 
     # --- writing
     def pump(self) -> None:
-        """Send what the windows allow, a frame of each stream in turn."""
+        """Send what the windows allow, one frame of each stream in turn."""
         moved = True
         while moved and self._blocked and not self._paused:
             moved = False
@@ -252,11 +251,11 @@ class Sender(asyncio.BaseProtocol):
         self.write(frame(h2.CONTINUATION, h2.END_HEADERS, number, parts[-1]))
 
     def write_out(self, data: bytes) -> None:
-        """Write at once."""
+        """Write immediately."""
         self.transport.write(data)
 
     def write(self, data: bytes) -> None:
-        """Write frames, with whatever else this turn brings."""
+        """Write a frame, together with the others of this turn."""
         self._out.append(data)
         if not self._flushing:
             self._flushing = True
@@ -272,12 +271,12 @@ class Sender(asyncio.BaseProtocol):
 
     # --- the end
     def goaway(self, last: int, code: int = h2.NO_ERROR, why: str = "") -> None:
-        """Tell the peer that no streams after `last` are processed."""
+        """Announce to the peer that no streams after `last` are processed."""
         if self.alive:
             self.write(frame(h2.GOAWAY, 0, 0, h2.UINT32.pack(last) + h2.UINT32.pack(code) + why.encode()))
 
     def end(self, code: int = h2.NO_ERROR, why: str = "") -> None:
-        """End the connection, once what is to be written is written."""
+        """Close the connection after the remaining data is written."""
         if not self.is_ending:
             self.goaway(self.last_opened, code, why)
             self.is_ending = True

@@ -1,1 +1,1 @@
-"""What the proxy knows of servers that speak OpenAI's HTTP API, such as vLLM, SGLang, NVIDIA Dynamo and NIM."""
+"""Servers that speak OpenAI's HTTP API, such as vLLM, SGLang, NVIDIA Dynamo and NIM."""

@@ -1,7 +1,7 @@
-"""Servers that speak OpenAI's HTTP API as one kind.
+"""The kind of servers that speak OpenAI's HTTP API.
 
-The body names the model, or what else it is called. A version N of the model `m`, where shares choose one, is what the
-server serves as `m-vN`; who asks for that name gets that version.
+The body names the model, by its own or another name. If shares choose version N of the model `m`, the server serves it
+as `m-vN`. A caller that uses this name gets that version.
 """
 
 import re
@@ -22,16 +22,16 @@ from .usage import Usage
 
 NAME = "openai"
 _CALLS = ("chat/completions", "completions", "embeddings", "responses")
-_ASKED_FOR_USAGE = ("chat/completions", "completions")  # Whose streams tell it only if they are to.
+_ASKED_FOR_USAGE = ("chat/completions", "completions")  # Their streams report usage only on request.
 _CODES = {
     "unauthenticated": "invalid_api_key",
     "unknown": "model_not_found",
     "unknown-url": "unknown_url",
     "rate-limited": "rate_limit_exceeded",
 }
-"""What OpenAI's own errors have as `code`, by the reason of a problem, or the last word of its type."""
+"""The `code` of OpenAI's own errors, by a problem's reason or the last word of its type."""
 _NOT_BEGUN = re.compile(rb'"message":"(?:Failed to generate |Model `[^`"]*` is not ready to serve )')
-"""Of Dynamo, with 500 and 503, for a while after its worker was killed; engines say 503 of much else."""
+"""From Dynamo, with 500 and 503, for a while after its worker was killed. Engines use 503 for much else."""
 _PATH = re.compile(rf"(?:/servers/(?P<server>{NAME_PATTERN}))?/v1/(?P<verb>{'|'.join(_CALLS)})")
 
 
@@ -47,28 +47,28 @@ _list = msgspec.json.Decoder(_List)
 
 
 def tell_model(model: str, server: str) -> bytes:
-    """Return what the list of models tells of one: when it was made is not known here."""
+    """Return a model's entry in the list of models. Its creation time is unknown."""
     return msgspec.json.encode({"id": model, "object": "model", "created": 0, "owned_by": server})
 
 
 class OpenAIKind(ServerKind):
-    """What the proxy knows of such servers."""
+    """The proxy's side of OpenAI's HTTP API."""
 
     root = "/v1"
-    live_path = b"/health"  # Of vLLM, SGLang and Dynamo; a pool of others says its own.
+    live_path = b"/health"  # Of vLLM, SGLang and Dynamo. A pool of other engines sets another.
     usage_of = Usage
 
     def parse_path(self, path: str) -> Target | None:
-        """Return what a path asks, of which model its body tells; None for a path that is none of the API's."""
+        """Return the target of a path, without a model, which the body names. None for a path of another protocol."""
         if (match := _PATH.fullmatch(path)) is None:
             return None
         return Target(NAME, match["verb"], b"POST", "infer", "", match["server"], in_body=True)
 
     def open_body(self, target: Target, body: Bytes) -> tuple[Target, OfVersion]:
-        """Return what a body asks, and its parts with the name of a model or of its version; raises Problem."""
+        """Return the target in a body, and its parts with the name of a model or of its version. Raises Problem."""
         call = read(body)
         if not is_served_name(call.model):
-            raise Problem(ProblemType.UNKNOWN, "No model can have such a name.")
+            raise Problem(ProblemType.UNKNOWN, "This is not a valid name of a model.")
         asks = None if call.streams is None else call.options is not None and target.verb in _ASKED_FOR_USAGE
         streams = call.streams is not False
         asked = replace(target, model=call.model, in_body=False, streams=streams, asks_for_usage=asks)
@@ -79,30 +79,30 @@ class OpenAIKind(ServerKind):
         return asked, naming
 
     def version_name(self, model: str, version: str) -> str | None:
-        """Return the name under which a server serves it."""
+        """Return the name under which a server serves a version."""
         return served_as(model, int(version))
 
     def serves(self, config: bytes) -> Collection[str]:
-        """Return the names in a server's list of models; raises ValueError."""
+        """Return the names in a server's list of models. Raises ValueError."""
         try:
             return {each.id for each in _list.decode(config).data}
         except UNREADABLE as error:
-            raise ValueError(f"it is no list of models: {error}") from None
+            raise ValueError(f"it is not a list of models: {error}") from None
 
     def path(self, target: Target, _version: str | None) -> bytes:
-        """Return the server's path: the version is named in the body."""
+        """Return the server's path. The body names the version."""
         return f"/v1/{target.verb}".encode()
 
     def config_path(self, _model: str) -> bytes:
-        """Return where a server lists its models, which is all that it tells of them."""
+        """Return the path of a server's list of models, its only configuration."""
         return b"/v1/models"
 
     def says_lost(self, status: int, answer: bytes) -> bool:
-        """Tell whether a server may say that it does not have the model that it had, and did nothing."""
+        """Return whether a server may have lost the model that it had, and did nothing."""
         return status == 404 or (status in (500, 503) and _NOT_BEGUN.search(answer) is not None)
 
     async def lacks(self, status: int, pool: Pool, replica: Replica, model: str, version: str | None) -> bool:
-        """Tell whether a replica lacks a model. One that answered 404 is asked: it may have it, and not that path."""
+        """Return whether a replica lacks a model. After a 404 it is queried, because only the path may be unknown."""
         if status != 404:
             return True
         try:
@@ -112,16 +112,16 @@ class OpenAIKind(ServerKind):
             return True
 
     def problem_body(self, problem: Problem, _request_id: str) -> tuple[str, bytes]:
-        """Return it in the shape of OpenAI's own errors."""
+        """Return the problem in the form of OpenAI's own errors."""
         type_, word = "invalid_request_error" if problem.type.status < 500 else "server_error", problem.type.word
-        if problem.type is ProblemType.RATE_LIMITED:  # which says of what there was too much
+        if problem.type is ProblemType.RATE_LIMITED:  # whose type is the unit of the limit
             type_ = problem.reason or "requests"
         code = _CODES.get(problem.reason) or _CODES.get(word, word)
-        said = {"message": problem.detail, "type": type_, "param": None, "code": code}
-        return "application/json", msgspec.json.encode({"error": said})
+        error = {"message": problem.detail, "type": type_, "param": None, "code": code}
+        return "application/json", msgspec.json.encode({"error": error})
 
     def error_text(self, body: bytes) -> str:
-        """Return the type or code of an error alone: engines repeat in the message what was wrong with a prompt."""
+        """Return only the type or code of an error, because engines repeat parts of a prompt in the message."""
         try:
             error = msgspec.json.decode(body)
         except UNREADABLE:

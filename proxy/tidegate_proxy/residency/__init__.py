@@ -1,1 +1,1 @@
-"""Leases on models that are loaded on demand, held by this proxy at the eviction policies of a pool's replicas."""
+"""This proxy's leases on models that are loaded on demand, granted by the eviction policies of a pool's replicas."""

@@ -1,4 +1,4 @@
-"""The lease API of one replica's eviction policy, as a proxy calls it; messages: `tidegate_contracts.lease`."""
+"""A client for the lease API of one replica's eviction policy. Its messages are in `tidegate_contracts.lease`."""
 
 import asyncio
 import logging
@@ -22,11 +22,11 @@ _answers: TypeAdapter[lease.Answer] = TypeAdapter(lease.Answer)
 
 
 class PolicyError(Exception):
-    """Says why a policy gave no answer that can be used."""
+    """A policy gave no usable response. The text is the reason."""
 
 
 class GoneError(PolicyError):
-    """Connections to the policy are refused: its process has ended, and unloads nothing any more."""
+    """The policy refuses connections: its process has ended, and so it unloads nothing."""
 
 
 class _LeaseOf(msgspec.Struct, rename="camel"):
@@ -36,7 +36,7 @@ class _LeaseOf(msgspec.Struct, rename="camel"):
 
 
 class Listed(msgspec.Struct, rename="camel"):
-    """The part of `lease.Listed` that a proxy needs: 10 000 models are read in a few milliseconds."""
+    """The part of `lease.Listed` that a proxy needs. Reading 10,000 models takes a few milliseconds."""
 
     model: str
     state: str
@@ -73,7 +73,7 @@ class _Listing(Room, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Every model as a policy sees it, by name, the room that they take, and when it said so (Unix time)."""
+    """Every model as a policy sees it, by name, with the memory in use and the Unix time of the listing."""
 
     models: Mapping[str, Listed]
     room: Room
@@ -81,25 +81,25 @@ class Listing:
 
 
 class LeaseToken:
-    """This pod's token for eviction policies, in a file that the kubelet replaces from time to time."""
+    """This pod's token for eviction policies, in a file that the kubelet replaces."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._header = b""
 
     def header(self) -> bytes:
-        """Return the line that sends the token; nothing where there is none."""
+        """Return the header line with the token. It is empty if there is no token."""
         try:
             self._header = b"authorization: Bearer %b\r\n" % self._path.read_bytes().strip()
         except FileNotFoundError:
             self._header = b""
         except OSError as error:
-            log.warning("the token for eviction policies cannot be read, so the last one is used: %s", error)
+            log.warning("the token for eviction policies cannot be read: %s. The last one stays in use", error)
         return self._header
 
 
 class LeaseClient:
-    """Client of one replica's lease API; each call opens a connection of its own."""
+    """A client for one replica's lease API. Concurrent calls use separate connections."""
 
     def __init__(
         self, replica: Replica, port: int, host: str, connect_seconds: float, authorization: Callable[[], bytes] = bytes
@@ -110,7 +110,7 @@ class LeaseClient:
         self._authorization = authorization
 
     async def acquire(self, message: lease.Acquire) -> lease.Answer:
-        """Ask for a lease, and wait for as long as the policy does; raises PolicyError."""
+        """Request a lease, and wait for as long as the policy does. Raises PolicyError."""
         answer = await self._send(b"POST", lease.ACQUIRE_PATH, message)
         try:
             return _answers.validate_json(answer.body)
@@ -118,7 +118,7 @@ class LeaseClient:
             raise _unreadable(answer) from None
 
     async def renew(self, message: lease.Renew, seconds: float) -> lease.Renewed:
-        """Renew leases, and learn what is resident; raises PolicyError, also without an answer in `seconds`."""
+        """Renew leases, and return the resident models. Raises PolicyError, also without a response in `seconds`."""
         answer = await self._send(b"POST", lease.RENEW_PATH, message, seconds)
         try:
             return lease.Renewed.model_validate_json(answer.body)
@@ -126,23 +126,23 @@ class LeaseClient:
             raise _unreadable(answer) from None
 
     async def release(self, message: lease.Release, seconds: float) -> None:
-        """Give leases back; after PolicyError they may have been given back or not."""
+        """Give leases back. After PolicyError, it is unknown whether they were."""
         answer = await self._send(b"POST", lease.RELEASE_PATH, message, seconds)
         if answer.status >= 300:
             raise _unreadable(answer)
 
     async def listing(self, seconds: float) -> Listing:
-        """Return every model as the policy sees it; raises PolicyError."""
+        """Return every model as the policy sees it. Raises PolicyError."""
         answer = await self._send(b"GET", lease.MODELS_PATH, None, seconds)
         try:
-            said = msgspec.json.decode(answer.body, type=_Listing)
+            found = msgspec.json.decode(answer.body, type=_Listing)
         except msgspec.MsgspecError:
             raise _unreadable(answer) from None
-        room = msgspec.convert(said, Room, from_attributes=True)
-        return Listing({each.model: each for each in said.models}, room, time())
+        room = msgspec.convert(found, Room, from_attributes=True)
+        return Listing({each.model: each for each in found.models}, room, time())
 
     def close(self) -> None:
-        """End the idle connections, and the others after their call."""
+        """Close idle connections now, and busy ones after their call."""
         self._server.close()
 
     async def _send(self, method: bytes, path: str, message: Message | None, seconds: float | None = None) -> Answer:
@@ -153,25 +153,25 @@ class LeaseClient:
             async with asyncio.timeout(seconds):
                 return await self._send_once_or_twice(data)
         except TimeoutError:
-            raise PolicyError("it does not answer") from None
+            raise PolicyError("it does not respond") from None
 
     async def _send_once_or_twice(self, data: bytes) -> Answer:
         if (kept := self._server.take(monotonic())) is not None:
             try:
                 return await send(self._server, kept, data)
             except NoAnswerError:
-                pass  # the policy may have closed the idle connection just then; every call can be made twice
+                pass  # the policy may have closed the idle connection just then, and every call can be repeated
         try:
             connection = await self._server.connect(self._connect_seconds)
             return await send(self._server, connection, data)
         except ConnectionRefusedError:
-            raise GoneError("nobody listens on its port") from None
+            raise GoneError("its port refuses connections") from None
         except (OSError, NoAnswerError) as error:
             raise PolicyError(str(error) or type(error).__name__) from None
 
 
 def _unreadable(answer: Answer) -> PolicyError:
     if answer.status in _NOT_LET_IN:
-        return PolicyError(f"it does not accept this proxy's token ({answer.status}): its log says why")
-    said: Any = answer.body[:200].decode(errors="replace")
-    return PolicyError(f"it answers {answer.status} {said!r}, which is no message of the lease API")
+        return PolicyError(f"it refuses this proxy's token ({answer.status}): see its log")
+    body: Any = answer.body[:200].decode(errors="replace")
+    return PolicyError(f"its response {answer.status} {body!r} is not a message of the lease API")

@@ -1,4 +1,4 @@
-"""The leases of this proxy on the models of one pool: what requests ask for, and how replicas come and go."""
+"""This proxy's leases on the models of one pool: requests acquire them, and replicas come and go."""
 
 import asyncio
 import os
@@ -24,9 +24,9 @@ from .replica_leases import ReplicaLeases
 from .table import LeaseTable, Rebalancer
 
 FIRST_SECONDS = 1.0
-"""Seconds that a request waits at most for the policies to say what is resident, when the proxy has just started."""
+"""Longest wait of a request, in seconds, for the policies' first responses after the proxy has started."""
 MOST_OF_A_MODEL = 0.5
-"""Share of the requests that may wait for leases which may wait for one model: others are to be had meanwhile."""
+"""Share of the waiting requests that one model can have. The rest stays free for other models."""
 _NOT_READY = frozenset({"unknown", "quarantined"})
 _REFUSED = {"too-large": ProblemType.NEVER_FITS, "quarantined": ProblemType.LOAD_FAILED, "unknown": ProblemType.UNKNOWN}
 
@@ -37,7 +37,7 @@ def _busy(what: str, found: NotNow) -> Problem:
 
 
 def new_holder_name() -> str:
-    """Return a unique name for a holder of leases, which tells people whose it is."""
+    """Return a unique name for a holder of leases, which shows people its pod."""
     return api.holder_name(socket.gethostname(), os.urandom(4).hex())
 
 
@@ -50,13 +50,13 @@ class LeaseManager:
     _holder: str  # The manager's name in the lease API.
     _meter: Meter
     _connect_seconds: float
-    _most_waiting: int  # Requests that may wait for leases at once; others are refused.
-    _authorization: Callable[[], bytes] = bytes  # The line that proves to policies that this is a proxy.
+    _most_waiting: int  # Requests that can wait for leases at once. More are refused.
+    _authorization: Callable[[], bytes] = bytes  # The header line that proves to policies that this is a proxy.
     waiting: int = 0  # Requests that wait for a lease.
     nowhere: Callable[[], Problem] = lambda: Problem(
-        ProblemType.BUSY, "No replica can be used.", AGAIN_SECONDS, reason="no-replica"
+        ProblemType.BUSY, "No replica is available.", AGAIN_SECONDS, reason="no-replica"
     )
-    """What a request is told that no replica can take: its pool's answer, where it has one."""
+    """Returns the problem of a request that no replica can take. The pool replaces it."""
 
     def __post_init__(self) -> None:
         self.table = LeaseTable()
@@ -66,24 +66,23 @@ class LeaseManager:
         self._rebalancer = Rebalancer(self.table)
         self._leaving: set[asyncio.Task[None]] = set()
         self._is_there = asyncio.Event()  # Set while the pool has a replica.
-        # Who wakes pools by this count sees the first call only if it was 0 before.
+        # A scaler that wakes pools by this count sees the first call only if it was 0 before.
         self._meter.lease_waits.setdefault(self._key, Histogram())
 
     # --- life
     def start(self) -> None:
-        """Begin to look after leases."""
         self._rebalancer.start()
 
     def follow(self, replicas: Sequence[Replica]) -> None:
-        """Take over the replicas that the pool has now."""
+        """Follow the current replicas of the pool."""
         table, known, host, port = self.table, self.table.replicas, self._config.host, self._config.lease_port
         assert port is not None
         for replica in [replica for replica in replicas if replica not in known]:
             client = LeaseClient(replica, port, host, self._connect_seconds, self._authorization)
-            told = table.granted, table.dropped, self._count
-            known[replica] = ReplicaLeases(self._holder, replica, client, host, *told)
+            hooks = table.granted, table.dropped, self._count
+            known[replica] = ReplicaLeases(self._holder, replica, client, host, *hooks)
         for replica in [replica for replica in known if replica not in replicas]:
-            task = known.pop(replica).leave()  # at once: a grant that comes in this very turn of the loop is not taken
+            task = known.pop(replica).leave()  # at once: a grant in this very turn of the loop is not taken
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
         if known:
@@ -92,17 +91,17 @@ class LeaseManager:
             self._is_there.clear()
 
     async def leave(self) -> None:
-        """Ask for no more leases; keep those of requests in flight until they end, and give all of them back."""
+        """Request no more leases, keep those of requests in flight until they end, and give all of them back."""
         self._rebalancer.stop()
         self.follow(())
         if self._leaving:
             await asyncio.wait(set(self._leaving))
 
-    # --- what requests ask
+    # --- called for requests
     def warm_at(self, model: str, now: float) -> Replica | None:
-        """Return a replica at which a model is resident, as far as is known, to look at it there without a lease.
+        """Return a replica at which a model seems to be resident, for a look at it without a lease.
 
-        Raises Problem (busy) where no replica can be used.
+        Raises Problem (busy) if no replica can be used.
         """
         for here in self._candidates(model):
             if model in here.resident or self.at(model, here.replica, now) is not None:
@@ -110,15 +109,15 @@ class LeaseManager:
         return None
 
     async def acquire(self, model: str, tried: Sequence[Replica] = ()) -> Lease:
-        """Return a lease on a model, which is loaded for it if need be; raises Problem.
+        """Return a lease on a model, which is loaded if necessary. Raises Problem.
 
-        Callers that want the same model share one request. It takes as long as the load: callers bound it.
+        Callers of the same model share one request. It takes as long as the load, so callers must limit the time.
         """
         started = monotonic()
         if (lease := self.find(model, started, tried)) is not None:  # since the caller looked
             return lease
         if self.waiting >= self._most_waiting or self._waiting_for[model] >= self._most_waiting * MOST_OF_A_MODEL:
-            why = "Too many requests wait already for models to be loaded."
+            why = "Too many requests already wait for models to be loaded."
             raise Problem(ProblemType.BUSY, why, 1.0, reason="queue-full")
         self.waiting += 1
         self._waiting_for[model] += 1
@@ -134,7 +133,7 @@ class LeaseManager:
             self._meter.lease_waits[self._key].add(monotonic() - started)
 
     async def acquire_at(self, model: str, replica: Replica) -> Lease:
-        """Return a lease on a model at this very replica, for a stream that is there; raises Problem."""
+        """Return a lease on a model at this replica, for a stream that is there. Raises Problem."""
         here = self.table.replicas.get(replica)
         if here is None:
             why = f"The stream's replica, {replica.name}, is leaving: open another stream."
@@ -142,14 +141,14 @@ class LeaseManager:
         found = await self._ask(here, model, None)
         if isinstance(found, Lease):
             return found
-        raise _busy(f"{model} cannot be had where the stream is", found)
+        raise _busy(f"The model {model} is not available on the stream's replica", found)
 
     async def is_ready(self, model: str) -> bool:
-        """Tell whether a request for a model could be answered: it is resident, or nothing speaks against a load.
+        """Return whether a request for a model could succeed: it is resident, or nothing prevents a load.
 
-        Raises Problem (busy), as the request would, where no replica can be used.
+        Raises Problem (busy), as the request would, if no replica can be used.
         """
-        tried = [each for each in self.table.replicas if each.breaker.failures >= FAILURES]  # not ready, if only that
+        tried = [each for each in self.table.replicas if each.breaker.failures >= FAILURES]  # these are not ready
         if self.find(model, monotonic(), tried) is not None or self.sleeps:
             return True
         for here in self._candidates(model, tried):
@@ -162,22 +161,22 @@ class LeaseManager:
         return False
 
     def doubt(self, replica: Replica) -> None:
-        """Use no lease at a replica before its policy confirms it: its server fails."""
+        """Use no lease at a replica before its policy confirms it, because its server fails."""
         if (here := self.table.replicas.get(replica)) is not None:
             here.doubt()
 
     def mark_unresponsive(self, replica: Replica) -> None:
-        """Wait for no lease at a replica, and doubt those that there are: its server does not answer."""
+        """Stop waiting for leases at a replica, and doubt the held ones, because its server does not respond."""
         if (here := self.table.replicas.get(replica)) is not None:
             here.mark_unresponsive()
 
     def doubt_one(self, lease: Lease) -> None:
-        """Use one lease no more before its policy confirms it: the server answered that it does not know the model."""
+        """Stop using one lease before its policy confirms it, because the server does not know the model."""
         if (here := self.table.replicas.get(lease.replica)) is not None:
             here.doubt_one(lease)
 
     async def listing(self, replica: Replica) -> Listing:
-        """Return every model as the policy of a replica sees it; raises PolicyError."""
+        """Return every model as the policy of a replica sees it. Raises PolicyError."""
         if (here := self.table.replicas.get(replica)) is None:
             raise PolicyError("its replica is leaving")
         return await here.listing()
@@ -191,42 +190,42 @@ class LeaseManager:
         }
 
     def silent(self) -> dict[str, bool]:
-        """Return for each replica whether its policy gives no answer."""
+        """Return for each replica whether its policy is silent."""
         return {replica.name: here.silent > 0 for replica, here in list(self.table.replicas.items())}
 
     def silent_seconds(self, replica: Replica) -> float | None:
-        """Return for how many seconds the policy of a replica has given no answer; None where it has."""
+        """Return for how many seconds the policy of a replica has been silent. None if it responds."""
         here = self.table.replicas.get(replica)
         return monotonic() - here.silent_since if here is not None and here.silent else None
 
     @property
     def sleeps(self) -> bool:
-        """Whether the pool has no replica because nobody calls, and gets one as soon as somebody does."""
+        """Whether the pool has no replica because it gets no calls. The next call brings one."""
         return self._config.wake_seconds is not None and not self.table.replicas
 
-    # --- asking
+    # --- acquiring
     async def _first_replica(self) -> None:
-        """Wait until a pool that sleeps has a replica, for as long as callers are to wait for one."""
+        """Wait for the first replica of a pool that sleeps, at most `wake_seconds`."""
         if self.sleeps:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.wake_seconds):
                     await self._is_there.wait()
 
     async def _first_answers(self) -> None:
-        """Wait, when the proxy has just started, until the policies have said what is resident: warm replicas first."""
+        """After a start of the proxy, wait until the policies report resident models, to find warm replicas first."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SECONDS):
                 for here in list(self.table.replicas.values()):
                     await here.asked_once.wait()
 
     def _candidates(self, model: str, tried: Sequence[Replica] = ()) -> list[ReplicaLeases]:
-        """Return where to ask for a lease, the best first; raises Problem (busy) where that is nowhere."""
+        """Return the replicas at which to request a lease, the best first. Raises Problem (busy) if there is none."""
         if candidates := self.table.in_order(model, tried):
             return candidates
         raise self.nowhere()
 
     async def _ask_around(self, model: str, tried: Sequence[Replica]) -> Lease:
-        """Ask one replica after the other; where none has room now, wait at the one that has it soonest."""
+        """Request a lease at one replica after the other. If none has memory now, wait at the one that will first."""
         candidates = self._candidates(model, tried)
         refusals: list[NotNow] = []
         while (ask := next_ask(len(candidates), refusals)) is not None:
@@ -236,11 +235,11 @@ class LeaseManager:
             if isinstance(found, Lease):
                 return found
             refusals.append(found)
-        soonest = min(refusals[len(candidates) :] or refusals)  # those before a wait are as old as the wait
-        raise _busy(f"The model {model} cannot be had just now", soonest)
+        soonest = min(refusals[len(candidates) :] or refusals)  # refusals before a wait are as old as the wait
+        raise _busy(f"The model {model} is not available now", soonest)
 
     async def _ask(self, here: ReplicaLeases, model: str, room_seconds: float | None) -> Lease | NotNow:
-        """Return a lease, or why there is none for now; raises Problem where there will be none."""
+        """Return a lease, or the reason why there is none for now. Raises Problem if there will be none."""
         name = here.replica.name
         try:
             answer = await here.acquire(model, room_seconds)
@@ -249,11 +248,11 @@ class LeaseManager:
             if not breaker.allows(now):
                 why = f"{name} cannot be used: {breaker.why}."
                 return NotNow(True, breaker.opens_in(now), why, reason="no-replica", replica=name)
-            why = f"the eviction policy of {name} gives no answer: {error}."
+            why = f"the eviction policy of {name} does not respond: {error}."
             return NotNow(True, AGAIN_SECONDS, why, reason="policy-silent", replica=name)
         if isinstance(answer, api.Granted):
             lease = self.at(model, here.replica, monotonic())
-            why = "the lease ended as soon as it was had."
+            why = "the lease ended before it could be used."
             return lease or NotNow(True, AGAIN_SECONDS, why, reason="lost", replica=name)
         if isinstance(answer, api.Busy):
             return NotNow(False, answer.retry_after, plain(answer.why), answer.reason or "", name)

@@ -1,4 +1,4 @@
-"""The leases at one replica: acquired, renewed and given back at its eviction policy, and what that says of itself."""
+"""The leases at one replica: acquired, renewed and given back at its eviction policy."""
 
 import asyncio
 import logging
@@ -17,16 +17,16 @@ from ..upstream.request import NoAnswerError, send
 from .client import GoneError, LeaseClient, Listing, PolicyError
 from .leases import Lease
 
-USABLE = 0.9  # Share of a lease in which requests begin under it: the rest is for their way to the server.
-FIRST_LEASE_SECONDS = 9.0  # How long a lease is taken to last until the policy has said it.
-MOST_SILENT = 2  # Renewals in a row without an answer after which callers that wait for a lease here look elsewhere.
-ANSWER_SECONDS = 2.0  # Seconds that a renewal, a release or a listing may take at most.
-DOUBT_SECONDS = 1.0  # Seconds between two doubts: requests that make servers fail must not load the policy.
-READY_AT_ONCE = 8  # Models that a server is asked about at once, while its policy is gone.
+USABLE = 0.9  # Share of a lease in which requests can begin under it. The rest covers their way to the server.
+FIRST_LEASE_SECONDS = 9.0  # Assumed length of a lease until the policy has sent it.
+MOST_SILENT = 2  # Unanswered renewals in a row after which callers that wait for a lease here try other replicas.
+ANSWER_SECONDS = 2.0  # Timeout of a renewal, a release or a listing.
+DOUBT_SECONDS = 1.0  # Seconds between two doubts, so that requests that make servers fail do not load the policy.
+READY_AT_ONCE = 8  # Concurrent readiness requests to a server while its policy is gone.
 LISTING_SECONDS = 1.0  # Seconds for which a listing is remembered.
-IN_FLIGHT_SECONDS = 0.02  # Seconds between two looks at whether requests are still in flight, when leaving.
-_NOT_USED = "its replica is not used any more"
-_Wanted = tuple[str, float | None, bool]  # Which model, how long to wait for room, and whether only spare room.
+IN_FLIGHT_SECONDS = 0.02  # Seconds between two checks for requests in flight, when leaving.
+_NOT_USED = "its replica is no longer used"
+_Wanted = tuple[str, float | None, bool]  # The model, how long to wait for memory, and whether only spare memory.
 log = logging.getLogger(__name__)
 
 
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 class ReplicaLeases:
     """The leases at one replica: acquired, renewed together three times a period, released.
 
-    `holder` is this proxy's name in the lease API, `host` the name that the server is asked by. `granted` and `dropped`
-    are called with each lease that is held from now on, or no more; `count` with the outcome of each request for one.
+    `holder` is this proxy's name in the lease API, `host` the name in requests to the server. `granted` is called with
+    each lease that is held from now on, `dropped` with each that is not, `count` with the outcome of each acquire.
     """
 
     _holder: str
@@ -47,10 +47,10 @@ class ReplicaLeases:
     _count: Callable[[str], None]
     incarnation: str = ""
     lease_seconds: float = FIRST_LEASE_SECONDS
-    resident: frozenset[str] = frozenset()  # Models that a lease is granted on at once, as of the last renewal.
+    resident: frozenset[str] = frozenset()  # Models with an immediate lease, as of the last renewal.
     accepts: bool = True  # Whether the policy grants new leases.
-    silent: int = 0  # Renewals in a row that had no answer.
-    silent_since: float = 0.0  # When the first of them was.
+    silent: int = 0  # Unanswered renewals in a row.
+    silent_since: float = 0.0  # Time of the first of them.
     _doubted: float = 0.0
     _hurried: float = 0.0
     _left: bool = False
@@ -59,20 +59,20 @@ class ReplicaLeases:
     def __post_init__(self) -> None:
         self.leases: dict[str, Lease] = {}
         self.came = monotonic()  # When it was first listed.
-        self.asked_once = asyncio.Event()  # Set when the first renewal has ended, with an answer or without.
+        self.asked_once = asyncio.Event()  # Set when the first renewal has ended, with a response or without.
         self._acquiring: SharedTasks[tuple[_Wanted, float], api.Answer] = SharedTasks()
-        self._began: dict[_Wanted, float] = {}  # When the last request for each began, if it is under way.
+        self._began: dict[_Wanted, float] = {}  # When the last request for each began, while it is in progress.
         self._releases: set[asyncio.Task[None]] = set()
         self._hurry = asyncio.Event()
         self._renewing = asyncio.get_running_loop().create_task(self._run())
 
     # --- acquiring
     async def acquire(self, model: str, room_seconds: float | None = None, *, spare: bool = False) -> api.Answer:
-        """Ask for a lease, together with the callers that began to wait for the same within a second: each waits for as
-        long as the pool lets it, also if it came later; raises PolicyError.
+        """Request a lease, together with callers that began to wait for the same within a second. Raises PolicyError.
 
-        The request is cancelled when its last caller leaves. `room_seconds` is how long to wait for room: the pool's
-        own bound where it is None. `spare`: only if that takes nothing from others.
+        Each caller waits for as long as the pool allows, also if it came later. The request is cancelled when its last
+        caller leaves. `room_seconds` limits the wait for free memory. None means the pool's own limit. `spare` accepts
+        only memory that no other model needs.
         """
         if self._left:
             raise PolicyError(_NOT_USED)
@@ -81,13 +81,13 @@ class ReplicaLeases:
         if now - began >= TOGETHER_SECONDS:
             began = now
         self._began[wanted] = began
-        return await self._acquiring.join((wanted, began), lambda: self._ask_once(wanted, began))
+        return await self._acquiring.join((wanted, began), lambda: self._acquire_once(wanted, began))
 
-    async def _ask_once(self, wanted: _Wanted, began: float) -> api.Answer:
+    async def _acquire_once(self, wanted: _Wanted, began: float) -> api.Answer:
         model, room_seconds, spare = wanted
         message = api.Acquire(holder=self._holder, model=model, room_seconds=room_seconds, spare=spare or None)
         try:
-            answer = await self._ask(message)
+            answer = await self._acquire(message)
         except PolicyError:
             self._count("unanswered")
             raise
@@ -98,85 +98,85 @@ class ReplicaLeases:
             self._count(answer.outcome)
         return answer
 
-    async def _ask(self, message: api.Acquire) -> api.Answer:
+    async def _acquire(self, message: api.Acquire) -> api.Answer:
         model = message.model
         while True:
-            asked = monotonic()
+            sent = monotonic()
             try:
                 answer = await self._client.acquire(message)
             except GoneError:
-                # Where there was a policy, what is resident stays and can be used without it: see `_keep`.
+                # If there was a policy, resident models stay and can be used without it: see `_keep`.
                 incarnation, seconds = self.incarnation, self.lease_seconds
                 if not incarnation or not await self._is_ready(model):
                     raise
                 answer = api.Granted(incarnation=incarnation, lease_seconds=seconds, versions=())
             if not isinstance(answer, api.Granted):
                 return answer
-            self._granted(model, asked, answer)
+            self._granted(model, sent, answer)
             whole = answer.lease_seconds - answer.waited_seconds
-            if asked + answer.lease_seconds - monotonic() >= whole / 2:
+            if sent + answer.lease_seconds - monotonic() >= whole / 2:
                 return answer
-            # The lease counts from when it was asked for: after a long load too little of it is left.
+            # The lease counts from when it was requested: after a long load too little of it is left.
 
-    def _granted(self, model: str, asked: float, granted: api.Granted) -> None:
+    def _granted(self, model: str, sent: float, granted: api.Granted) -> None:
         if self._left:
-            raise PolicyError(_NOT_USED)  # it is not renewed any more, and runs out
+            raise PolicyError(_NOT_USED)  # it is not renewed any more, and expires
         if granted.incarnation != self.incarnation:
             self._restarted(granted.incarnation)
         lease = self.leases.get(model)
         if lease is None:
             lease = self.leases[model] = Lease(model, self.replica)
         lease.held = True
-        lease.since = asked
+        lease.since = sent
         margin = (1 - USABLE) * (granted.lease_seconds - granted.waited_seconds)
-        lease.until = asked + granted.lease_seconds - max(0.0, margin)
+        lease.until = sent + granted.lease_seconds - max(0.0, margin)
         lease.used = monotonic()
         lease.serial = max(lease.serial, granted.serial)
         lease.versions = granted.versions or lease.versions
-        self._on_granted(lease)  # at once, so that no other request asks once more
+        self._on_granted(lease)  # at once, so that no other request acquires it again
 
     # --- renewing
     async def _run(self) -> None:
         while True:
-            asked = monotonic()
+            sent = monotonic()
             self._hurry.clear()
-            await self._renew(asked)
+            await self._renew(sent)
             self.asked_once.set()
             pause = self.lease_seconds / api.RENEWALS_PER_LEASE
             if self.silent:
                 pause = min(1.0, pause / 3)
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.01, asked + pause - monotonic())):
+                async with asyncio.timeout(max(0.01, sent + pause - monotonic())):
                     await self._hurry.wait()
 
-    async def _renew(self, asked: float) -> None:
+    async def _renew(self, sent: float) -> None:
         named = {model: lease for model, lease in self.leases.items() if lease.held or lease.in_flight}
-        uses = {model: lease.use(asked) for model, lease in named.items()}
+        uses = {model: lease.use(sent) for model, lease in named.items()}
         before = self.incarnation
         message = api.Renew(holder=self._holder, incarnation=before, models=uses)
         seconds = min(ANSWER_SECONDS, self.lease_seconds / api.RENEWALS_PER_LEASE)
         try:
             renewed = await self._client.renew(message, seconds)
         except GoneError:
-            self._unanswered("its process has ended")  # who asks for a lease learns so, too, and may find its model
-            await self._keep(asked, [lease for lease in named.values() if lease.held])
+            self._unanswered("its process has ended")  # waiting callers get the same error, and may find the model
+            await self._keep(sent, [lease for lease in named.values() if lease.held])
         except PolicyError as error:
             self._unanswered(str(error))
             if self.silent >= MOST_SILENT:
                 self._acquiring.fail(error)
         except Exception:
-            log.exception("the renewal at %s met a defect", self.replica.name)
-            self._unanswered("the proxy has a defect")
+            log.exception("the renewal at %s failed unexpectedly", self.replica.name)
+            self._unanswered("internal error of the proxy")
         else:
             if self.silent:
-                log.info("the eviction policy of %s answers again", self.replica.name)
+                log.info("the eviction policy of %s responds again", self.replica.name)
             self.silent = 0
             for model, lease in named.items():
                 lease.reported += uses[model].requests
-            if self.incarnation == before:  # else a grant has told meanwhile of a newer start
-                self._renewed(asked, named, renewed)
+            if self.incarnation == before:  # otherwise a grant has reported a newer start meanwhile
+                self._renewed(sent, named, renewed)
 
-    def _renewed(self, asked: float, named: dict[str, Lease], renewed: api.Renewed) -> None:
+    def _renewed(self, sent: float, named: dict[str, Lease], renewed: api.Renewed) -> None:
         self.lease_seconds = max(0.1, renewed.lease_seconds)
         self.resident = frozenset(renewed.resident)
         self.accepts = renewed.accepts
@@ -185,17 +185,17 @@ class ReplicaLeases:
             return
         lost = set(renewed.lost)
         for model, lease in named.items():
-            if not lease.held or lease.since >= asked:
-                continue  # given up, or asked for anew, since
+            if not lease.held or lease.since >= sent:
+                continue  # given up, or requested again, since
             if model in lost:
                 self.drop(lease)
-            elif asked >= max(self._doubted, lease.doubted):
-                lease.until = max(lease.until, asked + renewed.lease_seconds * USABLE)
+            elif sent >= max(self._doubted, lease.doubted):
+                lease.until = max(lease.until, sent + renewed.lease_seconds * USABLE)
 
     def _restarted(self, incarnation: str) -> None:
-        """Drop every lease: the policy or its server was started anew, and knows of none of them."""
+        """Drop every lease: the policy or its server has restarted and knows none of them."""
         if self.incarnation:
-            log.info("the eviction policy of %s has started anew: its leases are void", self.replica.name)
+            log.info("the eviction policy of %s has restarted: its leases are void", self.replica.name)
             for lease in list(self.leases.values()):
                 if lease.held:
                     self.drop(lease)
@@ -207,22 +207,22 @@ class ReplicaLeases:
             self.silent_since = monotonic()
         self.silent += 1
         if self.silent == MOST_SILENT:
-            log.warning("the eviction policy of %s gives no answer: %s", self.replica.name, why)
+            log.warning("the eviction policy of %s does not respond: %s", self.replica.name, why)
 
-    async def _keep(self, asked: float, leases: list[Lease]) -> None:
+    async def _keep(self, sent: float, leases: list[Lease]) -> None:
         """Keep leases that cannot be renewed because the policy's process has ended.
 
-        Nothing else unloads models, and the policy's next process counts each as leased for one full period from when
-        it listens. Only the server can tell that it was not started anew meanwhile, without its models.
+        Only the policy unloads models, and its next process counts each as leased for one full period from when it
+        listens. Only the server can show that it has not restarted meanwhile, which would lose its models.
         """
-        until = asked + self.lease_seconds * USABLE
+        until = sent + self.lease_seconds * USABLE
         due = [lease for lease in leases if lease.until < until - self.lease_seconds / api.RENEWALS_PER_LEASE]
-        used = [lease for lease in due if lease.idle_seconds(asked) < self.lease_seconds]
+        used = [lease for lease in due if lease.idle_seconds(sent) < self.lease_seconds]
         for begin in range(0, len(used), READY_AT_ONCE):
             some = used[begin : begin + READY_AT_ONCE]
             ready = await asyncio.gather(*(self._is_ready(lease.model) for lease in some))
             for lease, is_ready in zip(some, ready, strict=True):
-                if is_ready and lease.held and asked >= max(self._doubted, lease.doubted):
+                if is_ready and lease.held and sent >= max(self._doubted, lease.doubted):
                     lease.until = max(lease.until, until)
 
     async def _is_ready(self, model: str) -> bool:
@@ -236,13 +236,13 @@ class ReplicaLeases:
 
     # --- giving up
     def drop(self, lease: Lease) -> None:
-        """Begin no more requests under a lease; it is given back when those in flight have ended."""
+        """Begin no more requests under a lease. It is given back when those in flight have ended."""
         lease.held = False
         lease.until = 0.0
         self._on_dropped(lease)
 
     def doubt(self) -> None:
-        """Use no lease here until the policy has confirmed it: the server has just failed a request."""
+        """Use no lease here until the policy has confirmed it, because the server has just failed a request."""
         if (now := monotonic()) < self._doubted + DOUBT_SECONDS:
             return
         self._doubted = now
@@ -251,25 +251,25 @@ class ReplicaLeases:
         self._hurry.set()
 
     def mark_unresponsive(self) -> None:
-        """Have those who wait for a lease here look elsewhere, and use no lease: the server answers no more."""
+        """Fail callers that wait for a lease here, and use no lease, because the server does not respond."""
         self.doubt()
         self._acquiring.fail(PolicyError(_NOT_USED))
 
     def doubt_one(self, lease: Lease) -> None:
-        """Use this lease no more until the policy has confirmed it: the server said that it does not know the model."""
+        """Use this lease no more until the policy has confirmed it, because the server does not know the model."""
         if (now := monotonic()) < lease.doubted + DOUBT_SECONDS:
             return
         lease.doubted = now
         lease.until = 0.0
-        if now >= self._hurried + DOUBT_SECONDS:  # once for all models: a request for one of them asks anew
+        if now >= self._hurried + DOUBT_SECONDS:  # once for all models: a request for one of them acquires again
             self._hurried = now
             self._hurry.set()
 
     def give_back(self) -> None:
-        """Release what is not held and not in use any more, in one call; a silent policy's leases just run out.
+        """Release leases that are neither held nor in use, in one call. With a silent policy they just expire.
 
-        It names the latest grants, so that it ends none that is made before it arrives. What the policy's present start
-        has not granted is not given back: of that it knows nothing.
+        It names the latest grants, so that it ends none that is made before it arrives. Leases of an earlier start of
+        the policy are not released, because this start knows nothing of them.
         """
         done = {model: lease for model, lease in self.leases.items() if not lease.held and not lease.in_flight}
         for model in done:
@@ -289,10 +289,10 @@ class ReplicaLeases:
         except GoneError:
             pass
         except PolicyError as error:
-            log.warning("the eviction policy of %s took no leases back: %s", self.replica.name, error)
+            log.warning("the eviction policy of %s did not take leases back: %s", self.replica.name, error)
 
     def leave(self) -> asyncio.Task[None]:
-        """Drop every lease at once, and take none that is granted; return the work of giving them back after use."""
+        """Drop every lease at once and take no new one. Return the task that gives them back after use."""
         self._left = True
         self._acquiring.fail(PolicyError(_NOT_USED))
         for lease in self.leases.values():
@@ -311,11 +311,11 @@ class ReplicaLeases:
 
     # --- what is resident
     def is_warm(self, model: str) -> bool:
-        """Tell whether a model is resident here, as far as is known."""
+        """Return whether a model seems to be resident here."""
         return model in self.resident or ((lease := self.leases.get(model)) is not None and lease.held)
 
     async def listing(self) -> Listing:
-        """Return every model here as the policy sees it, at most `LISTING_SECONDS` ago; raises PolicyError."""
+        """Return every model here as the policy saw it at most `LISTING_SECONDS` ago. Raises PolicyError."""
         now = monotonic()
         if self._listing is None or now - self._listing[0] > LISTING_SECONDS:
             self._listing = now, asyncio.get_running_loop().create_task(self._client.listing(ANSWER_SECONDS))

@@ -1,5 +1,6 @@
-"""What this proxy has in one pool, by replica and by model, and how it is looked after: unused leases are given up, hot
-models get a second replica, and proxies that differ converge.
+"""This proxy's leases in one pool, by replica and by model, and the task that rebalances them.
+
+It gives up unused leases, gives hot models a second replica, and makes proxies that differ converge.
 """
 
 import asyncio
@@ -16,12 +17,11 @@ from .leases import Lease, ModelLeases
 from .replica_leases import ReplicaLeases
 
 LOOK_SECONDS = 1.0  # Seconds between two looks.
-AT_ONCE = 50  # Models that are looked at before requests have their turn again.
+AT_ONCE = 50  # Models per step: requests run between two steps.
 AGAIN_SECONDS = 10.0
-"""Seconds until a second lease that could not be had is asked for again, and for which one that was had is kept: there
-was a reason for it, such as a replica that fails. And for so long a model has been called before it is loaded where it
-would be better."""
-SPARE_SECONDS = 30.0  # Until it is asked again whether there is room to spare for a model where it would be better.
+"""Seconds until the next attempt to get a second lease. A second lease is kept for as long, because it had a cause such
+as a failing replica. A model must also have been called for so long before it is loaded at a better replica."""
+SPARE_SECONDS = 30.0  # Seconds until the next attempt to load a model into spare memory at a better replica.
 log = logging.getLogger(__name__)
 
 
@@ -33,9 +33,9 @@ class LeaseTable:
         self.models: dict[str, ModelLeases] = {}
 
     def find(self, model: str, now: float, tried: Sequence[Replica] = (), sequence: bool = False) -> Lease | None:
-        """Return a lease under which a request may begin now: of several, that of the less busy replica.
+        """Return a lease under which a request can begin now. Of several, return that of the least busy replica.
 
-        All requests of a `sequence` get the same one, for as long as it lasts.
+        All requests of a `sequence` get the same lease while it lasts.
         """
         found = self.models.get(model)
         if found is None:
@@ -52,45 +52,45 @@ class LeaseTable:
         return min(able, key=lambda each: each.replica.in_flight, default=None)
 
     def at(self, model: str, replica: Replica, now: float) -> Lease | None:
-        """Return the lease on a model at this very replica, if it is held."""
+        """Return the held lease on a model at this replica, if any."""
         here = self.replicas.get(replica)
         lease = None if here is None else here.leases.get(model)
         return lease if lease is not None and lease.held and now < lease.until else None
 
     def granted(self, lease: Lease) -> None:
-        """Take in a lease that was granted."""
+        """Add a granted lease."""
         found = self.models.get(lease.model)
         if found is None:
             found = self.models[lease.model] = ModelLeases(monotonic())
         if lease not in found.leases:
             found.leases.append(lease)
-            if found.sequential:  # the one before could not be used: sequences do not go back to it
+            if found.sequential:  # the earlier lease was unusable: sequences do not go back to it
                 for other in found.leases[:-1]:
                     self.replicas[other.replica].drop(other)
 
     def dropped(self, lease: Lease) -> None:
-        """Forget a lease that is held no more."""
+        """Forget a lease that is no longer held."""
         found = self.models.get(lease.model)
         if found is not None and lease in found.leases:
             found.leases.remove(lease)
 
     def stays(self, replica: Replica) -> bool:
-        """Tell whether a replica is there to stay: listed, with a policy that answers and grants leases."""
+        """Return whether a replica stays: it is listed, and its policy responds and grants leases."""
         here = self.replicas.get(replica)
         return here is not None and replica.listed and here.accepts and not here.silent
 
     def leaves(self, replica: Replica) -> bool:
-        """Tell whether a replica is about to end: its policy says so, or it is listed no more though that answers.
+        """Return whether a replica leaves: its policy reports so, or it is unlisted although its policy responds.
 
-        A policy that is silent takes its replica from the list as well, and its server goes on without it.
+        A silent policy makes its pod unready, so its replica is unlisted too, although the server goes on.
         """
         here = self.replicas.get(replica)
         return here is not None and (not here.accepts or (not replica.listed and not here.silent))
 
     def in_order(self, model: str, tried: Sequence[Replica] = ()) -> list[ReplicaLeases]:
-        """Return where to ask for a lease: at the replicas that take requests and were not tried.
+        """Return the replicas at which to request a lease: those that take requests and were not tried.
 
-        First those that stay, of them where the model is warm, and by rank.
+        Replicas that stay come first, then those at which the model is warm, then by rank.
         """
         now = monotonic()
         by_name = {
@@ -103,10 +103,10 @@ class LeaseTable:
 
 
 class Rebalancer:
-    """Once a second gives up unused leases, gives hot models a second replica, brings models where they belong.
+    """Once a second, gives up unused leases, gives hot models a second replica and moves models to better replicas.
 
-    That is where they rank highest, so that proxies which differ converge, and a replica that comes gets its share, if
-    it has room to spare; and elsewhere than at a replica that leaves.
+    The best replica is the one that ranks highest, so that proxies converge and a new replica gets its share if it has
+    spare memory. Models also move away from a replica that leaves.
     """
 
     def __init__(self, table: LeaseTable) -> None:
@@ -114,11 +114,10 @@ class Rebalancer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start to look at the leases once a second."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """End; leases that are being acquired are given up."""
+        """Stop, and give up leases that are being acquired."""
         if self._task is not None:
             self._task.cancel()
         for model in self._table.models.values():
@@ -131,10 +130,10 @@ class Rebalancer:
             try:
                 await self.look()
             except Exception:
-                log.exception("looking after leases met a defect")
+                log.exception("looking after leases failed unexpectedly")
 
     async def look(self) -> None:
-        """Look at every model once; requests have their turn in between."""
+        """Look at every model once. Requests run in between."""
         for number, name in enumerate(list(self._table.models)):
             if (model := self._table.models.get(name)) is not None:
                 self._look_at(name, model, monotonic())
@@ -193,7 +192,7 @@ class Rebalancer:
                 self._table.replicas[lease.replica].drop(lease)
 
     def _better(self, name: str, staying: list[Lease], others: list[ReplicaLeases]) -> list[ReplicaLeases]:
-        """Return where the model ranks higher."""
+        """Return those of the replicas at which the model ranks higher."""
         rank = ranked(name, [replica.name for replica in self._table.replicas])
         worst = max(rank.index(lease.replica.name) for lease in staying)
         return [each for each in others if rank.index(each.replica.name) < worst]

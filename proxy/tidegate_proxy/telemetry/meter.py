@@ -1,4 +1,4 @@
-"""Counts what happens, in plain numbers that cost next to nothing, and writes the counts of calls for Prometheus."""
+"""Counts events in plain numbers, at next to no cost, and writes the counts of calls for Prometheus."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -17,18 +17,18 @@ SECONDS = metrics.SECONDS["calls"]
 
 @dataclass(slots=True, eq=False)
 class Histogram:
-    """Counts of seconds, below each of SECONDS, and their sum."""
+    """Counts of durations in seconds, by the bounds SECONDS, and their sum."""
 
     buckets: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
     seconds: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one call, which took so many seconds."""
+        """Count a duration in seconds."""
         self.buckets[bisect_left(SECONDS, seconds)] += 1
         self.seconds += seconds
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """Return the buckets as Prometheus has them: each bound, with how many were at most so long."""
+        """Return the buckets as Prometheus has them: each bound, and the number of durations up to it."""
         return list(zip([*map(str, SECONDS), "+Inf"], map(float, accumulate(self.buckets)), strict=True))
 
 
@@ -41,7 +41,6 @@ class CallCount(Histogram):
     bytes_out: int = 0
 
     def ended(self, status: int, seconds: float, bytes_in: int, bytes_out: int) -> None:
-        """Count a call that has ended."""
         self.statuses[status] += 1
         self.buckets[bisect_left(SECONDS, seconds)] += 1
         self.seconds += seconds
@@ -49,35 +48,37 @@ class CallCount(Histogram):
         self.bytes_out += bytes_out
 
 
-Caller = tuple[str, str]  # A principal's name, and what vouches for it.
+Caller = tuple[str, str]  # A principal's name, and its source.
 
 
 class Meter:
-    """All counts of a proxy. So many models, and callers, are counted by name: those that come first. The others of a
-    server are counted together, as `OTHERS`; of callers, with 0, none are. Who leaves the table leaves its place.
+    """All counts of a proxy.
+
+    The first `models` models and `callers` callers are counted by name. The other models of a server are counted
+    together as `OTHERS`, and so are the other callers, unless `callers` is 0. A removed model gives up its place.
     """
 
     def __init__(self, models: int = 1000, callers: int = 0) -> None:
         self._most_models, self.most_callers = models, callers
         self._models: set[tuple[str, str]] = set()
-        self.unnamed: set[tuple[str, str]] = set()  # Models that were called and have no place.
+        self.unnamed: set[tuple[str, str]] = set()  # Called models that have no place.
         self._callers: set[Caller] = set()
         self.calls: dict[tuple[str, str, str], CallCount] = defaultdict(CallCount)
-        """By server, model and protocol; they stay the same over reloads of the tables."""
+        """By server, model and protocol. They stay the same when tables are reloaded."""
         self.tokens: dict[tuple[str, str, str, str], int] = defaultdict(int)  # By server, model, source and part.
         self.callers: dict[tuple[str, str, str, int], int] = defaultdict(int)  # By caller, protocol and status.
         self.problems: dict[tuple[str, str, str, str, str], int] = defaultdict(int)
-        """By type, reason, server, pool and replica; the latter three are empty where they are not known."""
+        """By type, reason, server, pool and replica. The last three are empty if unknown."""
         self.model_problems: dict[tuple[str, str, str, str], int] = defaultdict(int)  # By server, model, type, reason.
         self.upstream_errors: dict[tuple[str, str], int] = defaultdict(int)
         self.lease_acquires: dict[tuple[str, str, str], int] = defaultdict(int)  # By server, pool and outcome.
         self.lease_waits: dict[tuple[str, str], Histogram] = defaultdict(Histogram)
-        """Of requests that came without a lease, by server and pool."""
+        """Of requests that found no lease, by server and pool."""
         self.lease_spills: dict[tuple[str, str], int] = defaultdict(int)
-        """Requests that went on to another replica, which one had no room for."""
+        """Requests that went on to another replica, because the first had no memory for their model."""
 
     def named(self, server: str, model: str) -> tuple[str, str]:
-        """Return the server, and the name by which a model of it is counted."""
+        """Return the server and the name under which its model is counted."""
         found = server, model
         if found in self._models:
             return found
@@ -88,7 +89,6 @@ class Meter:
         return found
 
     def of_calls(self, server: str, model: str, protocol: str) -> CallCount:
-        """Return the count of a model's calls."""
         return self.calls[*self.named(server, model), protocol]
 
     def called(self, principal: str, source: str, protocol: str, status: int) -> None:
@@ -102,19 +102,19 @@ class Meter:
         self.callers[*caller, protocol, status] += 1
 
     def used(self, server: str, model: str, source: str, tokens: tuple[int, int]) -> None:
-        """Count the tokens of a call's prompt, and of its completion; `source` vouches for its caller."""
+        """Count the tokens of a call's prompt and completion. `source` authenticated its caller."""
         for part, number in zip(("prompt", "completion"), tokens, strict=True):
             self.tokens[*self.named(server, model), source, part] += number
 
     def problem(self, problem: Problem, server: str = "", pool: str = "", replica: str = "", model: str = "") -> None:
-        """Count what ended a call, and where that was, as far as it is known."""
+        """Count a problem that ended a call, and where, as far as known."""
         word, why = problem.type.word, problem.why
         self.problems[word, why, server, pool, replica] += 1
         if model:
             self.model_problems[*self.named(server, model), word, why] += 1
 
     def forget_models(self, is_there: Callable[[str, str], object]) -> list[tuple[str, str]]:
-        """Drop what is counted of models that are gone, and return as many others, which may have their places."""
+        """Drop the counts of removed models, and return as many others that can take their places."""
         gone = {each for each in self._models if not is_there(*each)}
         self._models -= gone
         tables: tuple[dict[Any, Any], ...] = self.calls, self.model_problems, self.tokens
@@ -126,24 +126,24 @@ class Meter:
         return heirs
 
     def count_unnamed(self, is_there: Callable[[str, str], object]) -> int:
-        """Return how many models that are there are counted without their names."""
+        """Return how many models of the table are counted without their names."""
         self.unnamed.difference_update([each for each in list(self.unnamed) if not is_there(*each)])
         return len(self.unnamed)
 
     def forget_replicas(self, present: Collection[str]) -> None:
-        """Drop what is counted of replicas that are gone: their names come and go for as long as the proxy lives."""
+        """Drop the counts of removed replicas, whose names change for as long as the proxy runs."""
         for key in [key for key in list(self.problems) if key[-1] and key[-1] not in present]:
             self.problems.pop(key, None)
 
 
-AT_ONCE = 50  # Calls' counts in one piece, which takes about a millisecond.
+AT_ONCE = 50  # Counts of calls in one piece, which takes about a millisecond.
 
 
 def pieces(meter: Meter) -> Iterator[str]:
     """Return the counts of calls in Prometheus's text format, in pieces: there are some twenty lines for every model.
 
-    Calls that end meanwhile may be in a later piece and not in an earlier one. Names of servers and models have no sign
-    that would have to be escaped. Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (text, 0.0.4).
+    Calls that end meanwhile can be in a later piece and not in an earlier one. Names of servers and models need no
+    escaping. Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (text, 0.0.4).
     """
     counts = [
         (f'server="{server}",model="{model}",protocol="{protocol}"', count)

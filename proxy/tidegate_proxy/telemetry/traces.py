@@ -1,8 +1,8 @@
-"""Spans, when asked: one for each call that is sampled, sent to an OpenTelemetry collector in the background.
+"""Optional spans: one for each sampled call, sent to an OpenTelemetry collector in the background.
 
-What a span's parent is: W3C Trace Context (https://www.w3.org/TR/trace-context/). How spans travel: OTLP over HTTP in
-its JSON form (https://opentelemetry.io/docs/specs/otlp/#otlphttp), for which the proxy needs no library that it has
-not. Attributes: the semantic conventions of HTTP and RPC spans, and `tidegate.*` for what they have no word for.
+A span's parent follows W3C Trace Context (https://www.w3.org/TR/trace-context/). Spans travel as OTLP over HTTP in JSON
+(https://opentelemetry.io/docs/specs/otlp/#otlphttp), which needs no further library. Attributes follow the semantic
+conventions of HTTP and RPC spans. Attributes without a convention are `tidegate.*`.
 """
 
 import asyncio
@@ -25,18 +25,16 @@ from ..kinds import KINDS
 from ..targets import Target
 
 EXPORT_SECONDS = 1.0  # Seconds between two exports.
-MOST_REFUSED = (
-    64  # Spans of calls without a grant that are kept between two exports: callers need no credential for them.
-)
-MOST_WAITING = 4096  # Spans that wait for the collector; while it is away the oldest are dropped, and counted.
+MOST_REFUSED = 64  # Kept spans of calls without a grant between two exports: callers need no credential for them.
+MOST_WAITING = 4096  # Spans that wait for the collector. Beyond, the oldest are dropped and counted.
 BATCH = 512
 ANSWER_SECONDS = 10.0
 _PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _HTTP = {
     name: re.compile(rb"(?i:^|(?<=\r\n))(?i:%b): ([^\r\n]*)\r\n" % name) for name in (b"traceparent", b"tracestate")
 }
-_SERVER, _ERROR = 2, 2  # Of OTLP's enumerations: the kind of span, and the status.
-_GRPC_ERRORS = frozenset({2, 4, 12, 13, 14, 15})  # Codes that are a server's errors, as the conventions have it.
+_SERVER, _ERROR = 2, 2  # The kind of span and the status, in OTLP's enumerations.
+_GRPC_ERRORS = frozenset({2, 4, 12, 13, 14, 15})  # Codes that the conventions count as server errors.
 log = logging.getLogger(__name__)
 
 
@@ -52,37 +50,37 @@ class Span:
 
     @property
     def header(self) -> bytes:
-        """The `traceparent` of what is asked of the replica."""
+        """The `traceparent` of the request to the replica."""
         return f"00-{self.trace}-{self.span}-01".encode()
 
 
 def parent(parents: list[bytes]) -> bytes:
-    """Return the one valid `traceparent` of these headers' values, or nothing."""
+    """Return the valid `traceparent` if these values have exactly one. Empty otherwise."""
     found = _PARENT.fullmatch(parents[0]) if len(parents) == 1 else None
     return parents[0] if found is not None and _is_valid(found) else b""
 
 
 def http_parent(passed: bytes) -> bytes:
-    """Return the valid `traceparent` among the header lines that go on to a replica, or nothing."""
+    """Return the valid `traceparent` in the header lines for a replica. Empty otherwise."""
     return parent(_HTTP[b"traceparent"].findall(passed))
 
 
 class Tracer:
-    """Makes spans and sends them; nobody waits for it."""
+    """Makes spans and exports them in the background."""
 
     def __init__(self, endpoint: str, percent: int, environment: str) -> None:
-        self.counts = {"exported": 0, "dropped": 0, "failed": 0}  # What became of spans.
+        self.counts = {"exported": 0, "dropped": 0, "failed": 0}  # Spans by outcome.
         self._url = endpoint.rstrip("/") + "/v1/traces"
         self._share = percent / 100
         self._waiting: deque[dict[str, Any]] = deque()
         self._refused = 0  # Sampled spans of calls without a grant, since the last export.
-        said = {"service.name": "tidegate-proxy", "service.instance.id": os.uname().nodename}
-        self._resource = _attributes(said | {"deployment.environment.name": environment})
+        resource = {"service.name": "tidegate-proxy", "service.instance.id": os.uname().nodename}
+        self._resource = _attributes(resource | {"deployment.environment.name": environment})
         self._failing = False
 
     # --- at a call's beginning
     def over_http(self, passed: bytes) -> tuple[Span, bytes]:
-        """Return a request's span, and the header lines that go on to the replica."""
+        """Return a request's span, and the header lines for the replica."""
         parents = _HTTP[b"traceparent"].findall(passed)
         states = _HTTP[b"tracestate"].findall(passed)
         span = self.begin(parents, states)
@@ -94,7 +92,7 @@ class Tracer:
         return span, passed + b"traceparent: " + span.header + b"\r\n"
 
     def begin(self, parents: list[bytes], states: list[bytes]) -> Span:
-        """Return a call's span; `parents` and `states` are its `traceparent` and `tracestate` headers."""
+        """Return a call's span. `parents` and `states` are its `traceparent` and `tracestate` headers."""
         found = _PARENT.fullmatch(parents[0]) if len(parents) == 1 else None
         if found is not None and _is_valid(found):
             state = b",".join(states).decode("latin-1")
@@ -103,12 +101,12 @@ class Tracer:
 
     # --- at its end
     def http_ended(self, span: Span, target: Target, version: str, status: int, call: Mapping[str, Any]) -> None:
-        """Keep a request's span, if it is sampled, until it is sent; `version` is HTTP's, `call` what the log says."""
+        """Keep a request's span for export, if it is sampled. `version` is HTTP's, `call` the log record."""
         if not span.sampled:
             return
         method = target.method.decode()
         path = KINDS[target.kind].path(replace(target, model="{model}"), None).decode()
-        said = {
+        attributes = {
             "http.request.method": method,
             "http.route": path,
             "http.response.status_code": status,
@@ -116,16 +114,18 @@ class Tracer:
             "http.response.body.size": call["bytesOut"],
             "network.protocol.version": version,
         }
-        self._keep(span, f"{method} {path}", said, call, status >= 500)
+        self._keep(span, f"{method} {path}", attributes, call, status >= 500)
 
     def grpc_ended(self, span: Span, service: str, method: str, code: int, call: Mapping[str, Any]) -> None:
-        """Keep a call's span, if it is sampled, until it is sent; `call` is what the log says."""
+        """Keep a call's span for export, if it is sampled. `call` is the log record."""
         if not span.sampled:
             return
-        said = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method, "rpc.grpc.status_code": code}
-        self._keep(span, f"{service}/{method}", said, call, code in _GRPC_ERRORS)
+        attributes = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method, "rpc.grpc.status_code": code}
+        self._keep(span, f"{service}/{method}", attributes, call, code in _GRPC_ERRORS)
 
-    def _keep(self, span: Span, name: str, said: Mapping[str, Any], call: Mapping[str, Any], failed: bool) -> None:
+    def _keep(
+        self, span: Span, name: str, attributes: Mapping[str, Any], call: Mapping[str, Any], failed: bool
+    ) -> None:
         own = {f"tidegate.{each}": call[each] for each in ("server", "model", "version", "replica")}
         own |= {"tidegate.request_id": call["requestId"], "error.type": call["problem"]}
         end = time_ns()
@@ -149,25 +149,25 @@ class Tracer:
                 "kind": _SERVER,
                 "startTimeUnixNano": str(end - int(call["seconds"] * 1e9)),
                 "endTimeUnixNano": str(end),
-                "attributes": _attributes({**said, **own}),
+                "attributes": _attributes({**attributes, **own}),
                 "status": {"code": _ERROR} if failed else {},
             }
         )
 
     # --- in the background
     async def export(self) -> None:
-        """Send what there is, for ever."""
+        """Export the kept spans every `EXPORT_SECONDS`, for ever."""
         while True:
             await asyncio.sleep(EXPORT_SECONDS)
             await self.flush(ANSWER_SECONDS)
 
     async def flush(self, seconds: float) -> None:
-        """Send what there is; what a collector does not take within so many seconds is lost, and counted."""
+        """Export the kept spans. Spans that the collector does not take within so many seconds are lost and counted."""
         self._refused = 0
         if not self._waiting:
             return
-        way = web_proxy(URL(self._url))
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds), proxy=way) as session:
+        proxy = web_proxy(URL(self._url))
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds), proxy=proxy) as session:
             for _ in range(0, len(self._waiting), BATCH):
                 spans = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
                 why = await self._send(session, spans)
@@ -179,7 +179,7 @@ class Tracer:
                     break
 
     async def _send(self, session: aiohttp.ClientSession, spans: list[dict[str, Any]]) -> str:
-        """Return why the collector did not take them, or nothing."""
+        """Return why the collector did not take them. Empty if it did."""
         scope = {"scope": {"name": "tidegate_proxy"}, "spans": spans}
         body = {"resourceSpans": [{"resource": {"attributes": self._resource}, "scopeSpans": [scope]}]}
         headers = {"content-type": "application/json"}
@@ -196,9 +196,9 @@ def _is_valid(found: re.Match[bytes]) -> bool:
     return version != b"ff" and bool(trace.strip(b"0") and parent.strip(b"0")) and (version != b"00" or rest is None)
 
 
-def _attributes(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {"key": name, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": str(value)}}
-        for name, value in said.items()
+        for name, value in values.items()
         if value is not None
     ]

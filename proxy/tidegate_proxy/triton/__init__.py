@@ -1,1 +1,1 @@
-"""What the proxy knows of Triton: the KServe v2 protocol with Triton's extensions, and what Triton says of models."""
+"""Triton: the KServe v2 protocol with Triton's extensions, and Triton's reports about models."""

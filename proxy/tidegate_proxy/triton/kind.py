@@ -1,8 +1,8 @@
-"""Triton as one kind of inference server.
+"""The kind of Triton servers.
 
 Paths are those of the KServe v2 protocol (open inference protocol), with Triton's for generate, statistics and
-configuration. Only these spellings exist; the path that goes to Triton is written anew from what was understood, so
-that no spelling of a caller's ever reaches it. Model control, shared memory, trace and log settings have no spelling.
+configuration. Only these spellings exist. The proxy writes the path for Triton itself, so a caller's spelling never
+reaches Triton. Model control, shared memory, trace and log settings have no spelling.
 """
 
 import re
@@ -28,16 +28,16 @@ _PATH = re.compile(
     r"(?:/(?P<verb>infer|generate|generate_stream|ready|config|stats))?"
 )
 _PREDICT = Target(NAME, "infer", b"POST", "infer", "predict", in_body=True)
-"""What `/predict` asks for before its body is known."""
+"""The target of `/predict` before its body is read."""
 EXTENSIONS = frozenset(
     ("binary_tensor_data", "classification", "model_configuration", "parameters", "schedule_policy", "sequence")
 ) | {"statistics"}
-"""Extensions of KServe v2 that callers can use here: no path leads to the others, which change or read a server."""
-NO_STATISTICS = b'{"model_stats":[]}'  # What there is of a model that is loaded nowhere.
+"""Extensions of KServe v2 that callers can use. No path leads to the others, which change or read a server."""
+NO_STATISTICS = b'{"model_stats":[]}'  # The statistics of a model that is loaded nowhere.
 LOST = re.compile(rb"unknown model: '[^']*' (is not found|has no available versions|version \d+ is not at ready state)")
-"""In Triton's errors: it has not loaded the model, or not any more. (A version that never was "is not found".)"""
+"""In Triton's errors: the model is not loaded, or not any more. (A version that never existed "is not found".)"""
 LOST_STATUSES = frozenset({400, 404, 503})
-"""HTTP statuses with which that is said: by older Tritons, of a model never loaded, and of one that was unloaded."""
+"""HTTP statuses of these errors: from older Tritons, for a model never loaded, and for an unloaded one."""
 LOST_CODES = frozenset({5, 14})  # gRPC's: NOT_FOUND, UNAVAILABLE.
 
 
@@ -62,7 +62,7 @@ class _Infer(msgspec.Struct):
 
 
 class _Indexed(msgspec.Struct):
-    """One version in Triton's repository index, or a model of which it has loaded none."""
+    """One version in Triton's repository index, or a model without loaded versions."""
 
     name: str
     version: str = ""
@@ -74,7 +74,7 @@ class _Error(msgspec.Struct):
     error: str
 
 
-_UNLOADED = "unloaded"  # The reason of what was loaded, and is not wanted any more.
+_UNLOADED = "unloaded"  # The reason of a version that was loaded and is no longer wanted.
 _index = msgspec.json.Decoder(list[_Indexed])
 _error = msgspec.json.Decoder(_Error)
 _envelope = msgspec.json.Decoder(_Envelope)
@@ -82,7 +82,7 @@ _infer = msgspec.json.Decoder(_Infer)
 
 
 def _read_index(body: bytes) -> LoadIndex:
-    """Return what an index says; raises ValueError."""
+    """Return the contents of an index. Raises ValueError."""
     try:
         index = _index.decode(body)
     except UNREADABLE as error:
@@ -98,7 +98,7 @@ def _read_index(body: bytes) -> LoadIndex:
 
 
 class _ServerMetadata(msgspec.Struct):
-    """What Triton says of itself at `/v2`."""
+    """Triton's metadata at `/v2`."""
 
     name: str
     version: str
@@ -109,7 +109,7 @@ _server_metadata = msgspec.json.Decoder(_ServerMetadata)
 
 
 def as_served(metadata: bytes) -> bytes:
-    """Return a server's metadata with those of its extensions that are served here; as it came if it is unreadable."""
+    """Return a server's metadata with only the extensions that callers can use. Unreadable metadata is unchanged."""
     try:
         found = _server_metadata.decode(metadata)
     except UNREADABLE:
@@ -123,7 +123,7 @@ def _has_failed(each: _Indexed) -> bool:
 
 
 class TritonKind(ServerKind):
-    """What the proxy knows of Triton."""
+    """The proxy's side of Triton's protocol."""
 
     root = "/v2"
     live_path = LIVE_PATH.encode()
@@ -133,31 +133,31 @@ class TritonKind(ServerKind):
     speaks_v2 = True
 
     def parse_path(self, path: str) -> Target | None:
-        """Return what a path asks of a model; None for a path that is not of Triton's protocol."""
+        """Return the target of a path. None for a path of another protocol."""
         if path == "/predict":
             return _PREDICT
         match = _PATH.fullmatch(path)
         if match is None or (match["model"] == "stats" and not match["verb"] and not match["version"]):
-            return None  # Triton answers there with the statistics of all models
+            return None  # Triton would answer there with the statistics of all models
         return _target(match["verb"] or "metadata", match["server"], match["model"], match["version"])
 
     def open_body(self, _target: Target, body: Bytes) -> tuple[Target, Bytes]:
-        """Return what the envelope of `/predict` asks, and its payload; raises Problem."""
+        """Return the target in the envelope of `/predict`, and its payload. Raises Problem."""
         try:
             envelope = _envelope.decode(body)
         except UNREADABLE as error:
-            raise Problem(ProblemType.MALFORMED, f"The body of /predict is no envelope: {error}.") from None
-        asked = _asked(envelope.inference_server_name, envelope.model_name, envelope.model_version)
-        return asked, memoryview(envelope.payload)
+            raise Problem(ProblemType.MALFORMED, f"The body of /predict is not a valid envelope: {error}.") from None
+        target = _predict_target(envelope.inference_server_name, envelope.model_name, envelope.model_version)
+        return target, memoryview(envelope.payload)
 
     def path(self, target: Target, version: str | None) -> bytes:
-        """Return Triton's path for what is asked, with the version that was chosen."""
+        """Return Triton's path for a target, with the chosen version."""
         which = f"/versions/{version}" if version else ""
         tail = "" if target.verb == "metadata" else f"/{target.verb}"
         return f"/v2/models/{target.model}{which}{tail}".encode()
 
     async def answer_without_lease(self, target: Target, pool: Pool, seconds: float, own_bound: bool) -> Answer:
-        """Answer whether a model is ready, or its statistics, without loading it; raises Problem."""
+        """Return the readiness or statistics of a model without loading it. Raises Problem."""
         assert pool.leases is not None
         if target.verb == "ready":
             return Answer(200 if await pool.leases.is_ready(target.model) else 400, "text/plain", b"")
@@ -170,9 +170,9 @@ class TritonKind(ServerKind):
         return f"/v2/models/{model}/config".encode()
 
     def alias(self, config: bytes, alias: str) -> tuple[str, str]:
-        """Return the parameter of config.pbtxt that is the alias, and its value; raises ValueError.
+        """Return the parameter of config.pbtxt that is the alias, and its value. Raises ValueError.
 
-        Contract with the publisher: an entry of `parameters`, whose key is `ALIAS_PARAMETER` and the alias, and whose
+        Contract with the publisher: an entry of `parameters` whose key is `ALIAS_PARAMETER` and the alias, and whose
         `string_value` is the number of the version.
         """
         parameter = ALIAS_PARAMETER + alias
@@ -183,52 +183,52 @@ class TritonKind(ServerKind):
             raise ValueError("the model's configuration cannot be read") from error
 
     def keeps_sequences(self, config: bytes) -> bool:
-        """Tell whether the model is batched by sequence; raises ValueError."""
+        """Return whether the model is batched by sequence. Raises ValueError."""
         try:
             return "sequence_batching" in msgspec.json.decode(config)
         except (*UNREADABLE, TypeError) as error:
             raise ValueError("the model's configuration cannot be read") from error
 
     async def sequence_of(self, headers: bytes, unpacked: Unpacked) -> bytes | None:
-        """Return the id of the request's sequence, None without one; raises Problem.
+        """Return the id of the request's sequence. None without one. Raises Problem.
 
-        All requests of a sequence must reach the same replica, which alone keeps its state. Protocol: Triton's sequence
-        extension of KServe v2: `parameters.sequence_id`, a number or a text; 0 and "" are none.
+        All requests of a sequence must reach the replica that has its state. Protocol: Triton's sequence extension of
+        KServe v2, `parameters.sequence_id`, a number or a string. 0 and "" mean none.
         """
-        said = {}
+        fields = {}
         for line in headers.split(b"\r\n"):
             name, _, value = line.partition(b": ")
-            said[name.lower()] = value
-        length = said.get(b"inference-header-content-length", b"")
+            fields[name.lower()] = value
+        length = fields.get(b"inference-header-content-length", b"")
         body = await unpacked(
-            said.get(b"content-encoding", b"").lower(), int(length[LAST_DIGITS]) if length.isdigit() else None
+            fields.get(b"content-encoding", b"").lower(), int(length[LAST_DIGITS]) if length.isdigit() else None
         )
         try:
             parameters = _infer.decode(body).parameters
         except UNREADABLE:
-            return None  # the replica tells what is wrong with it
+            return None  # the replica reports what is wrong with it
         if parameters is None or not parameters.sequence_id:
             return None
         return str(parameters.sequence_id).encode("utf-8", "surrogatepass")
 
     def says_lost(self, status: int, answer: bytes) -> bool:
-        """Tell whether Triton says that it does not have the model."""
+        """Return whether Triton reports that it does not have the model."""
         return status in LOST_STATUSES and LOST.search(answer) is not None
 
     async def lacks(self, _status: int, pool: Pool, *_: object) -> bool:
-        """Tell whether it may get it again: what was not loaded at the start will not be, and its caller is told."""
+        """Return whether the replica may get the model again: not without leases, so its caller gets the error."""
         return pool.leases is not None
 
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
-        """Tell whether a gRPC status and its headers say that the replica does not have the model."""
+        """Return whether a gRPC status and its headers report that the replica does not have the model."""
         return code in LOST_CODES and LOST.search(headers) is not None
 
     def problem_body(self, problem: Problem, request_id: str) -> tuple[str, bytes]:
-        """Return the problem's JSON, in which clients of Triton find its text, too."""
+        """Return the problem's JSON, which also has its text where clients of Triton expect it."""
         return CONTENT_TYPE, problem.body(request_id)
 
     def error_text(self, body: bytes) -> str:
-        """Return the text of `{"error": …}`, or all of a body that is something else."""
+        """Return the text of `{"error": …}`, or all of any other body."""
         try:
             return _error.decode(body).error
         except UNREADABLE:
@@ -252,12 +252,13 @@ def _target(verb: str, server: str | None, model: str, version: str | None) -> T
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _asked(server: str, model: str, said: str | int | float | None) -> Target:
+def _predict_target(server: str, model: str, number: str | int | float | None) -> Target:
     if not is_name(server) or not is_name(model):
-        raise Problem(ProblemType.UNKNOWN, "No server or model can have such a name.")
-    if isinstance(said, float) and said.is_integer():
-        said = int(said)
-    version = None if said is None or said == "" else str(said)
+        raise Problem(ProblemType.UNKNOWN, "This is not a valid name of a server or a model.")
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    version = None if number is None or number == "" else str(number)
     if version is not None and not is_version(version):
-        raise Problem(ProblemType.MALFORMED, "model_version is a number from 1 of at most 16 digits, or left out.")
+        raise Problem(ProblemType.MALFORMED, "model_version must be a number from 1 with at most 16 digits, or empty.")
+
     return _target("infer", server, model, version)

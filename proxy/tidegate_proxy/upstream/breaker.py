@@ -1,60 +1,60 @@
-"""A circuit breaker: keeps requests away from a replica that fails, and lets one through to see whether it is back."""
+"""A circuit breaker: stops requests to a failing replica, and lets one through to find out whether it has recovered."""
 
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
 State = Literal["closed", "open", "half-open"]
-FAILURES = 5  # Failures in a row that open it.
-SILENT = 2  # Health checks in a row without an answer that open it, unless a call was answered in between.
+FAILURES = 5  # Consecutive failures that open the breaker.
+SILENT = 2  # Consecutive failed health checks that open the breaker, unless a call succeeded in between.
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Seconds that it stays open at first; twice as long each further time, up to the longest, until a call is answered."""
+"""How long the breaker stays open. The time doubles up to LONGEST_PAUSE until a call succeeds."""
 
 
 def again_seconds(away: float) -> float:
-    """Return when to come again to what has been away for so many seconds, and nobody knows when it is back.
+    """Return when to retry something that has been unavailable for `away` seconds.
 
-    Who obeys, and does so again and again, comes too late by a second or a quarter of its absence at most.
+    A caller that obeys each time is late by at most one second or a quarter of the outage.
     """
     return min(LONGEST_PAUSE, max(FIRST_PAUSE, away / 4))
 
 
 @dataclass(slots=True, eq=False)
 class Trial:
-    """The one request that finds out whether the replica is back: no other opens or closes the breaker."""
+    """The one request that tests an open breaker's replica. No other request opens or closes the breaker."""
 
     _breaker: "Breaker"
 
     def given_up(self) -> None:
-        """Let another request try: this one ended without an outcome, as when its caller has left."""
+        """Let another request try, because this one ended without an outcome, for example if its caller left."""
         self._breaker.release(self)
 
 
 class Breaker:
-    """Circuit breaker of one replica: opens after failures in a row, then lets one trial through. `now`: monotonic.
+    """The circuit breaker of one replica: opens after consecutive failures, then lets one trial through.
 
-    Health checks know better: one that has no answer opens it for as long as there is none.
+    Failed health checks take precedence: they keep the breaker open until a check succeeds. `now` is monotonic.
     """
 
     __slots__ = ("_opened", "_pause", "_silent", "_trial", "_until", "failures", "why")
 
     def __init__(self) -> None:
-        self.failures = 0  # In a row; while there are none, nobody needs to ask it or tell it of a success.
-        self.why = ""  # Why it was last opened, for people.
+        self.failures = 0  # Consecutive failures. While it is 0, callers of this class can skip all its methods.
+        self.why = ""  # Why the breaker was last opened, as text for people.
         self._opened = 0.0
         self._pause = FIRST_PAUSE
         self._silent = 0
-        self._until = 0.0  # For ever while health checks have no answer.
+        self._until = 0.0  # Infinite while health checks fail.
         self._trial: Trial | None = None
 
     # --- requests
     def allows(self, now: float) -> bool:
-        """Tell whether a request may be sent; while a trial is in flight, no other may."""
+        """Return whether a request may be sent. While a trial is in flight, no other request may."""
         return self.failures < FAILURES or (now >= self._until and self._trial is None)
 
     def claim(self, now: float) -> Trial | None:
-        """Return the trial, if the request that is sent now is to be one; None where the breaker is closed."""
+        """Return a trial if the request that is sent now must be one, else None."""
         if self.failures < FAILURES or now < self._until or self._trial is not None:
             return None
         self._trial = Trial(self)
@@ -66,17 +66,17 @@ class Breaker:
             self._trial = None
 
     def succeeded(self, trial: Trial | None = None) -> None:
-        """Note an answer, whatever it says. While it is open, only that of its trial counts."""
+        """Count a response, whatever its status. While the breaker is open, only its trial counts."""
         if self.failures and (self.failures < FAILURES or (trial is not None and trial is self._trial)):
             self._close()
 
     def failed(self, now: float, trial: Trial | None = None) -> None:
-        """Note that a request had no answer. While it is open, only that of its trial counts."""
+        """Count a request without a response. While the breaker is open, only its trial counts."""
         if self.failures < FAILURES:
             self.failures += 1
             if self.failures < FAILURES:
                 return
-            self._opened, self.why = now, f"{FAILURES} calls in a row had no answer"
+            self._opened, self.why = now, f"{FAILURES} consecutive calls had no response"
         elif trial is None or trial is not self._trial:
             return
         self._trial = None
@@ -85,14 +85,14 @@ class Breaker:
 
     # --- health checks
     def is_unresponsive(self) -> bool:
-        """Tell whether health checks have no answer."""
+        """Return whether health checks fail."""
         return self._until == inf
 
     def answered(self, now: float) -> None:
-        """Note that a health check was answered.
+        """Count a successful health check.
 
-        One that calls have opened is for a call to close: it may be alive and fail them. Where none has come for long
-        it closes on probation, and the next call that fails opens it again.
+        If calls have opened the breaker, only a call can close it, because a live replica can still fail calls. Without
+        calls it closes on probation after a while, and the next failed call opens it again.
         """
         silent, self._silent = self._silent, 0
         if self.is_unresponsive():
@@ -103,7 +103,7 @@ class Breaker:
             self.failures = FAILURES - 1
 
     def unanswered(self, now: float, why: str) -> None:
-        """Note that a health check was not answered; `why` is for people."""
+        """Count a failed health check. `why` is text for people."""
         self._silent += 1
         if self._silent < SILENT:
             self.failed(now)
@@ -112,15 +112,15 @@ class Breaker:
             self._opened, self._until, self._trial, self.failures = now, inf, None, FAILURES
         self.why = why
 
-    # --- what is told of it
+    # --- reports
     def state(self, now: float) -> State:
-        """Return its state, for people."""
+        """Return the state, for reports."""
         if self.failures < FAILURES:
             return "closed"
         return "half-open" if self._trial is not None or now >= self._until else "open"
 
     def open_seconds(self, now: float) -> float:
-        """Return for how many seconds it has been open, if it is."""
+        """Return for how many seconds the breaker has been open, if it is open."""
         return now - self._opened
 
     def opens_in(self, now: float) -> float:

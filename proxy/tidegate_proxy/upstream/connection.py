@@ -1,4 +1,4 @@
-"""One kept-alive HTTP/1.1 connection to a replica: sends a request, hands its answer on as it comes."""
+"""A persistent HTTP/1.1 connection to a replica. It sends a request, and passes the response on as it arrives."""
 
 import asyncio
 import socket
@@ -11,7 +11,7 @@ import httptools
 from ..concurrency import room
 from ..headers import LAST_DIGITS, PLAIN, nominated, without
 
-# Headers that belong to one connection, not to a message (RFC 9110, 7.6.1), and those that are written anew.
+# Headers of one connection rather than of a message (RFC 9110, 7.6.1), and headers that the proxy writes itself.
 (_PASSED, _DROPPED, _LENGTH, _ENCODING, _CONNECTION) = range(5)
 _OWN = {
     b"connection": _CONNECTION,
@@ -22,23 +22,23 @@ _OWN = {
     b"upgrade": _DROPPED,
     b"content-length": _LENGTH,
     b"transfer-encoding": _ENCODING,
-    b"x-request-id": _DROPPED,  # The caller gets the proxy's, which some servers repeat.
+    b"x-request-id": _DROPPED,  # The caller gets the proxy's own. Some servers return it too.
     b"content-type": _PASSED,
 }
 _OWN |= {name.title(): kind for name, kind in _OWN.items()}
 
 _Known = tuple[int, bytes, int]
-"""What the parser has understood of an answer's head (status, lines, length): the same need not be parsed again."""
+"""Status, header lines and length of a parsed response head, cached because replicas often repeat a head exactly."""
 _KNOWN: dict[bytes, _Known] = {}
 _MOST_KNOWN = 4096
 END = b"\r\n\r\n"
 _LONGEST_KNOWN = 1024
 MOST_HEADERS = 64 * 1024
-"""Bytes that come in a row and are none of an answer's body: its head, or trailers."""
-_QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Of Linux; the kernel soon forgets it (tcp(7)).
+"""Limit of consecutive bytes outside a response's body: its head, or trailers."""
+_QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux only. The kernel soon resets it (tcp(7)).
 _AT_ONCE = struct.pack("ii", 1, 0)
-"""Linger for no time: a port that lingers is not to be had for a minute, and callers that leave by hundreds a second
-would take all of them."""
+"""SO_LINGER with 0 s: otherwise a closed port is unavailable for a minute. Hundreds of disconnecting callers per second
+would use up all ports."""
 
 
 def _learn(data: bytes, known: _Known) -> None:
@@ -50,42 +50,42 @@ def _learn(data: bytes, known: _Known) -> None:
 
 
 class Receiver(Protocol):
-    """What an answer is handed to."""
+    """Receives a response."""
 
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
-        """Take the status and the header lines, the length among them; None where the body's end is told otherwise."""
+        """Handle the status and the header lines. `length` is None if the body's end is not known in advance."""
 
     def answer_data(self, data: bytes) -> None:
-        """Take a part of the body."""
+        """Handle a part of the body."""
 
     def answer_ended(self) -> None:
-        """Note that the answer is whole."""
+        """Handle the end of the response."""
 
     def answer_came(self, status: int, head: bytes, length: int, data: bytes) -> None:
-        """Take a whole answer, which has come at once."""
+        """Handle a complete response that arrived in one piece."""
 
     def answer_failed(self, reason: str) -> None:
-        """Note that there will be no answer, or no more of it; `reason` is for people."""
+        """Handle that the response failed or broke off. `reason` is text for people."""
 
     def flush_answer(self) -> None:
-        """Send on what has come so far: no more is at hand."""
+        """Send the buffered data on."""
 
     def sending_paused(self, paused: bool) -> None:
-        """Note whether the replica takes the body slower than it is sent."""
+        """Handle that the replica reads the request's body slowly, or again."""
 
 
 class Home(Protocol):
-    """The replica that a connection leads to."""
+    """The replica to which a connection leads."""
 
     family: int
     address: tuple[Any, ...]
 
     def give(self, connection: "Connection", now: float) -> None:
-        """Take the connection back: it has done its work."""
+        """Take back a connection after its request is complete."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An HTTP/1.1 connection to a replica: requests are written to `transport`, answers go to `receiver`."""
+    """An HTTP/1.1 connection to a replica. Requests are written to `transport`. Responses go to `receiver`."""
 
     __slots__ = (
         "_bare", "_began", "_between", "_ended", "_head", "_length", "_map", "_nominated", "_parser", "_room",
@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._head: list[bytes] = []
         self._nominated: frozenset[bytes] = frozenset()
         self._length: int | None = None
-        self._bare = 0  # Bytes since the body's last ones, or the beginning.
+        self._bare = 0  # Bytes since the last part of a body, or since the beginning.
         self._began = False
         self._skipped = False
         self._strange = False
@@ -117,24 +117,26 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- asyncio
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport to the replica."""
         self.transport = cast(asyncio.Transport, transport)
         self.alive = True
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Return room for what comes: many answers may begin in one turn of the loop, and nobody take them; and events
-        of a stream are looked at one by one."""
+        """Return a buffer for received data.
+
+        It is small while many responses may begin in one turn of the loop, and for streams, whose events are processed
+        one by one.
+        """
         return self._room.bulk if self._between or self._length in (None, -1) else self._room.whole
 
     def buffer_updated(self, size: int) -> None:
-        """Parse what has come, and hand it on."""
+        """Parse the data, and pass it on."""
         data = self._map[:size]
-        if self.receiver is None:  # it answers no request
+        if self.receiver is None:  # the data answers no request
             self.close()
             return
         if self._between:
             end = data.find(END, 0, _LONGEST_KNOWN) + len(END)
-            known = _KNOWN.get(data[:end])  # which has no head that does not end
+            known = _KNOWN.get(data[:end])  # it contains only complete heads
             if known is not None and len(data) - end == known[2]:
                 self.receiver.answer_came(*known, data[end:])
                 return
@@ -144,14 +146,14 @@ class Connection(asyncio.BufferedProtocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self._ended:
-                self._fail(f"its answer is not HTTP ({type(error).__name__})")
+                self._fail(f"its response is not valid HTTP ({type(error).__name__})")
                 return
             self.keep = False
         if self._bare > MOST_HEADERS:
             self._fail(f"its headers have more than {MOST_HEADERS} bytes")
             return
         if self._ended:
-            # Only now, so that what follows the answer is taken for no other caller's.
+            # Only now, so that data after the response is not taken for the response to another caller.
             self._ended = False
             if began and self._whole is not None and self.keep:
                 _learn(data, self._whole)
@@ -161,34 +163,33 @@ class Connection(asyncio.BufferedProtocol):
             self.receiver.flush_answer()
 
     def eof_received(self) -> bool | None:
-        """Let the transport close: replicas do not half-close."""
+        """Close the transport: replicas do not half-close."""
         self.alive = False
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the receiver, if an answer is awaited, that there will be no more of it."""
+        """End the response, or fail it if it is incomplete."""
         self.alive = False
         if self.receiver is None:
             return
         if exc is None and self._began and self._length is None:
             self.receiver.answer_ended()  # a body without a length ends with its connection (RFC 9112, 6.3)
         else:
-            self._fail(f"it ended the connection ({exc})" if exc else "it closed the connection")
+            self._fail(f"the connection was lost ({exc})" if exc else "it closed the connection")
 
     def pause_writing(self) -> None:
-        """Have the body held back: the replica is slow."""
+        """Pause the request's body, because the replica reads slowly."""
         if self.receiver is not None:
             self.receiver.sending_paused(True)
 
     def resume_writing(self) -> None:
-        """Let the body of the request be sent on: the replica takes it."""
+        """Resume the request's body."""
         if self.receiver is not None:
             self.receiver.sending_paused(False)
 
     # --- httptools
     def on_message_begin(self) -> None:
-        """Begin an answer."""
-        if self._ended:  # it answers no request
+        if self._ended:  # the data answers no request
             self.keep = False
             return
         self._between = False
@@ -197,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
         self._began = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header of the answer, or a trailer, which is dropped (RFC 9110, 6.5.1)."""
+        """Collect a header, but drop a trailer (RFC 9110, 6.5.1)."""
         if self._ended or self._began:
             return
         own = _OWN.get(name)
@@ -214,15 +215,15 @@ class Connection(asyncio.BufferedProtocol):
             self._nominated |= nominated(value)
 
     def on_headers_complete(self) -> None:
-        """Hand the answer's head on."""
+        """Pass on the response's head."""
         if self._ended:
             return
         if self._nominated:
             self._head, self._nominated = without(self._head, self._nominated), frozenset()
         if self._strange:
-            raise ValueError("its body is encoded otherwise than in chunks")
+            raise ValueError("its body has an unsupported transfer encoding")
         status = self._parser.get_status_code()
-        self._skipped = status < 200  # an interim answer (100, 103); the real one follows
+        self._skipped = status < 200  # an interim response (100, 103), before the final one
         if self._skipped:
             return
         self._began = True
@@ -236,13 +237,12 @@ class Connection(asyncio.BufferedProtocol):
                 self.receiver.answer_began(*self._whole)
 
     def on_body(self, body: bytes) -> None:
-        """Hand a part of the body on."""
         self._bare = 0
         if self.receiver is not None and not self._ended:
             self.receiver.answer_data(body)
 
     def on_message_complete(self) -> None:
-        """Note that the answer is whole."""
+        """Note that the response is complete."""
         self._between, self._bare = True, 0
         if not self._skipped and not self._ended:
             self._began = False
@@ -251,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---
     def usable(self) -> bool:
-        """Tell whether it can take a request, if it was idle for long: the replica may have closed it meanwhile."""
+        """Return whether a connection that was idle for long can take a request: the replica may have closed it."""
         if not self.alive or self.transport.is_closing():
             return False
         try:
@@ -262,13 +262,16 @@ class Connection(asyncio.BufferedProtocol):
             return False
 
     def acknowledge(self) -> None:
-        """Acknowledge at once what has come: a server that leaves Nagle's algorithm on, as Dynamo's frontend does,
-        holds the next small part of a stream back until then, and the kernel waits for up to 40 ms."""
+        """Acknowledge received data immediately instead of after up to 40 ms.
+
+        Servers that leave Nagle's algorithm on, such as Dynamo's frontend, wait for that before they send the next
+        small part of a stream.
+        """
         if _QUICK_ACK is not None and self.alive:
             self.sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 
     def close(self) -> None:
-        """End it, whatever it is doing, without telling anybody."""
+        """Abort the connection without notifying the receiver."""
         self.receiver = None
         self.alive = False
         if self.transport is not None:
@@ -284,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 async def connect(replica: Home, seconds: float) -> Connection:
-    """Return a new connection; raises OSError, or TimeoutError after `seconds`."""
+    """Return a new connection. Raises OSError, or TimeoutError after `seconds`."""
     loop = asyncio.get_running_loop()
     sock = socket.socket(replica.family, socket.SOCK_STREAM)
     try:

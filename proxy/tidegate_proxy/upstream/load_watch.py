@@ -1,4 +1,4 @@
-"""Watches what a replica that loads its models by itself has loaded, and what not, and why; no call depends on it."""
+"""Watches which models a replica has loaded by itself, which failed, and why. Calls do not depend on it."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -7,56 +7,56 @@ from datetime import UTC, datetime
 from time import monotonic, time
 from typing import Final
 
-from .question import PeriodicProbe
+from .probe import PeriodicProbe
 from .replica import Replica
 from .request import NoAnswerError
 
-LOOK_SECONDS = 5.0  # Seconds between two looks, at the least; but where somebody asks ...
-FRESH_SECONDS = 0.5  # ... so many.
+LOOK_SECONDS = 5.0  # Minimum time between two periodic queries.
+FRESH_SECONDS = 0.5  # Minimum time between two queries if someone is waiting for the result.
 RESTS = 10.0
-"""Times what a look took, for which nobody looks again: a server lists its repository for it, which may be an object
-store, and works on nothing else meanwhile in one of its few threads."""
+"""Minimum pause after a query, as a multiple of its duration. A server lists its repository for each query, possibly in
+an object store, and one of its few threads does nothing else meanwhile."""
 LONGEST_REST = 1800.0
-ANSWER_SECONDS = 30.0  # A listing goes on there when nobody waits for it any more. Each time-out doubles the rest.
-WAIT_SECONDS = 5.0  # For which whoever asks waits for a look; then what was seen before holds.
-UNTOLD_SECONDS = 120.0
-"""Seconds after which what is neither loaded nor loading, without a reason, has failed: the server polls until then."""
+ANSWER_SECONDS = 30.0  # After a timeout the listing still continues in the server, so each timeout doubles the pause.
+WAIT_SECONDS = 5.0  # How long a request waits for a query before it uses the last result.
+UNEXPLAINED_SECONDS = 120.0
+"""Time after which a version that is neither loaded nor loading counts as failed without a reason: the server polls."""
 MOST_TOLD = 100  # Failures of one replica in the metrics.
-UNTOLD: Final = (
-    "the inference server has not loaded it and gives no reason, as where its configuration cannot be read, or "
-    "where it looks at its repository no more: see its log"
+NO_REASON: Final = (
+    "the inference server has not loaded it and reports no reason. It may be unable to read the configuration, or have "
+    "stopped polling its repository. See its log"
 )
-Key = tuple[str, str]  # Model and version; no version where nothing is known of any.
+Key = tuple[str, str]  # Model and version. The version is empty if none is known.
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadIndex:
-    """What a replica says of its models; its own words, made plain."""
+    """A replica's report about its models, with readable reasons."""
 
-    loaded: Mapping[str, tuple[int, ...]]  # Versions of each model that has any.
-    failed: Mapping[Key, str]  # Why each could not be loaded; nothing where it gives no reason.
+    loaded: Mapping[str, tuple[int, ...]]  # The loaded versions of each model that has any.
+    failed: Mapping[Key, str]  # Why each version could not be loaded, or an empty string if there is no reason.
     loading: frozenset[Key]
 
 
 @dataclass(frozen=True, slots=True)
 class IndexQuestion:
-    """How a kind of server is asked for its index, and how that is read; `read` raises ValueError."""
+    """How to request the index from a kind of server, and how to parse it. `read` raises ValueError."""
 
-    request: bytes  # With %b for the host.
+    request: bytes  # With %b for the host name.
     read: Callable[[bytes], LoadIndex]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """Why a version is not loaded, and since when (Unix time) that is known."""
+    """Why a version is not loaded, and since when (Unix time) the proxy knows it."""
 
     why: str
     since: float
 
 
 class LoadWatch(PeriodicProbe):
-    """Asks one replica for its index, again and again, and tells what is new in the log."""
+    """Queries one replica's index periodically, and logs changes."""
 
     def __init__(
         self,
@@ -67,39 +67,39 @@ class LoadWatch(PeriodicProbe):
         is_called: Callable[[str], bool],
         expected: Callable[[], Collection[Key]] = tuple,
     ) -> None:
-        """Look from now on, until the replica is closed; `said` names it in the log.
+        """Start the queries, which run until the replica is closed. `said` are the log's fields about the replica.
 
-        `is_called` tells whether the routing table has a model: nobody misses what else lies in a repository.
-        `expected` returns the versions that calls go to by name: of a model that is loaded they are missed.
+        `is_called` returns whether the routing table has a model. Other models in the repository are ignored.
+        `expected` returns the versions that calls name. If their model is loaded, they must be loaded too.
         """
         super().__init__(replica, question.request % host.encode())
-        self.loaded: Mapping[str, tuple[int, ...]] = {}  # Versions of each model that has any.
-        self.loaded_since: dict[str, float | None] = {}  # Unix time; None where it was loaded before the first look.
+        self.loaded: Mapping[str, tuple[int, ...]] = {}  # The loaded versions of each model that has any.
+        self.loaded_since: dict[str, float | None] = {}  # Unix time, or None if loaded before the first query.
         self.loading: frozenset[Key] = frozenset()
         self.failed: dict[Key, LoadFailure] = {}
-        self.why = "it was not asked yet"  # Why the last look had no answer, or nothing.
+        self.why = "it was not queried yet"  # Why the last query failed, or an empty string.
         self.seen_at: float | None = None
-        """When (monotonic) what is told here was asked for; None where it is of no use, as after a restart."""
+        """Monotonic time of the last successful query. None if its result is useless, for example after a restart."""
         self._read = question.read
-        self._said = dict(said)
-        self._untold: dict[Key, float] = {}
+        self._fields = dict(said)
+        self._unexplained: dict[Key, float] = {}
         self._is_called, self._expected = is_called, expected
         self._looked_at = 0.0
-        self._missed = 0  # Time-outs in a row.
-        self._rest = 0.0  # Seconds after a look in which there is no other.
+        self._missed = 0  # Consecutive timeouts.
+        self._rest = 0.0  # Minimum pause in seconds after the last query.
 
     @property
     def seen(self) -> bool:
-        """Whether the last look had an answer."""
+        """Whether the last query succeeded."""
         return not self.why
 
     async def look(self) -> None:
-        """Look now, unless that was just done; who comes meanwhile waits for the same answer."""
-        if self._asking is not None or monotonic() - self._looked_at >= FRESH_SECONDS:
+        """Query the index now, unless that was just done. Simultaneous callers share one query."""
+        if self._probing is not None or monotonic() - self._looked_at >= FRESH_SECONDS:
             await self.ask(WAIT_SECONDS)
 
     def told(self) -> list[str]:
-        """Return a line for each version that failed, of so many at most."""
+        """Return a line for each failed version, at most MOST_TOLD."""
         return [
             f"{_named(*key)} cannot be loaded at {self._replica.name}"
             f" (known since {datetime.fromtimestamp(failure.since, UTC):%Y-%m-%d %H:%M:%S} UTC): {failure.why}"
@@ -109,26 +109,26 @@ class LoadWatch(PeriodicProbe):
     def _pause(self) -> float:
         return max(LOOK_SECONDS, self._looked_at + self._rest - monotonic())
 
-    async def _ask(self) -> None:
+    async def _probe(self) -> None:
         if monotonic() - self._looked_at < self._rest:
-            return  # whoever asks
+            return  # even if someone is waiting
         began, breaker, missed = monotonic(), self._replica.breaker, 0
         try:
             if breaker.is_unresponsive():
                 raise NoAnswerError(breaker.why)
             answer = await self._answer(ANSWER_SECONDS)
             if answer.status != 200:
-                raise ValueError(f"it answers {answer.status}")
+                raise ValueError(f"it returned HTTP {answer.status}")
             self._take(self._read(answer.body), time())
             self.why, self.seen_at = "", began
         except (OSError, NoAnswerError, ValueError) as error:
             is_late, why = isinstance(error, TimeoutError), str(error) or type(error).__name__
             if is_late:
-                why = f"there was no answer in {ANSWER_SECONDS:.0f} s"
+                why = f"no response within {ANSWER_SECONDS:.0f} s"
             missed = self._missed + 1 if is_late and not breaker.is_unresponsive() else 0
             self.seen_at = self.seen_at if missed else None
             if self.seen:
-                log.info("what %s has loaded cannot be seen: %s", self._replica.name, why, extra={"said": self._said})
+                log.info("cannot list the models of %s: %s", self._replica.name, why, extra={"said": self._fields})
             self.why = why
         finally:
             self._looked_at, self._missed = monotonic(), missed
@@ -136,7 +136,7 @@ class LoadWatch(PeriodicProbe):
             self._rest = min(LONGEST_REST, RESTS * took * 2.0 ** max(0, missed - 1))
 
     def _take(self, index: LoadIndex, now: float) -> None:
-        before, failed, untold = self.failed, dict[Key, LoadFailure](), dict[Key, float]()
+        before, failed, unexplained = self.failed, dict[Key, LoadFailure](), dict[Key, float]()
         loaded = index.loaded
         missed = {
             key: ""
@@ -147,35 +147,35 @@ class LoadWatch(PeriodicProbe):
             if not self._is_called(key[0]) or self._is_superseded(key, loaded):
                 continue
             if not why:
-                untold[key] = since = self._untold.get(key, now)
-                if now - since < UNTOLD_SECONDS:
+                unexplained[key] = since = self._unexplained.get(key, now)
+                if now - since < UNEXPLAINED_SECONDS:
                     continue
             known = before.get(key)
-            failed[key] = known if known and known.why == (why or UNTOLD) else LoadFailure(why or UNTOLD, now)
+            failed[key] = known if known and known.why == (why or NO_REASON) else LoadFailure(why or NO_REASON, now)
             if known is None:
-                self._tell(logging.WARNING, key, "cannot be loaded", why or UNTOLD)
-        # A poll that tries again may fail again.
+                self._report(logging.WARNING, key, "cannot be loaded", why or NO_REASON)
+        # A version that the server is loading again may fail again.
         failed |= {key: before[key] for key in index.loading & before.keys()}
         for key in before.keys() - failed.keys():
-            self._tell(logging.INFO, key, "is no longer one that cannot be loaded", "")
+            self._report(logging.INFO, key, "no longer fails to load", "")
         before_loaded = self.loaded_since if self.seen_at is not None else dict.fromkeys(index.loaded)
         self.loaded_since = {model: before_loaded.get(model, now) for model in index.loaded}
-        self.failed, self.loaded, self.loading, self._untold = failed, index.loaded, index.loading, untold
+        self.failed, self.loaded, self.loading, self._unexplained = failed, index.loaded, index.loading, unexplained
 
     def _is_superseded(self, key: Key, loaded: Mapping[str, tuple[int, ...]]) -> bool:
-        """Tell whether a newer version is loaded, and no call names this one.
+        """Return whether a newer version is loaded and no call names this one.
 
-        Triton's index keeps a version that failed for as long as the model exists, even if its folder is removed. Its
-        configurations have the version policy of when each version was loaded, so they do not show that either.
+        Triton's index keeps a failed version for as long as the model exists, even if its directory is removed.
+        Triton's configurations do not show that either: they have the version policy from when each version was loaded.
         """
         model, version = key
         newest = max(loaded.get(model, ()), default=0)
         return version.isdecimal() and int(version) < newest and key not in self._expected()
 
-    def _tell(self, level: int, key: Key, what: str, why: str) -> None:
+    def _report(self, level: int, key: Key, what: str, why: str) -> None:
         (model, version), where = key, self._replica.name
-        said = {**self._said, "replica": where, "model": model, "version": version or None, "why": why or None}
-        log.log(level, "%s %s at %s%s", _named(*key), what, where, f": {why}" if why else "", extra={"said": said})
+        fields = {**self._fields, "replica": where, "model": model, "version": version or None, "why": why or None}
+        log.log(level, "%s %s at %s%s", _named(*key), what, where, f": {why}" if why else "", extra={"said": fields})
 
 
 def _named(model: str, version: str) -> str:

@@ -1,4 +1,4 @@
-"""One whole HTTP/1.1 request over a connection of a replica, and its whole answer: what the proxy asks for itself."""
+"""One complete HTTP/1.1 request of the proxy itself over a replica's connection, and its response."""
 
 import asyncio
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from time import monotonic
 from .connection import Connection
 from .replica import Replica
 
-MOST_BYTES = 64 * 1024 * 1024  # Bytes of an answer.
+MOST_BYTES = 64 * 1024 * 1024  # Bytes of a response.
 
 
 @dataclass
 class Answer:
-    """Status, media type and body."""
+    """A response's status, media type and body."""
 
     status: int = 0
     media_type: str = "application/octet-stream"
@@ -20,11 +20,11 @@ class Answer:
 
 
 class NoAnswerError(Exception):
-    """Says why there was no whole answer."""
+    """There was no complete response. The text gives the reason."""
 
 
 class _Receiver:
-    """Gathers an answer; `discard` drops its body as it comes."""
+    """Collects a response. `discard`: drop its body."""
 
     def __init__(self, discard: bool, most: int) -> None:
         self.answer = Answer()
@@ -43,12 +43,12 @@ class _Receiver:
                 self.answer.media_type = value.decode("latin-1")
 
     def answer_data(self, data: bytes) -> None:
-        if self._discard or self.done.done():  # what is too long comes until the connection is closed
+        if self._discard or self.done.done():  # a body above the limit arrives until the connection is closed
             return
         self.parts.append(data)
         self._size += len(data)
         if self._size > self._most:
-            self.answer_failed("its answer is too long")
+            self.answer_failed("its response is too long")
 
     def answer_ended(self) -> None:
         self.answer_failed("")
@@ -63,19 +63,19 @@ class _Receiver:
             self.done.set_result(reason)
 
     def flush_answer(self) -> None:
-        """Nothing is sent on before it is whole."""
+        """Do nothing: nothing is sent on."""
 
     def sending_paused(self, paused: bool) -> None:
-        """What is sent is short, and waits in the transport."""
+        """Do nothing: requests are short enough to wait in the transport."""
 
 
 async def send(
     replica: Replica, connection: Connection, *parts: bytes, discard: bool = False, most: int = MOST_BYTES
 ) -> Answer:
-    """Send a request over a connection of `replica`, and return its answer; raises NoAnswerError.
+    """Send a request over a connection of `replica`, and return its response. Raises NoAnswerError.
 
-    The connection goes back to the replica, or is closed. `discard`: the answer's body is not kept; `most`: so many
-    bytes it has at most.
+    The connection goes back to the replica, or is closed. `discard`: drop the response's body. `most`: the limit of the
+    body in bytes.
     """
     receiver = _Receiver(discard, most)
     try:

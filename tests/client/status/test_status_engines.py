@@ -38,7 +38,7 @@ def pool(name: str, port: int) -> routing.Pool:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A proxy in front of two engines, one of which serves another version than it should; the caller's variables."""
+    """A proxy in front of two engines, one of which serves another version than it should. The caller's variables."""
     root, key = tmp_path_factory.mktemp("engines"), new_key()
     with ExitStack() as stack:
         engines = {name: stack.enter_context(upstream(serving(name))) for name in ("chat-v3", "chat-v2", "plain")}
@@ -95,9 +95,9 @@ def test_status_says_which_versions_are_ready_and_nothing_of_what_is_not_for_the
 def test_every_command_says_where_each_is_and_why_not(seen: dict[str, str]) -> None:
     [plane] = json.loads(run(seen, "why", "chat", "--json"))
     [green] = [place for place in plane["models"][0]["places"] if place["pool"] == "green"]
-    assert (green["state"], green["why"]) == ("unknown", "its engine serves no chat-v4: it serves chat-v2")
+    assert (green["state"], green["why"]) == ("unknown", "its engine does not serve chat-v4: it serves chat-v2")
     for words in (("status",), ("top", "--once"), ("why", "chat")):
-        assert "serves no chat-v4" in run(seen, *words)
+        assert "does not serve chat-v4" in run(seen, *words)
     assert "llm/green" in run(seen, "why", "chat")
 
 

@@ -21,6 +21,7 @@ from lab.demo.__main__ import CANNOT
 from lab.demo.playing import Scene
 from lab.demo.scenes import SCENES
 from lab.local_plane.triton import installed
+from tests.pictures import PICTURES, draw
 from tests.processes import marked
 from tests.proxy.rigs.pytest_rigs import not_run
 
@@ -30,6 +31,8 @@ WALK_SECONDS = 400  # The timeout, on a busy machine.
 UP_SECONDS = 120.0
 GONE_SECONDS = 40.0
 SCRAPED_SECONDS = 1.0
+WIDTH = 130  # of the picture of `tidegate top`, in characters
+DRAWS = bool(os.environ.get("DRAW"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -147,6 +150,11 @@ def test_what_it_says_to_try_works(shown: Shown) -> None:
         assert len(re.findall(r"pool_ready\{.*\} 1\.0|state=\"closed\"\} 1\.0", paste(metrics))) == 4
         assert re.search(r"canary .*resident", paste(status))
         assert re.search(r"canary .*resident", paste(top))
+        coloured = paste(f"export COLUMNS={WIDTH} FORCE_COLOR=1 && {top}")
+        if DRAWS:
+            draw("top", coloured, "tidegate top", WIDTH)
+        picture = (PICTURES / "top.svg").read_text("utf-8")
+        assert all(name in picture for name in ("MODEL", "STATE", "LAST", "canary", "unicorn")), "DRAW=1 draws it again"
         assert "horn.npy" in paste(why)
     assert "[ 0. 31. 62. 93.]" in paste(client)
     assert re.search(r"moose .*resident", paste(status))

@@ -48,8 +48,8 @@ async def test_whoever_may_look_but_not_call_is_told_which_rule_it_takes() -> No
     problem = await problem_of(authorizer, ALICE, "a")
     assert problem.type is ProblemType.DENIED
     assert problem.detail == (
-        "alice may inspect the model a of the server main, but not infer: that needs an access rule with the action "
-        "infer for this principal or one of its groups."
+        "alice may inspect the model a of the server main, but not infer. An admin must add an access rule with the "
+        "action infer for this principal or one of its groups."
     )
     assert (await authorizer.ask(ALICE, None, "a", "inspect")).bucket is None
     caller = gate_of(rule(principals=("alice",), actions=("infer",)))
@@ -230,7 +230,7 @@ def test_grants_are_bounded_for_each_and_for_all() -> None:
 
 
 async def test_a_credential_is_compared_whole(provider: Issuer) -> None:
-    """Its end finds it; all of it must be the same."""
+    """Its end finds it. All of it must be the same."""
     authorizer = gate_for(provider)
     token = provider.bearer()
     await authorizer.ask(token, None, "a", "infer")

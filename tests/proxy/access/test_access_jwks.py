@@ -60,7 +60,7 @@ async def test_a_redirect_is_not_followed_its_target_is_logged_and_callers_read_
 ) -> None:
     provider.mode = "moved"
     problem = await problem_of(gate_for(provider), provider.bearer())
-    assert (problem.type, "follows no redirect" in problem.detail) == (ProblemType.BUSY, True)
+    assert (problem.type, "does not follow redirects" in problem.detail) == (ProblemType.BUSY, True)
     assert f"it redirects to {provider.url}/moved" in caplog.text
 
 

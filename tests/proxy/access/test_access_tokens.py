@@ -67,7 +67,7 @@ async def test_a_token_of_a_known_issuer_names_its_principal(
         ({"sub": ["alice"]}, "not valid"),
         ({"sub": "a\nb"}, "`sub`"),
         ({"sub": "x" * 256}, "`sub`"),
-        ({"iss": "https://elsewhere.example"}, "not believed"),
+        ({"iss": "https://elsewhere.example"}, "not trusted"),
         ({"iss": None}, "Bearer"),
     ],
 )
@@ -110,7 +110,7 @@ def with_its_own_key(provider: Issuer) -> str:
     [
         *((partial(without_signature, algorithm=each), "ES256") for each in ("none", "None", "NONE", "")),
         *((partial(signed, algorithm=each), "ES256") for each in ("PS256", "RS384", "RS512")),
-        (partial(signed, algorithm="ES256", key=ec.generate_private_key(ec.SECP256R1())), "No key of its issuer"),
+        (partial(signed, algorithm="ES256", key=ec.generate_private_key(ec.SECP256R1())), "None of the issuer's keys"),
         (with_its_own_key, "signature is wrong"),
         (with_others_claims, "signature is wrong"),
         (lambda provider: provider.sign(headers={"crit": ["x"], "x": 1}), "not valid"),
@@ -162,7 +162,7 @@ async def test_what_is_no_credential_is_refused_with_help(provider: Issuer, cred
     assert problem.type is ProblemType.UNAUTHENTICATED
     assert "`Authorization: Bearer`" in problem.detail
     assert PREFIX not in problem.detail, "what begins like a key is taken for one where logs are searched"
-    assert ("not known here" in problem.detail) is bool(credential.partition(b" ")[2].strip())
+    assert ("Unknown credential" in problem.detail) is bool(credential.partition(b" ")[2].strip())
 
 
 async def test_a_token_ends_at_once(provider: Issuer, clock: Clock) -> None:

@@ -17,7 +17,9 @@ SAMPLE = (
 )
 
 
-def test_a_sample_of_attacks_fills_nothing_and_fails_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_of_attacks_exhausts_nothing_and_fails_no_other_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(arenas, "SETTLED_SECONDS", 0.0)
     for over_tls in (False, True):
         (root := tmp_path / str(over_tls)).mkdir()

@@ -34,7 +34,7 @@ def held(running: Rig) -> int:
     return memory.strangers.held + memory.callers.held - sum(each.base_bytes for each in connections)
 
 
-def test_who_has_no_credential_is_told_so_before_a_message_comes(running: Rig) -> None:
+def test_a_call_without_a_credential_is_refused_before_its_message(running: Rig) -> None:
     for more in ((), (("x-api-key", "nonsense"),), (("authorization", "Bearer nonsense"),)):
         said = Peer(running).send(frame(HEADERS, 4, 1, request(*more))).headers()
         assert said["grpc-status"] == "16"
@@ -52,7 +52,7 @@ def test_headers_may_be_as_long_unpacked_as_is_documented(running: Rig) -> None:
             assert [peer.headers()["grpc-status"] for _ in range(2)] == ["16", "16"]
 
 
-def test_streams_of_strangers_are_held_until_one_has_its_share_and_given_back_with_them(small: Rig) -> None:
+def test_streams_of_unauthenticated_callers_have_a_limited_share_of_memory(small: Rig) -> None:
     peer, encoder = Peer(small), hpack.Encoder()
     check = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Check", encoder=encoder)
     again = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Check", encoder=encoder)
@@ -76,7 +76,7 @@ def test_a_block_of_headers_changes_the_size_of_their_table_twice_at_most() -> N
     small, large, field = b"\x20", b"\x3f\xe1\x1f", b"\x82"
     assert reader.read(small + large + field) == [(b":method", b"GET")]
     for block in (small * 3 + field, large * 3 + field, small * 32_000, (small + large) * 2):
-        with pytest.raises(h2.Http2Error, match="again and again"):
+        with pytest.raises(h2.Http2Error, match="too many table size updates"):
             reader.read(block)
 
 
@@ -104,7 +104,7 @@ class Sending(Http2Connection[None]):
 
 
 @pytest.mark.parametrize(("more", "ended"), [(0, False), (1, True)])
-def test_updates_of_windows_are_chatter_beyond_what_was_sent(more: int, ended: bool) -> None:
+def test_window_updates_beyond_the_sent_data_count_as_control_frames(more: int, ended: bool) -> None:
     async def run() -> bool:
         link = Sending()
         link.connection_made(Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None)))
@@ -117,7 +117,7 @@ def test_updates_of_windows_are_chatter_beyond_what_was_sent(more: int, ended: b
     assert asyncio.run(run()) is ended
 
 
-def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_bodies_of_several_callers_are_read_in_turn(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: list[Callable[[], None]] = []
     monkeypatch.setattr(one.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
     infer = method(one.channel(), "ModelInfer")

@@ -26,7 +26,7 @@ def defective(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> None:
 
 
 @pytest.mark.parametrize(("place", "name"), [(Route, "version"), (UpstreamStream, "_take_headers"), (Call, "open")])
-def test_a_defect_ends_one_call_and_none_beside_it_on_the_same_connections(
+def test_an_internal_error_ends_one_call_but_no_other_on_its_connections(
     one: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: type, name: str
 ) -> None:
     defective(monkeypatch, place, name)
@@ -37,7 +37,7 @@ def test_a_defect_ends_one_call_and_none_beside_it_on_the_same_connections(
         error = refused(infer, infer_request("slow"), one.metadata())
         assert error.code() == grpc.StatusCode.INTERNAL
         assert "ZeroDivision" not in error.details()
-    assert "met a defect" in caplog.text
+    assert "failed with an internal error" in caplog.text
     assert "ZeroDivisionError" in caplog.text
     one.stubs[0].release.set()
     assert beside.result().model_name == "hang"
@@ -45,7 +45,7 @@ def test_a_defect_ends_one_call_and_none_beside_it_on_the_same_connections(
     assert one.proxy.shared.limiter.in_flight == 0
 
 
-def test_a_defect_of_who_waited_for_a_place_is_not_that_of_who_left_it(
+def test_an_internal_error_in_a_queued_call_does_not_end_the_call_that_released_the_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     defective(monkeypatch, Call, "open")

@@ -37,7 +37,7 @@ def replicas(rig: Rig) -> list[Replica]:
 
 @contextlib.contextmanager
 def faulty(stub: Stub, what: Any) -> Iterator[list[socket.socket]]:
-    """Listen where a replica did, and do this to each connection; yields those that came."""
+    """Listen where a replica did, and do this to each connection. Yields those that came."""
     stub.stop()
     connections: list[socket.socket] = []
     with socket.create_server((stub.host, stub.port)) as listener:
@@ -100,24 +100,24 @@ def test_a_replica_that_stops_in_peace_loses_no_call(two: Rig) -> None:
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        (after_request(), "ended the connection"),
-        (after_request(frame(HEADERS, 4, 1, OK)), "ended the connection"),
-        (after_request(frame(HEADERS, 4, 1, OK), frame(DATA, 0, 1, b"\0\0\0\0\x09")), "ended the connection"),
+        (after_request(), "closed the connection"),
+        (after_request(frame(HEADERS, 4, 1, OK)), "closed the connection"),
+        (after_request(frame(HEADERS, 4, 1, OK), frame(DATA, 0, 1, b"\0\0\0\0\x09")), "closed the connection"),
         (after_request(frame(RESET, 0, 1, b"\0\0\0\2"), close=False), "code 2"),
         (after_request(frame(HEADERS, 4, 1, b"\x8d"), close=False), "HTTP status 404"),
         (after_request(frame(HEADERS, 5, 1, OK), close=False), ""),
-        (after_request(b"HTTP/1.1 400 Bad Request\r\n\r\n", close=False), "ended the connection"),
-        (after_request(frame(HEADERS, 4, 1, b"\xff" * 10), close=False), "ended the connection"),
+        (after_request(b"HTTP/1.1 400 Bad Request\r\n\r\n", close=False), "closed the connection"),
+        (after_request(frame(HEADERS, 4, 1, b"\xff" * 10), close=False), "closed the connection"),
         (after_request(frame(HEADERS, 4, 1, OK), frame(DATA, 1, 1), close=False), "no status"),
     ],
 )
-def test_a_replica_that_answers_badly_is_told_of(one: Rig, what: Any, why: str) -> None:
+def test_an_invalid_response_of_a_replica_is_reported(one: Rig, what: Any, why: str) -> None:
     with faulty(one.stubs[0], what):
         error = refused(method(one.channel(), "ModelInfer"), infer_request(), one.metadata())
         if why:
             assert error.code() == grpc.StatusCode.UNAVAILABLE
             assert why in error.details()
-            assert "send the request again only if" in error.details()
+            assert "Send the request again only if" in error.details()
         else:
             assert error.code() == grpc.StatusCode.UNKNOWN
         one.until(lambda: not one.proxy.shared.open_calls and not one.proxy.shared.limiter.in_flight)
@@ -132,7 +132,7 @@ def test_a_replica_that_answers_badly_is_told_of(one: Rig, what: Any, why: str) 
     ],
     ids=["refused", "nothing was begun", "cut before a word was said"],
 )
-def test_what_a_replica_did_not_begin_is_done_by_another(two: Rig, what: Any) -> None:
+def test_a_call_that_a_replica_did_not_begin_is_sent_to_another(two: Rig, what: Any) -> None:
     with faulty(two.stubs[0], what) as connections:
         call = method(two.channel(), "ModelInfer")
         while not connections:
@@ -193,7 +193,7 @@ def fall_silent(rig: Rig, replica: Replica) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_call_that_only_looks_is_made_again_elsewhere_or_refused_when_its_replica_falls_silent(
+def test_a_read_only_call_is_retried_elsewhere_or_refused_if_its_replica_falls_silent(
     tmp_path: Path, number: int
 ) -> None:
     with rig(tmp_path, number) as here:
@@ -210,7 +210,7 @@ def test_a_call_that_only_looks_is_made_again_elsewhere_or_refused_when_its_repl
             assert [each.result().ready for each in looks] == [True] * len(looks)
 
 
-def test_a_call_whose_answer_nobody_takes_gives_its_place_back_once(one: Rig) -> None:
+def test_a_call_whose_response_is_not_read_releases_its_slot_once(one: Rig) -> None:
     nothing = struct.pack(">HL", INITIAL_WINDOW_SIZE, 0)  # of the answer's body
     headers, message = request(("authorization", f"Bearer {one.token()}")), infer_request().SerializeToString()
     data = b"\0" + len(message).to_bytes(4) + message
@@ -238,7 +238,7 @@ def test_health_is_checked_and_not_watched(tmp_path: Path) -> None:
         assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-def test_stopping_lets_calls_finish_and_ends_what_takes_too_long(tmp_path: Path) -> None:
+def test_stopping_lets_calls_finish_and_ends_those_that_take_too_long(tmp_path: Path) -> None:
     with rig(tmp_path, drain_seconds=3) as one:
         call = method(one.channel(), "ModelInfer")
         call(infer_request(), metadata=one.metadata())

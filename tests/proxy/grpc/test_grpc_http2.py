@@ -83,7 +83,7 @@ BROKEN: list[Any] = [
 
 
 @pytest.mark.parametrize(("code", "frames"), BROKEN)
-def test_who_breaks_the_protocol_is_told_and_left(
+def test_a_connection_that_violates_the_protocol_gets_a_goaway_and_is_closed(
     running: Rig, monkeypatch: pytest.MonkeyPatch, code: int, frames: list[bytes]
 ) -> None:
     monkeypatch.setattr(h2, "CONTROL_SECONDS", 60.0)  # a machine that is slow, or busy, takes few calls a second
@@ -98,7 +98,7 @@ def test_who_breaks_the_protocol_is_told_and_left(
 @pytest.mark.parametrize(
     "hello", [b"GET / HTTP/1.1\r\n\r\n", PREFACE[:-1] + b"x", PREFACE + frame(PING, 0, 0, b"12345678")]
 )
-def test_what_does_not_begin_as_http2_does_is_left(running: Rig, hello: bytes) -> None:
+def test_a_connection_without_the_http2_preface_is_closed(running: Rig, hello: bytes) -> None:
     assert Peer(running, hello).farewell() == PROTOCOL
 
 
@@ -171,7 +171,7 @@ def test_a_request_that_is_malformed_ends_its_stream_alone(running: Rig, frames:
     assert peer.is_up()
 
 
-def test_what_is_no_grpc_is_answered_as_http(running: Rig) -> None:
+def test_requests_other_than_grpc_get_an_http_status(running: Rig) -> None:
     for block, status in (
         (request(without="content-type"), "415"),
         (request(("content-type", "application/json"), without="content-type"), "415"),
@@ -182,7 +182,7 @@ def test_what_is_no_grpc_is_answered_as_http(running: Rig) -> None:
 
 @pytest.mark.parametrize("flags", [4, 5], ids=["a message to come", "no message"])
 @pytest.mark.parametrize("encoding", ["gzip", "snappy"])
-def test_a_compressed_call_is_refused_with_what_the_proxy_takes(running: Rig, flags: int, encoding: str) -> None:
+def test_a_compressed_call_is_refused_with_the_accepted_encodings(running: Rig, flags: int, encoding: str) -> None:
     """As gRPC has it (doc/compression.md): UNIMPLEMENTED, and the encodings that are supported."""
     answer = Peer(running).send(frame(HEADERS, flags, 1, request(("grpc-encoding", encoding)))).headers()
     assert (answer["grpc-status"], answer["grpc-accept-encoding"]) == ("12", "identity")

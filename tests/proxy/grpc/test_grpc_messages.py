@@ -87,7 +87,7 @@ def test_messages_are_understood_and_get_their_version_wherever_they_are_cut(
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=4))
-def test_whatever_comes_is_refused_or_means_to_triton_what_it_meant_here(body: bytes, cuts: list[int]) -> None:
+def test_a_message_is_refused_or_means_the_same_to_triton_as_to_the_proxy(body: bytes, cuts: list[int]) -> None:
     body = b"\x0a\x04echo" + body
     try:
         (asked,), passed = taken(framed(body), cuts, None)
@@ -101,7 +101,7 @@ def test_whatever_comes_is_refused_or_means_to_triton_what_it_meant_here(body: b
 
 
 @pytest.mark.parametrize("flag", [b"\1", b"\2"])
-def test_a_message_that_is_compressed_though_its_call_says_nothing_of_that_is_refused(flag: bytes) -> None:
+def test_a_compressed_message_without_a_grpc_encoding_header_is_refused(flag: bytes) -> None:
     with pytest.raises(Problem) as problem:
         taken(flag + framed(b"\x0a\x04echo")[1:], [], None)
     assert problem.value.type.word == "malformed"

@@ -117,7 +117,7 @@ def test_sequences_stay_at_their_replica_whichever_way_they_come(three: Rig) -> 
     assert len(used) > 1
 
 
-def test_a_caller_who_leaves_in_the_middle_frees_the_replica(three: Rig) -> None:
+def test_a_caller_that_disconnects_frees_the_replica(three: Rig) -> None:
     for stub in three.stubs:
         stub.cancelled.clear()
     talk = talk_in(three)
@@ -155,7 +155,7 @@ def test_idle_streams_keep_no_other_call_waiting_and_their_number_is_bounded(thr
     three.until(lambda: not three.proxy.shared.open_calls)
 
 
-def test_a_reader_who_stops_holds_its_stream_and_not_the_proxys_memory(three: Rig) -> None:
+def test_a_caller_that_stops_reading_pauses_its_stream_without_using_memory(three: Rig) -> None:
     number = 20
     head = request(("authorization", f"Bearer {three.token('slow')}"), path=f"/{SERVICE}/ModelStreamInfer")
     message = framed(infer_request("large").SerializeToString())
@@ -179,7 +179,7 @@ def test_a_reader_who_stops_holds_its_stream_and_not_the_proxys_memory(three: Ri
     three.until(lambda: not three.proxy.shared.open_calls)
 
 
-def test_a_stream_whose_model_has_moved_to_another_pool_is_to_be_opened_anew(one: Rig) -> None:
+def test_a_stream_whose_model_has_moved_to_another_pool_must_be_reopened(one: Rig) -> None:
     folder = one.setup.root
     talk, other = Talk(one), Talk(one)
     talk.ask()

@@ -40,7 +40,9 @@ def test_a_replicas_own_error_comes_untouched(running: Rig, infer: Any) -> None:
     assert "grpc-status-details-bin" not in told
 
 
-def test_credentials_and_what_opens_triton_never_go_on_and_the_rest_does(running: Rig, infer: Any) -> None:
+def test_credentials_and_tritons_restricted_key_are_not_forwarded_but_other_metadata_is(
+    running: Rig, infer: Any
+) -> None:
     infer(
         infer_request(),
         metadata=running.metadata(
@@ -74,7 +76,7 @@ def test_credentials_and_what_opens_triton_never_go_on_and_the_rest_does(running
         ("echo", [("authorization", "Bearer x")], grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED"),
     ],
 )
-def test_what_may_not_be_called_is_refused_with_a_reason(
+def test_denied_calls_are_refused_with_a_reason(
     running: Rig, infer: Any, model: str, more: Metadata, code: Any, why: str
 ) -> None:
     before = len(running.stubs[0].asked)
@@ -85,7 +87,7 @@ def test_what_may_not_be_called_is_refused_with_a_reason(
 
 
 @pytest.mark.parametrize("said", [(), (("authorization", "Bearer no.token.at-all"),), (("x-api-key", "wrong"),)])
-def test_who_cannot_be_known_is_refused_with_a_reason(running: Rig, infer: Any, said: Metadata) -> None:
+def test_invalid_credentials_are_refused_with_a_reason(running: Rig, infer: Any, said: Metadata) -> None:
     before = len(running.stubs[0].asked)
     error: Any = refused(infer, infer_request(), said)
     assert (error.code(), reason(error)) == (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
@@ -93,7 +95,7 @@ def test_who_cannot_be_known_is_refused_with_a_reason(running: Rig, infer: Any, 
     assert len(running.stubs[0].asked) == before
 
 
-def test_who_may_only_look_is_told_so(running: Rig, infer: Any) -> None:
+def test_a_caller_that_may_only_inspect_gets_permission_denied(running: Rig, infer: Any) -> None:
     metadata = running.metadata(token=running.token("bob", ["lookers"]))
     assert refused(infer, infer_request(), metadata).code() == grpc.StatusCode.PERMISSION_DENIED
     assert method(running.channel(), "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata).ready
@@ -129,7 +131,7 @@ def test_too_many_requests_are_refused_with_the_time_to_wait(running: Rig, infer
     assert 0 < delay.seconds + delay.nanos / 1e9 <= 1
 
 
-def test_servers_say_that_they_live_and_what_they_are(running: Rig) -> None:
+def test_servers_report_liveness_and_metadata(running: Rig) -> None:
     channel = running.channel()
     assert method(channel, "ServerLive")(pb.ServerLiveRequest()).live
     main = running.metadata(("inference-server", "main"))
@@ -194,12 +196,12 @@ def test_model_control_has_no_spelling(running: Rig, spelling: str) -> None:
         (b"\x0a\x04echo" + b"\x2a\x00" * 10_001, "fields"),
         (b"\x0a\x04echo\x12\x0301a", "number from 1"),
         (b"\x0a\x04echo\x12\x0201", "number from 1"),
-        (b"\x0a\x04echo\x1a\xff\xff\x04" + b"i" * 0x13FFF, "may have"),
-        (infer_request("echo", b"x" * (9 << 20)).SerializeToString(), "A message may have"),
+        (b"\x0a\x04echo\x1a\xff\xff\x04" + b"i" * 0x13FFF, "before the tensors are too large"),
+        (infer_request("echo", b"x" * (9 << 20)).SerializeToString(), "The message is too large"),
     ],
     ids=range(13),
 )
-def test_a_message_that_means_two_things_or_is_too_long_reaches_nobody(running: Rig, body: bytes, why: str) -> None:
+def test_an_ambiguous_or_too_large_message_reaches_no_replica(running: Rig, body: bytes, why: str) -> None:
     before = len(running.stubs[0].asked)
     call: Any = running.channel().unary_unary("/inference.GRPCInferenceService/ModelInfer")
     error: Any = refused(call, body, running.metadata())
@@ -217,7 +219,7 @@ def test_the_callers_deadline_goes_on_and_the_proxys_own_caps_it(running: Rig, i
         assert most - took - 0.1 < left <= most + 0.1  # clients round up
 
 
-def test_a_replica_that_hangs_is_given_up_in_time_and_told(running: Rig, infer: Any) -> None:
+def test_a_call_to_a_hung_replica_times_out_and_is_counted(running: Rig, infer: Any) -> None:
     stub = running.stubs[0]
     for timeout in (1.0, 5):  # the caller's, in which the call comes to the replica, and the proxy's of 3
         stub.cancelled.clear()
@@ -247,7 +249,7 @@ def test_a_call_whose_caller_has_left_keeps_its_slot_until_the_replica_has_answe
     assert all(replica.in_flight == 0 for pool in pools.values() for replica in pool.replicas)
 
 
-def test_what_happens_is_counted(running: Rig, infer: Any) -> None:
+def test_calls_are_counted(running: Rig, infer: Any) -> None:
     count = running.proxy.meter.calls["main", "echo", "grpc"]
     ended, came, went = dict(count.statuses), count.bytes_in, count.bytes_out
     infer(infer_request("echo", b"x" * 1000), metadata=running.metadata())
@@ -268,7 +270,7 @@ def split(tmp_path: Path) -> Iterator[Rig]:
         yield running
 
 
-def test_a_version_that_is_asked_for_is_served_and_a_sticky_value_or_a_sequence_keeps_one(split: Rig) -> None:
+def test_a_requested_version_is_served_and_a_sticky_value_or_a_sequence_keeps_one(split: Rig) -> None:
     call = method(split.channel(), "ModelInfer")
     assert call(infer_request(model_version="1"), metadata=split.metadata()).model_version == "1"
     assert call(infer_request(model_version="7"), metadata=split.metadata()).model_version == "7"

@@ -1,1 +1,1 @@
-"""What HTTP callers see, against replicas that behave as badly as real ones can."""
+"""The proxy's HTTP interface, tested with replicas that fail in every way that real ones can."""

@@ -1,4 +1,4 @@
-"""A proxy in the test's own event loop, with replicas that the test names, and callers that speak raw HTTP."""
+"""A proxy in the test's own event loop, the replicas of the test, and callers that send raw HTTP."""
 
 import asyncio
 import json
@@ -29,12 +29,12 @@ KEY = new_key()
 MODEL = "resnet"
 PATH = f"/v2/models/{MODEL}/infer"
 BODY = b'{"inputs":[]}'
-ENVELOPE = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}'  # What `/predict` takes.
+ENVELOPE = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}'  # The body of `/predict`.
 
 
 @dataclass
 class Reply:
-    """An answer as a caller got it."""
+    """A response as the caller got it."""
 
     status: int
     headers: dict[str, str]
@@ -45,7 +45,7 @@ class Reply:
 
     @property
     def problem(self) -> str:
-        """The name of a problem of the proxy's own, or nothing."""
+        """The type of a problem of the proxy, or an empty string."""
         if self.headers.get("content-type") != "application/problem+json":
             return ""
         return str(self.json()["type"]).rpartition("/")[2]
@@ -53,11 +53,11 @@ class Reply:
 
 @dataclass
 class Caller:
-    """A connection."""
+    """A caller's connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    last_heard: Callable[[], float] = lambda: 0.0  # When the proxy last read something of its callers.
+    last_heard: Callable[[], float] = lambda: 0.0  # When the proxy last read from a caller.
     body: bytes = b""
 
     async def send(self, data: bytes) -> None:
@@ -65,25 +65,25 @@ class Caller:
         await self.writer.drain()
 
     async def send_apart(self, data: bytes) -> None:
-        """Send a part that the proxy reads before anything else comes."""
+        """Send a part, and wait until the proxy has read it."""
         before = self.last_heard()
         await self.send(data)
         await until(lambda: self.last_heard() > before)
 
     async def reply(self) -> Reply:
-        """Read an answer; raises asyncio.IncompleteReadError when it is cut short."""
+        """Read a response. Raises asyncio.IncompleteReadError if it is truncated."""
         status, lines = await self.head()
         headers = headers_of(lines)
         await self.read_body(status, headers)
         return Reply(status, headers, self.body)
 
     async def head(self) -> tuple[int, list[str]]:
-        """Read the status and the headers of an answer."""
+        """Read the status and the headers of a response."""
         line, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
         return int(line.split()[1]), lines
 
     async def read_body(self, status: int, headers: dict[str, str]) -> None:
-        """Read the body of an answer; what there was of one that is cut short stays in `body`."""
+        """Read the body of a response. If it is truncated, `body` has the received part."""
         self.body = b""
         if status in (204, 304):
             return
@@ -97,7 +97,7 @@ class Caller:
             self.body = await self.reader.read()
 
     async def ended(self) -> bool:
-        """Tell whether the proxy ends the connection, with nothing more to say."""
+        """Return whether the proxy closes the connection without sending anything else."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionError:
@@ -105,7 +105,7 @@ class Caller:
 
 
 def request(path: str = PATH, body: bytes = BODY, method: str = "POST", key: str | None = KEY, **headers: str) -> bytes:
-    """Write a request; a header's name has dashes for underscores."""
+    """Return a request. Header names have underscores instead of dashes."""
     lines = [f"{method} {path} HTTP/1.1", "Host: proxy"]
     lines += [f"X-API-Key: {key}"] if key else []
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
@@ -118,7 +118,7 @@ METADATA = request(f"/v2/models/{MODEL}", method="GET")
 
 @dataclass
 class RunningProxy:
-    """A proxy, its files, where its pool's name leads, and the one replica that is there unless a test makes others."""
+    """A proxy, its files, the addresses of its pool's name, and the replica that `served` starts."""
 
     proxy: Proxy
     root: Path
@@ -137,18 +137,18 @@ class RunningProxy:
         return max((each.last_heard for each in self.proxy.http.connections), default=0.0)
 
     async def ask(self, data: bytes | None = None, seconds: float = 20, side: str = "http") -> Reply:
-        """Send one request over a connection of its own, and return the answer."""
+        """Send one request over a new connection, and return the response."""
         async with self.caller(side) as caller, asyncio.timeout(seconds):
             await caller.send(request() if data is None else data)
             return await caller.reply()
 
     async def admin(self, path: str) -> tuple[int, list[str]]:
-        """Return what the operators' port answers: the status, and the lines."""
+        """Return the status and the lines of a response from the admin port."""
         reply = await self.ask(request(path, method="GET"), side="admin")
         return reply.status, reply.body.decode().splitlines()
 
     def write(self, name: str, text: str) -> None:
-        """Replace a table, as a ConfigMap does."""
+        """Replace a table atomically, as Kubernetes does with a ConfigMap."""
         (self.root / "new").write_text(text)
         os.replace(self.root / "new", self.root / "routing" / name)
 
@@ -156,7 +156,7 @@ class RunningProxy:
         self.addresses[:] = [address_of(each) for each in replicas]
 
     async def look_up(self) -> None:
-        """Have the proxy look now, instead of in some seconds."""
+        """Make the proxy look up its pool now, instead of in some seconds."""
         for pool in self.proxy.config.routes.pools.values():
             await pool.refresh()
 
@@ -172,7 +172,7 @@ async def until(there: object, seconds: float = 10) -> None:
 
 
 async def standing_still(value: Callable[[], int]) -> int:
-    """A number that grows, once it has not grown for half a second."""
+    """Return a growing number when it has not grown for half a second."""
     before = -1
     while (now := value()) != before:
         before = now
@@ -194,7 +194,7 @@ def settings(**more: Any) -> ProxySettings:
 def model(
     name: str = MODEL, shares: Mapping[int, int] = MappingProxyType({}), server: str = "vision", **more: Any
 ) -> routing.Model:
-    """Return a model in the pool `main`, unless it says another, with these shares of its versions."""
+    """Return a model with these shares of its versions, by default in the pool `main`."""
     versions = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in shares.items())
     return routing.Model.model_validate({"name": name, "server": server, "pool": "main", "versions": versions} | more)
 
@@ -202,9 +202,9 @@ def model(
 def routing_table(
     models: Sequence[str | routing.Model] = (MODEL,), *more: Mapping[str, Any], **pool: Any
 ) -> routing.RoutingTable:
-    """Return a table with these models, all of one server; in its pool `main`, unless they say another.
+    """Return a table with these models of one server, by default in its pool `main`.
 
-    `pool` is what is told of that pool, `more` what other pools have otherwise.
+    `pool` are the settings of that pool, `more` those of other pools.
     """
     usual = {"name": "main", "host": "pool.test", "http_port": 8000, "grpc_port": 8001, "loading": "preload"} | pool
     pools = tuple(routing.Pool.model_validate({**usual, **each}) for each in ({}, *more))
@@ -224,7 +224,7 @@ async def running_proxy(
     hosts: Mapping[str, Upstream] = MappingProxyType({}),
     **more: Any,
 ) -> AsyncIterator[RunningProxy]:
-    """Run a proxy in front of these replicas, and of those at the hosts of other pools; it ends with the block."""
+    """Run a proxy with these replicas, and those at the hosts of other pools, until the block ends."""
     root.mkdir(exist_ok=True)
     write_tables(root, table or routing_table(models), access or access_table())
     write_key(root, KEY)
@@ -248,13 +248,13 @@ async def running_proxy(
 
 
 def _leave(admin: AdminThread) -> None:
-    """Let the thread of an admin port end by itself: uvicorn takes a fifth of a second, and so many tests have one."""
+    """Let the thread of an admin port end in the background, because uvicorn takes 0.2 s and many tests have one."""
     admin._server.should_exit = True
 
 
 @asynccontextmanager
 async def served(root: Path, act: Act | None = None, **more: Any) -> AsyncIterator[RunningProxy]:
-    """Run a proxy in front of one replica that does this."""
+    """Run a proxy with one replica that acts like this."""
     async with upstream(act) as replica, running_proxy(root, replica, **more) as made:
         made.replica = replica
         yield made

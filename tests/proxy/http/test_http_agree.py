@@ -1,7 +1,7 @@
-"""The fast path answers as the slow path does: whatever is known beforehand, and however the bytes come.
+"""The fast path and the slow path give the same responses, whatever is cached and however the bytes arrive.
 
-Every request is sent several ways, over a connection of its own: with everything forgotten, then as the second of its
-kind (credential and connection known), and in pieces. Caller and replica must see the same, and the same is counted.
+Each request is sent on separate connections: with nothing cached, as the second request of its kind (with credential
+and connection known), and in pieces. Caller and replica must see the same, and counters must agree.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ MODELS = ["resnet", model("split", {1: 20, 2: 80}), "seen", "hidden"]
 
 @pytest.fixture
 def credentials(identity_provider: Issuer) -> dict[str, str]:
-    """How a caller may say who it is, well or ill."""
+    """Return valid and invalid credentials."""
     good, late = (identity_provider.token("alice", ["callers"], seconds=seconds) for seconds in (3600, -3600))
     return {
         "key": f"X-API-Key: {KEY}",
@@ -54,7 +54,7 @@ def credentials(identity_provider: Issuer) -> dict[str, str]:
 async def here(
     tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RunningProxy]:
-    """A proxy that logs every call."""
+    """Run a proxy that logs every call."""
     monkeypatch.setattr("tidegate_proxy.telemetry.records.SUCCESS_EVERY", 0)
     access = routing.AccessTable(
         issuers=(identity_provider.told,),
@@ -71,7 +71,7 @@ def _rule(name: str, actions: tuple[routing.Action, ...], *models: str) -> routi
     )
 
 
-# --- what callers send
+# --- requests
 names = ["resnet", "split"]
 odd_names = ["seen", "hidden", "nobody", "%72esnet", "..", "resnet;x", "stats"]
 verbs = ["/infer", "/infer", "/generate", "/generate_stream", "/ready", "/config", "/stats", ""]
@@ -99,21 +99,21 @@ bodies = st.one_of(
 
 @st.composite
 def predicts(draw: st.DrawFn) -> bytes:
-    said = {
+    fields = {
         "inference_server_name": draw(st.sampled_from(["vision"] * 5 + ["other", "../x"])),
         "model_name": draw(st.sampled_from(["resnet"] * 5 + ["seen", "hidden", "a\r\nb"])),
         "model_version": draw(st.sampled_from([None, None, "", "3", 3, 3.0, 2.5, 1e300, 0, "x"])),
         "payload": draw(st.sampled_from([{"inputs": []}, {"inputs": [TENSOR.decode()]}, [], "text"])),
     }
-    left_out = draw(st.sampled_from([""] * 6 + list(said)))
-    said.pop(left_out, None)
-    whole = json.dumps(said).encode()
+    left_out = draw(st.sampled_from([""] * 6 + list(fields)))
+    fields.pop(left_out, None)
+    whole = json.dumps(fields).encode()
     return whole[: -draw(st.sampled_from([0] * 6 + [1, 9])) or None]
 
 
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[list[bytes], str, bytes]:
-    """Return a request as head lines without a credential, the credential's name, and the body as it is sent."""
+    """Return a request as head lines without a credential, the credential's name, and the encoded body."""
     odd = draw(st.sampled_from(["nothing", "nothing", "path", "credential", "headers", "method", "everything"]))
 
     def one_of(usual: list[str], unusual: list[str], what: str) -> str:
@@ -128,7 +128,7 @@ def requests(draw: st.DrawFn) -> tuple[list[bytes], str, bytes]:
         path += one_of(verbs, [*verbs, "/load"], "path")
     lines = draw(st.lists(st.sampled_from(extra + (odd_extra if odd in ("headers", "everything") else [])), max_size=4))
     if "split" in path and "Tidegate-Sticky: me" not in lines:
-        lines.append("Tidegate-Sticky: me")  # shares are drawn by chance otherwise
+        lines.append("Tidegate-Sticky: me")  # otherwise the version is random
     posted = predict or path.endswith(("/infer", "/generate", "/generate_stream"))
     method = one_of(["POST" if posted else "GET"], ["GET", "POST", "HEAD", "PUT", "OPTIONS", "CONNECT"], "method")
     line = f"{method} {path}{one_of(queries, [*queries, '?', '#x'], 'path')}"
@@ -182,7 +182,7 @@ scripts = st.sampled_from(
 # --- ways of sending
 @dataclass
 class Outcome:
-    """What a caller and the replica saw, and what was counted."""
+    """The data that a caller and the replica received, and the counters."""
 
     answer: tuple[int, list[str], bytes] | None
     kept: bool
@@ -191,7 +191,7 @@ class Outcome:
 
     @property
     def but_when_it_was_refused(self) -> object:
-        """All of it but what depends on how much of a body had come when the proxy refused it."""
+        """Return everything that does not depend on how much of a body had arrived when the proxy refused it."""
         if self.answer is None or b"requestId" not in self.answer[2]:
             return self
         status, headers, body = self.answer
@@ -209,11 +209,11 @@ def forget(here: RunningProxy) -> None:
         while (idle := replica.take(monotonic())) is not None:
             idle.close()
     for route in here.proxy.config.routes.of_server(None):
-        route.sequences.known = False  # whether they keep sequences is asked once in a while, whatever comes
+        route.sequences.known = False  # the proxy checks only occasionally whether the model has sequences
 
 
 def counts(here: RunningProxy) -> dict[str, Any]:
-    """Return all counts but times, without zeros."""
+    """Return all counters except times, without zeros."""
     meter = here.proxy.meter
     found: dict[str, Any] = {f"problem {word}": number for word, number in meter.problems.items()}
     found |= {f"upstream {key}": number for key, number in meter.upstream_errors.items()}
@@ -224,7 +224,7 @@ def counts(here: RunningProxy) -> dict[str, Any]:
 
 
 async def send(here: RunningProxy, data: bytes, size: int) -> Outcome:
-    """Send a request in pieces of so many bytes, and then, where the connection is kept, another."""
+    """Send a request in pieces of `size` bytes, and another one if the connection stays open."""
     for each in here.pool.replicas:
         each.breaker = Breaker()
     before, seen = counts(here), len(here.replica.asked)
@@ -234,7 +234,7 @@ async def send(here: RunningProxy, data: bytes, size: int) -> Outcome:
                 caller.writer.write(data[start : start + size])
                 await asyncio.sleep(0)
         except (ConnectionError, RuntimeError):
-            pass  # refused before it was whole; RuntimeError is uvloop's
+            pass  # refused before it was complete (uvloop raises RuntimeError)
         answer, kept = await _answer(caller, data.startswith(b"HEAD ")), False
         if answer and "connection: close" not in answer[1]:
             caller.writer.write(CANARY)
@@ -248,27 +248,27 @@ async def send(here: RunningProxy, data: bytes, size: int) -> Outcome:
 
 
 async def _answer(caller: Caller, is_head: bool) -> tuple[int, list[str], bytes] | None:
-    """Return status, headers and body of an answer but ids; None for none."""
+    """Return status, headers and body of a response without its IDs, or None without a response."""
     status = 0
     try:
         while status < 200:
             status, headers = await caller.head()
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
-    said = headers_of(headers)
+    fields = headers_of(headers)
     caller.body = b""
     try:
         if not is_head:
-            await caller.read_body(status, said)
+            await caller.read_body(status, fields)
     except (asyncio.IncompleteReadError, ConnectionError) as error:
         caller.body += b" CUT " + getattr(error, "partial", b"")
     body = caller.body
-    request_id = said["x-request-id"]
+    request_id = fields["x-request-id"]
     if request_id == "mine-1":
         return status, headers, body
     own = ["x-request-id:"]
     if is_head or b"requestId" in body:
-        own.append("content-length:")  # the ids in problems are of unlike length; HEAD's answer tells the length alone
+        own.append("content-length:")  # the IDs in problems differ in length, which HEAD's response shows too
     kept = [each for each in headers if not each.lower().startswith(tuple(own))]
     return status, kept, body.replace(request_id.encode(), b"ID")
 
@@ -289,8 +289,8 @@ async def test_however_a_request_comes_its_answer_is_the_same(
 ) -> None:
     lines, credential, body = asked
     here.replica.act = script
-    said = [credentials[credential].encode()] if credentials[credential] else []
-    whole = b"\r\n".join([*lines, *said, b"", b""]) + body
+    headers = [credentials[credential].encode()] if credentials[credential] else []
+    whole = b"\r\n".join([*lines, *headers, b"", b""]) + body
     forget(here)
     cold = await send(here, whole, len(whole))
     warm = await send(here, whole, len(whole))

@@ -1,4 +1,4 @@
-"""Answers of replicas in every form, well or ill: each reaches its own caller as what it is, and no other."""
+"""Responses of replicas in every form, valid and invalid, reach the right caller."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ ERROR = b'{"error":"no x"}\n'
 
 
 OTHERWISE = {
-    "an error of the server's own": (
+    "an error of the server": (
         raw(head(b"Content-Length: 17", status=b"500 Internal Server Error") + ERROR),
         (500, ERROR),
     ),
@@ -36,20 +36,20 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize(("act", "told"), OTHERWISE.values(), ids=OTHERWISE)
-async def test_an_answer_that_ends_its_connection_is_told_as_what_it_is(
-    tmp_path: Path, act: Act, told: object, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("act", "expected"), OTHERWISE.values(), ids=OTHERWISE)
+async def test_a_response_that_ends_with_its_connection_is_reported_correctly(
+    tmp_path: Path, act: Act, expected: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(tmp_path, act) as here:
         for _ in range(2):
             found: object = "cut"
             try:
                 reply: Reply = await here.ask()
-                found = (reply.status, reply.body) if isinstance(told, tuple) else reply.problem
-                assert (reply.status == 502) == (told == "upstream-failed")
+                found = (reply.status, reply.body) if isinstance(expected, tuple) else reply.problem
+                assert (reply.status == 502) == (expected == "upstream-failed")
             except (asyncio.IncompleteReadError, ConnectionError):
                 pass
-            assert found == told
+            assert found == expected
         assert len(here.replica.asked) == 2
     assert "Traceback" not in caplog.text
 
@@ -69,7 +69,7 @@ async def test_an_answer_without_a_body_is_whole_and_none_after_it_is_taken_for_
     assert (await here.ask()).status == 502
 
 
-async def test_a_replica_that_says_close_is_not_asked_again_over_that_connection(here: RunningProxy) -> None:
+async def test_a_connection_is_not_reused_after_connection_close(here: RunningProxy) -> None:
     here.replica.act = OTHERWISE["a last one"][0]
     for number in range(1, 4):
         assert (await here.ask()).body == b"ok"
@@ -77,8 +77,8 @@ async def test_a_replica_that_says_close_is_not_asked_again_over_that_connection
 
 
 @pytest.mark.parametrize("more", [b"x", head(b"Content-Length: 6") + b"smu", head(b"Content-Length: 3") + b"two"])
-async def test_more_than_the_answer_is_nobodys_answer(tmp_path: Path, more: bytes) -> None:
-    """Not that of the next caller over the connection, nor of one who waits for a place."""
+async def test_bytes_after_a_response_are_dropped(tmp_path: Path, more: bytes) -> None:
+    """Neither the next caller on the connection nor a waiting caller gets the extra bytes."""
     act = raw(head(b"Content-Length: 2") + b"ok" + more)
     async with served(tmp_path, act, concurrency=1) as here:
         for _ in range(2):

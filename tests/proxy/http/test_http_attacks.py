@@ -1,4 +1,4 @@
-"""Requests that are meant to be understood differently by two parties, or to wear the proxy out."""
+"""Requests that two parties would parse differently, and requests that consume the proxy's resources."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ def short_goodbyes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def all_that_comes(caller: Caller, data: bytes, seconds: float = 5) -> bytes:
-    """Send, and return everything until the proxy ends the connection or has nothing more to say."""
+    """Send the data, and return everything until the proxy closes the connection or stops sending."""
     await caller.send(data)
     found = b""
     try:
@@ -58,9 +58,9 @@ async def all_that_comes(caller: Caller, data: bytes, seconds: float = 5) -> byt
 async def test_a_request_of_two_readings_is_refused_and_ends_its_connection(
     here: RunningProxy, caller: Caller, head: bytes
 ) -> None:
-    said = await all_that_comes(caller, HEAD + head + b"\r\n" + b"0\r\n\r\n" + SMUGGLED)
-    assert said.startswith((b"HTTP/1.1 400", b"HTTP/1.1 413")), said[:200]
-    assert len(re.findall(rb"HTTP/1.1 \d\d\d", said)) == 1
+    received = await all_that_comes(caller, HEAD + head + b"\r\n" + b"0\r\n\r\n" + SMUGGLED)
+    assert received.startswith((b"HTTP/1.1 400", b"HTTP/1.1 413")), received[:200]
+    assert len(re.findall(rb"HTTP/1.1 \d\d\d", received)) == 1
     assert not here.replica.begun
 
 
@@ -71,9 +71,9 @@ async def test_a_version_of_http_that_is_not_spoken_is_refused(
     here: RunningProxy, caller: Caller, version: bytes, path: bytes, kept: bytes
 ) -> None:
     head = b"GET %b%b\r\nHost: proxy\r\nX-API-Key: %b\r\n%b\r\n" % (path, version, KEY.encode(), kept)
-    said = await all_that_comes(caller, head)
-    assert said.startswith(b"HTTP/1.1 400"), said[:200]
-    assert b"/malformed" in said
+    received = await all_that_comes(caller, head)
+    assert received.startswith(b"HTTP/1.1 400"), received[:200]
+    assert b"/malformed" in received
     assert not here.replica.begun
 
 
@@ -88,7 +88,7 @@ async def test_a_header_that_only_contains_content_length_is_another_header(here
 async def test_a_length_with_thousands_of_zeros_before_it_is_that_length(
     here: RunningProxy, caller: Caller, extra: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """RFC 9110, 8.6: a length is digits, of which Python reads 4,300 at most."""
+    """RFC 9110, 8.6: a length consists of digits. Python's int() parses at most 4,300 of them."""
     await caller.send(HEAD + extra + b"Content-Length: " + b"0" * 5_000 + b"%d\r\n\r\n" % len(BODY) + BODY)
     assert (await caller.reply()).status == 200
     assert [asked.body for asked in here.replica.asked] == [BODY]
@@ -116,10 +116,10 @@ LENGTH = b"Content-Length: %d\r\n\r\n" % len(BODY)
         [HEAD + WISH + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(BODY), BODY), b"0\r\n\r\n"],
     ],
 )
-async def test_a_wish_for_http2_is_passed_over_and_what_follows_is_the_body(
+async def test_an_upgrade_to_http2_is_ignored_and_the_body_follows(
     here: RunningProxy, caller: Caller, sent: list[bytes]
 ) -> None:
-    """`curl --http2` and Java's HttpClient say so in their first request."""
+    """`curl --http2` and Java's HttpClient send such an `Upgrade` with their first request."""
     for _ in range(2):
         for part in sent[:-1]:
             await caller.send_apart(part)
@@ -133,7 +133,7 @@ async def test_a_wish_for_http2_is_passed_over_and_what_follows_is_the_body(
     assert not any("upgrade" in asked.headers or "http2-settings" in asked.headers for asked in here.replica.asked)
 
 
-async def test_what_follows_a_wish_for_http2_is_no_other_protocol_and_no_request_smuggled_in_a_body(
+async def test_data_after_an_upgrade_to_http2_is_neither_http2_nor_a_smuggled_request(
     here: RunningProxy,
 ) -> None:
     for data, number in (
@@ -143,10 +143,10 @@ async def test_what_follows_a_wish_for_http2_is_no_other_protocol_and_no_request
         (HEAD + WISH + LENGTH + BODY + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 2),
     ):
         async with here.caller() as caller:
-            said = await all_that_comes(caller, data, 1)
-        found = re.findall(rb"HTTP/1.1 (\d\d\d)", said)
-        assert len(found) <= number, (data, said)
-        assert found[0] == b"200", (data, said)
+            received = await all_that_comes(caller, data, 1)
+        found = re.findall(rb"HTTP/1.1 (\d\d\d)", received)
+        assert len(found) <= number, (data, received)
+        assert found[0] == b"200", (data, received)
     assert all("/infer " in asked.line for asked in here.replica.asked)
 
 
@@ -169,12 +169,12 @@ async def test_headers_too_long_are_refused_whether_they_end_or_not(here: Runnin
         async with here.caller() as caller:
             first, _, later = data.partition(b"PAUSE")
             await (caller.send_apart(first) if later else caller.send(first))
-            said = await all_that_comes(caller, later, 3)
-        assert said[9:12] in (b"431", b"404"), said[:100]
+            received = await all_that_comes(caller, later, 3)
+        assert received[9:12] in (b"431", b"404"), received[:100]
     assert not here.replica.begun
 
 
-async def test_what_is_said_cannot_be_made_a_header(here: RunningProxy) -> None:
+async def test_problem_texts_cannot_inject_headers(here: RunningProxy) -> None:
     for data in (
         request(f"/v2/models/{MODEL}%0d%0aX-Evil:%201/infer"),
         request(X_Request_Id="a\tb"),
@@ -185,7 +185,9 @@ async def test_what_is_said_cannot_be_made_a_header(here: RunningProxy) -> None:
             assert "evil" not in str(await caller.head()).lower()
 
 
-async def test_who_sends_a_head_too_slowly_is_cut_off(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_that_sends_a_head_too_slowly_is_disconnected(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tidegate_proxy.serve.HEAD_SECONDS", 0.5)
     answered = asyncio.ensure_future(caller.reply())
     for sign in b"POST / HTTP/1.1\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaa":

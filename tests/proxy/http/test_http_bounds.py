@@ -1,4 +1,4 @@
-"""What one caller can make the proxy hold is bounded, whoever it is and whatever it does not read."""
+"""Limits of the memory that one caller can use, including unauthenticated callers and callers that do not read."""
 
 import asyncio
 import gzip
@@ -36,7 +36,7 @@ def head(path: str, length: int, *more: str) -> bytes:
 
 
 async def pushed(caller: Caller, size: int, seconds: float = 0.5) -> int:
-    """Send as much as the proxy takes within a while; return how much that was."""
+    """Send as much as the proxy accepts, and return how many bytes that was."""
     sent = 0
     caller.writer.transport.set_write_buffer_limits(high=1)
     try:
@@ -55,7 +55,7 @@ def held(here: RunningProxy) -> int:
 
 
 @pytest.mark.parametrize("path", ["/Predict", "/v2/health/live", "/openapi.yaml", "/nothing"])
-async def test_what_is_no_call_of_a_model_is_answered_without_its_body(tmp_path: Path, path: str) -> None:
+async def test_requests_of_the_application_are_answered_without_their_body(tmp_path: Path, path: str) -> None:
     async with running_proxy(tmp_path, body_limit_bytes=LIMIT) as here, here.caller() as caller:
         await caller.send(head(path, 10**12) + b"x")
         reply = await caller.reply()
@@ -66,7 +66,7 @@ async def test_what_is_no_call_of_a_model_is_answered_without_its_body(tmp_path:
         await sending
 
 
-async def test_nobody_reads_much_of_a_predict_before_it_is_known_who_sends_it(tmp_path: Path) -> None:
+async def test_little_of_a_predict_is_read_before_its_caller_is_identified(tmp_path: Path) -> None:
     async with served(tmp_path, body_limit_bytes=LIMIT) as here, here.caller() as caller:
         await caller.send(head("/predict", LIMIT))
         read: list[int] = []
@@ -100,7 +100,7 @@ async def test_a_body_that_never_could_be_held_is_too_large_and_one_that_cannot_
         assert (await here.ask(request("/predict", ENVELOPE % (b" " * 2_000_000 + b"{}")))).status == 200
 
 
-async def test_what_a_replica_has_had_a_part_of_is_not_said_to_be_free_to_send_again(tmp_path: Path) -> None:
+async def test_a_request_that_a_replica_received_in_part_has_no_retry_after(tmp_path: Path) -> None:
     async with served(tmp_path, hang) as here:
         for data in (request(), head(PATH, 500_000, f"X-API-Key: {KEY}") + bytes(100_000)):
             async with here.caller() as caller:
@@ -119,7 +119,7 @@ async def test_a_body_that_waits_behind_another_request_is_given_back_when_its_c
     go_on.set()
     async with served(tmp_path, answering(go_on=go_on)) as here, here.caller() as caller:
         await caller.send(request())
-        await caller.reply()  # of a stranger little is read at once
+        await caller.reply()  # the proxy reads little at once from an unauthenticated caller
         go_on.clear()
         [connection] = here.proxy.http.connections
         connection.data_received(request() + head(PATH, 500_000, f"X-API-Key: {KEY}") + bytes(100_000))
@@ -135,7 +135,7 @@ async def test_a_head_of_very_many_headers_is_refused_however_short_they_are(cal
     assert (await caller.reply()).problem == "headers-too-large"
 
 
-async def test_a_long_list_of_models_counts_as_its_callers_who_gets_all_of_it_however_slowly(tmp_path: Path) -> None:
+async def test_a_long_list_of_models_counts_in_its_callers_memory_and_arrives_completely(tmp_path: Path) -> None:
     models = [f"m{number}" for number in range(3000)]
     async with served(tmp_path, models=models, memory_bytes=32 << 20) as here:
         slow = await deaf_caller(here)
@@ -164,11 +164,11 @@ async def test_requests_sent_ahead_are_read_as_they_are_answered(tmp_path: Path)
 
 async def test_a_packed_body_is_unpacked_in_steps_and_no_further_than_needed(tmp_path: Path) -> None:
     keeps = only("GET", answering(b'{"sequence_batching":{}}'))
-    said = b'{"parameters":{"sequence_id":1}}'
+    parameters = b'{"parameters":{"sequence_id":1}}'
     for plain, status, more in (
-        (said + b" " * LIMIT, 413, {}),
-        (said + b" " * (LIMIT - 100), 200, {}),
-        (said + b" " * (4 * LIMIT), 200, {"Inference_Header_Content_Length": str(len(said))}),
+        (parameters + b" " * LIMIT, 413, {}),
+        (parameters + b" " * (LIMIT - 100), 200, {}),
+        (parameters + b" " * (4 * LIMIT), 200, {"Inference_Header_Content_Length": str(len(parameters))}),
     ):
         packed = gzip.compress(plain)
         async with served(tmp_path, keeps, models=[model(MODEL, {1: 50, 2: 50})], body_limit_bytes=LIMIT) as here:
@@ -188,7 +188,7 @@ async def test_a_packed_body_is_unpacked_in_steps_and_no_further_than_needed(tmp
             await until(lambda: held(here) == 0)
 
 
-async def test_addresses_are_remembered_only_where_they_are_short_and_mean_something(
+async def test_only_short_and_valid_targets_are_cached(
     here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kinds, "MOST_KNOWN_TARGETS", 5)
@@ -208,7 +208,7 @@ async def test_addresses_are_remembered_only_where_they_are_short_and_mean_somet
             assert (await stranger.reply()).status == 401
     assert not [url for url in targets if url.endswith(b"x/infer")], "strangers leave nothing"
     assert 0 < len(targets) <= 5
-    assert b"/v2/models/m11/infer" in targets, "what comes later is remembered too"
+    assert b"/v2/models/m11/infer" in targets, "later targets are cached too"
     assert all(len(each) <= kinds.LONGEST_KNOWN and target is not None for each, target in targets.items())
 
 
@@ -220,7 +220,7 @@ async def deaf_caller(here: RunningProxy) -> socket.socket:
     return made
 
 
-async def test_who_takes_the_answers_late_gets_them_all_and_in_order(here: RunningProxy, caller: Caller) -> None:
+async def test_a_caller_that_reads_late_gets_all_responses_in_order(here: RunningProxy, caller: Caller) -> None:
     here.replica.act = answering(lambda asked: asked.body * 20_000)
     transport = caller.writer.transport
     transport.pause_reading()  # type: ignore[attr-defined]  # it is read from too

@@ -1,4 +1,4 @@
-"""A call goes to a replica as it came, and its answer comes back as it was given."""
+"""Calls reach the replica unchanged, and its responses reach the caller unchanged."""
 
 import json
 from collections import Counter
@@ -53,7 +53,7 @@ async def test_no_credential_and_no_word_of_control_goes_on(here: RunningProxy) 
         assert asked.headers.keys() == {"host", "content-length", "x-request-id"}
 
 
-async def test_a_request_id_of_the_callers_is_kept_unless_it_is_none(here: RunningProxy) -> None:
+async def test_a_valid_request_id_of_the_caller_is_kept(here: RunningProxy) -> None:
     assert (await here.ask(request(X_Request_Id="mine-1"))).headers["x-request-id"] == "mine-1"
     for bad in ("a b", "x" * 129, "ü", "<script>"):
         assert (await here.ask(request(X_Request_Id=bad))).headers["x-request-id"] != bad
@@ -91,11 +91,11 @@ async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(here: R
 async def test_an_envelope_that_is_none_is_refused(here: RunningProxy, body: bytes, status: int, problem: str) -> None:
     reply = await here.ask(request("/predict", body))
     assert (reply.status, reply.problem) == (status, problem)
-    assert (await here.ask(request("/predict", body, key=None))).status == 401, "whoever is unknown is told no more"
+    assert (await here.ask(request("/predict", body, key=None))).status == 401, "no details for unauthenticated callers"
     assert not here.replica.begun
 
 
-async def test_a_body_is_asked_for_only_when_the_call_is_granted(here: RunningProxy) -> None:
+async def test_continue_is_sent_only_if_the_call_is_granted(here: RunningProxy) -> None:
     head, body = request(body=b"x" * 10, Expect="100-continue").split(b"\r\n\r\n")
     async with here.caller() as caller:
         await caller.send(head + b"\r\n\r\n")
@@ -111,7 +111,7 @@ async def test_a_body_is_asked_for_only_when_the_call_is_granted(here: RunningPr
 
 @pytest.mark.parametrize("path", ["/predict", PATH, "/whoami"])
 async def test_http_1_0_gets_no_interim_answer(here: RunningProxy, path: str) -> None:
-    """RFC 9110, 15.2: HTTP/1.0 does not define them. The body comes without being asked for."""
+    """RFC 9110, 15.2: HTTP/1.0 does not define them. The body arrives without `100 Continue`."""
     data = request(path, ENVELOPE % BODY if path == "/predict" else BODY, Expect="100-continue")
     head, body = data.replace(b"HTTP/1.1", b"HTTP/1.0").split(b"\r\n\r\n")
     async with here.caller() as caller:
@@ -121,15 +121,15 @@ async def test_http_1_0_gets_no_interim_answer(here: RunningProxy, path: str) ->
 
 
 async def test_a_server_names_the_extensions_alone_that_callers_can_use(tmp_path: Path) -> None:
-    said = {
+    metadata = {
         "name": "triton",
         "version": "2.51",
         "extensions": ["statistics", "trace", "cuda_shared_memory", "sequence"],
     }
-    async with served(tmp_path, answering(json.dumps(said).encode())) as here:
+    async with served(tmp_path, answering(json.dumps(metadata).encode())) as here:
         for path in ("/v2", "/servers/vision/v2"):
             found = (await here.ask(request(path, method="GET"))).json()
-            assert found == said | {"extensions": ["statistics", "sequence"]}
+            assert found == metadata | {"extensions": ["statistics", "sequence"]}
 
 
 @pytest.mark.parametrize("how", ["it raises", "it leaves", "it answers nothing"])
@@ -146,7 +146,7 @@ async def test_a_part_of_the_applications_answer_is_never_sent_as_the_whole(here
     assert (reply.status, reply.problem) == (500, "internal")
 
 
-async def test_shares_of_traffic_are_exact_and_sticky_where_the_caller_says_so(tmp_path: Path) -> None:
+async def test_shares_of_traffic_are_exact_and_sticky_on_request(tmp_path: Path) -> None:
     async with served(tmp_path, models=[model(MODEL, {1: 20, 2: 80, 3: 0})]) as here, here.caller() as caller:
         chosen: Counter[str] = Counter()
         for _ in range(1000):
@@ -161,7 +161,7 @@ async def test_shares_of_traffic_are_exact_and_sticky_where_the_caller_says_so(t
         assert (await caller.reply()).headers["tidegate-model-version"] == "9"
 
 
-async def test_too_many_requests_are_told_when_there_is_room(tmp_path: Path) -> None:
+async def test_too_many_requests_get_a_retry_after(tmp_path: Path) -> None:
     async with served(tmp_path, access=access_table((), 60, 3)) as here:
         replies = [await here.ask() for _ in range(5)]
         assert [reply.status for reply in replies] == [200, 200, 200, 429, 429]
@@ -175,8 +175,8 @@ async def who(here: RunningProxy, key: str | None = None, **headers: str) -> Rep
     return await here.ask(request("/whoami", b"", "GET", key, **headers))
 
 
-async def test_a_token_tells_name_groups_and_issuer(tmp_path: Path, identity_provider: Issuer) -> None:
-    token = identity_provider.token("ada", ["writers", "data-scientists"])  # whom no rule grants anything
+async def test_whoami_shows_name_groups_and_issuer_of_a_token(tmp_path: Path, identity_provider: Issuer) -> None:
+    token = identity_provider.token("ada", ["writers", "data-scientists"])  # a principal without any rule
     async with served(tmp_path, access=access_table([identity_provider])) as here:
         reply = await who(here, Authorization=f"Bearer {token}")
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
@@ -190,7 +190,7 @@ async def test_a_token_tells_name_groups_and_issuer(tmp_path: Path, identity_pro
     assert reply.headers["cache-control"] == "no-store"
 
 
-async def test_an_api_key_tells_its_principal_in_either_header(here: RunningProxy) -> None:
+async def test_whoami_shows_the_principal_of_an_api_key_in_either_header(here: RunningProxy) -> None:
     replies = [await who(here, KEY), await who(here, Authorization=f"Bearer {KEY}")]
     expected = {"environment": "test", "principal": "ci", "groups": [], "source": "api-keys"}
     assert [reply.json() for reply in replies] == [expected, expected]
@@ -206,7 +206,9 @@ async def test_an_api_key_tells_its_principal_in_either_header(here: RunningProx
     ],
     ids=["nothing", "a-wrong-key", "a-longer-key", "two"],
 )
-async def test_nobody_else_is_told_anything(here: RunningProxy, headers: dict[str, str], problem: str) -> None:
+async def test_other_credentials_are_refused_without_details(
+    here: RunningProxy, headers: dict[str, str], problem: str
+) -> None:
     for path in ("/whoami", "/v2", f"/v2/models/{MODEL}"):
         reply = await here.ask(request(path, b"", "GET", None, **headers))
         assert reply.problem == problem, path

@@ -1,4 +1,4 @@
-"""What one call costs, in bytecode instructions: the same on every machine, however busy."""
+"""The cost of a call in bytecode instructions, which does not depend on the machine or its load."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ ANSWER = head(b"content-type: application/json", b"content-length: 8") + b'{"ok"
 
 
 class Wire(asyncio.Transport):
-    """Takes what is written, and keeps the last of it."""
+    """Keeps the last data that was written."""
 
     sent = b""
 
@@ -40,7 +40,7 @@ class Wire(asyncio.Transport):
         return False
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing waits here."""
+        """Do nothing: no data is buffered."""
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -55,8 +55,8 @@ def come(protocol: Any, data: bytes) -> None:
 async def test_a_call_that_finds_all_at_hand_takes_no_more_instructions_than_this(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: bytes, most: int
 ) -> None:
-    """`make bench-proxy` measures what they take in time. Raise the numbers only with its figures in the commit."""
-    monkeypatch.setattr(records, "SUCCESS_EVERY", math.inf)  # A busy machine would log more of the calls.
+    """`make bench-proxy` measures their time. Raise the numbers only with its results in the commit."""
+    monkeypatch.setattr(records, "SUCCESS_EVERY", math.inf)  # Otherwise a busy machine logs more calls.
     counted = 0
 
     def count(frame: FrameType, event: str, _: object) -> Any:
@@ -69,7 +69,7 @@ async def test_a_call_that_finds_all_at_hand_takes_no_more_instructions_than_thi
         return count
 
     async with served(tmp_path) as here:
-        assert (await here.ask(request(path, body))).status == 200  # who calls, and what they may, is known from now on
+        assert (await here.ask(request(path, body))).status == 200  # the proxy caches the caller and its grant
         (replica,) = here.pool.replicas
         caller, front, behind = ClientConnection(here.proxy.http), Wire(), Wire()
         caller.connection_made(front)

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says can be asked is answered, whatever comes, as it says: by an answer or by a problem."""
+"""The proxy answers all operations of its OpenAPI document as documented, whatever the request."""
 
 import json
 import re
@@ -26,10 +26,10 @@ MISSPELT = {"model": "-m", "server": "-s", "version": "v1"}
 
 
 @pytest.mark.anyio
-async def test_every_documented_path_answers_who_asks_rightly_and_takes_no_other_method(here: RunningProxy) -> None:
+async def test_every_documented_path_works_and_accepts_no_other_method(here: RunningProxy) -> None:
     document = yaml.safe_load((await here.ask(request("/openapi.yaml", method="GET", key=None))).body)
-    paths = {path: said for path, said in document["paths"].items() if "/v1/" not in path}  # tests/proxy/openai
-    asked = [(method.upper(), path) for path, said in paths.items() for method in METHODS if method in said]
+    paths = {path: item for path, item in document["paths"].items() if "/v1/" not in path}  # tests/proxy/openai
+    asked = [(method.upper(), path) for path, item in paths.items() for method in METHODS if method in item]
     assert len(asked) > 30
     for method, path in asked:
         body = ENVELOPE % b'{"inputs":[]}' if path == "/predict" else b"{}"
@@ -41,14 +41,14 @@ async def test_every_documented_path_answers_who_asks_rightly_and_takes_no_other
         if "{model}" in path:
             reply = await here.ask(request(path.format(**MISSPELT), method=method))
             assert (reply.status, reply.problem) == (404, "unknown"), path
-            assert reply.json()["detail"].startswith("Nothing is called '")
+            assert reply.json()["detail"].startswith("There is no address '")
 
 
 def test_the_document_agrees_with_the_names_problems_and_messages_of_the_code() -> None:
     document = yaml.safe_load((Path(tidegate_proxy.__file__).parent / "openapi.yaml").read_text("utf-8"))
     schemas, parameters = document["components"]["schemas"], document["components"]["parameters"]
     assert schemas["Problem"]["properties"]["type"]["enum"] == [TYPE_ROOT + each.word for each in ProblemType]
-    patterns = {name: said["schema"].get("pattern") for name, said in parameters.items()}
+    patterns = {name: item["schema"].get("pattern") for name, item in parameters.items()}
     assert (patterns["model"], patterns["server"]) == (f"^{NAME_PATTERN}$", f"^{NAME_PATTERN}$")
     assert patterns["version"] == f"^{VERSION_PATTERN}$"
     assert patterns["served"] == f"^{SERVED_NAME_PATTERN}$"
@@ -61,7 +61,7 @@ def test_the_document_agrees_with_the_names_problems_and_messages_of_the_code() 
         assert set(schemas[name]["required"]) == set(message["required"]), name
 
 
-MOST_SECONDS = 240  # Seconds after which it hangs, however busy the machine is.
+MOST_SECONDS = 240  # A timeout that is long enough for a busy machine.
 TENSOR = {"name": "y", "datatype": "FP32", "shape": [1], "data": [1.0]}
 STATS = {"model_stats": [{"name": "m", "version": "1"}]}
 ANSWERS = {
@@ -72,7 +72,7 @@ ANSWERS = {
     "config": {"name": "m"},
     "generate": {"text": "all"},
 }
-# What is asked beyond the document: names that are none are unknown, bodies of models are the models' own affair.
+# Allowed beyond the document: 404 for names that are not valid. The models check their own bodies.
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,"
 CHECKS += (
     "response_headers_conformance,positive_data_acceptance,unsupported_method,allow_header_conformance,ignored_auth"
@@ -80,7 +80,7 @@ CHECKS += (
 
 
 def like_triton(caller: Caller) -> None:
-    """Answer as Triton does, for a model that takes whatever comes."""
+    """Answer as Triton does, for a model that accepts any request."""
     last = caller.request.path.rpartition("/")[2]
     if last == "ready":
         caller.answer()
@@ -91,7 +91,7 @@ def like_triton(caller: Caller) -> None:
 
 
 @pytest.mark.thorough
-def test_the_proxy_keeps_what_its_openapi_document_says(tmp_path: Path) -> None:
+def test_the_proxy_conforms_to_its_openapi_document(tmp_path: Path) -> None:
     config = tmp_path / "schemathesis.toml"
     config.write_text(f'[parameters]\n"path.model" = "m"\n"path.server" = "{SERVER}"\n')
     with (
@@ -100,7 +100,7 @@ def test_the_proxy_keeps_what_its_openapi_document_says(tmp_path: Path) -> None:
     ):
         options = ["--checks", CHECKS, "--max-examples", "5", "--phases", "examples,coverage,fuzzing"]
         options += ["--header", f"X-API-Key: {key}", "--request-timeout", "10", "--suppress-health-check", "all"]
-        options += ["--generation-with-security-parameters", "false"]  # two credentials are one too many
+        options += ["--generation-with-security-parameters", "false"]  # it would add a second credential
         command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
         done = subprocess.run(
             [*command, f"http://{front.http}/openapi.yaml", *options, "--no-shrink", "--output-sanitize", "false"],

@@ -1,4 +1,4 @@
-"""Errors of an inference server reach the caller as the server wrote them. The log has them short and without paths."""
+"""The caller gets an inference server's errors unchanged. The log has them shortened and without paths."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Replicas that fail, callers that leave, proxies that stop: nothing is lost in silence."""
+"""Failing replicas, disconnecting callers, stopping proxies: every failure is reported."""
 
 import asyncio
 import os
@@ -34,21 +34,21 @@ async def test_connections_that_a_replica_closed_meanwhile_are_not_used(here: Ru
         await asyncio.sleep(pause)
 
 
-async def test_a_call_that_met_the_end_of_a_kept_connection_is_told_so_and_not_sent_again(here: RunningProxy) -> None:
+async def test_a_call_on_a_kept_connection_that_just_closed_fails_without_a_retry(here: RunningProxy) -> None:
     async def end_with_the_second(made: Upstream, writer: asyncio.StreamWriter, _: Asked) -> None:
         if len(made.asked) == 2:
-            writer.transport.abort()  # it was on its way when the replica ended the connection
+            writer.transport.abort()  # the request was being sent when the replica closed the connection
         else:
             await answer(writer)
 
     here.replica.act = end_with_the_second
     replies = [await here.ask() for _ in range(3)]
     assert [reply.status for reply in replies] == [200, 502, 200]
-    assert "send the request again only if" in replies[1].json()["detail"]
+    assert "Send the request again only if" in replies[1].json()["detail"]
     assert len(here.replica.asked) == 3
 
 
-async def test_a_caller_who_leaves_is_not_worked_for(here: RunningProxy) -> None:
+async def test_the_call_of_a_disconnected_caller_is_dropped(here: RunningProxy) -> None:
     here.replica.act = hang
     async with here.caller() as caller:
         await caller.send(request())
@@ -61,7 +61,7 @@ async def test_a_caller_who_leaves_is_not_worked_for(here: RunningProxy) -> None
     assert dict(count.statuses) == {499: 1}
 
 
-async def test_a_slow_caller_slows_the_replica_and_nobody_else(here: RunningProxy) -> None:
+async def test_a_slow_caller_slows_only_the_replica(here: RunningProxy) -> None:
     size = 64 << 20
     sent = 0
 
@@ -91,7 +91,7 @@ async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_p
     go_on = asyncio.Event()
 
     async with served(tmp_path, answering(go_on=go_on), concurrency=2) as here:
-        # Of the eight that may wait, two are for other models and callers.
+        # Two of the eight places in the queue are for other models and callers.
         first = [asyncio.ensure_future(here.ask()) for _ in range(8)]
         places = here.proxy.shared.limiter
         await until(lambda: (places.in_flight, places.waiting) == (2, 6))
@@ -149,7 +149,7 @@ STANDS_STILL = raw(STREAM + b"9\r\ndata: 0\n\n\r\n", pause=20)
         (STANDS_STILL, 1, request(GENERATE), False),
         (MOVES, 5, request(GENERATE, Request_Timeout="1.2"), False),
     ],
-    ids=["it moves", "it stands still", "its caller said when it is to end"],
+    ids=["it moves", "it stands still", "its caller set the deadline"],
 )
 async def test_a_stream_may_last_longer_than_a_request_while_it_moves(
     tmp_path: Path, act: Act, most: int, asked: bytes, is_whole: bool
@@ -167,7 +167,7 @@ async def test_a_stream_may_last_longer_than_a_request_while_it_moves(
     ("event", "status"),
     [
         (b'{"error":"in model.py"}', 502),
-        (b'{"error":0.5,"model_name":"m","model_version":"1"}', 200),  # A tensor may have that name.
+        (b'{"error":0.5,"model_name":"m","model_version":"1"}', 200),  # A tensor can have that name.
         (b'{"text":"error"}', 200),
     ],
 )
@@ -180,7 +180,7 @@ async def test_a_stream_that_reports_an_error_is_handed_on_and_counts_as_failed(
     assert (reply.status, reply.body) == (200, body)
     [count] = here.proxy.shared.meter.calls.values()
     assert dict(count.statuses) == {status: 1}
-    assert not here.proxy.shared.meter.tokens, "Triton's streams state none"
+    assert not here.proxy.shared.meter.tokens, "Triton's streams report no usage"
 
 
 @pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\n", head(CHUNKED) + b"0\r\n"], ids=["head", "trailers"])
@@ -195,7 +195,7 @@ async def test_headers_of_an_answer_that_do_not_end_are_not_kept(tmp_path: Path,
         assert (reply.status, len(reply.headers["x"])) == (200, 60_000)
 
 
-async def test_an_error_that_does_not_end_is_no_stream_that_moves(tmp_path: Path) -> None:
+async def test_an_endless_error_does_not_extend_the_deadline(tmp_path: Path) -> None:
     endless = raw(head(CHUNKED, status=b"500 -"), *[b"1\r\nx\r\n"] * 10_000, pause=0.01)
     async with served(tmp_path, endless, request_timeout_seconds=1) as here:
         reply = await here.ask(request(GENERATE))

@@ -1,4 +1,4 @@
-"""A head is read from memory of its header names, or header by header: both ways give the same request."""
+"""Reading a head with a cached shape or header by header gives the same request."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -72,12 +72,12 @@ def test_a_head_of_known_names_is_read_as_any_other(
         except httptools.HttpParserError:
             return
         patch.setattr(head, "_SHAPES", {})
-        each = read(headers, version, before, is_unknown=True)  # of a stranger, no names are kept
+        each = read(headers, version, before, is_unknown=True)  # unauthenticated callers cause no caching
         for _ in range(2):
             assert read(headers, version, before) == each
 
 
-def test_names_are_kept_of_few_heads_and_of_short_ones_and_of_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_and_short_heads_of_authenticated_callers_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head, "_SHAPES", {})
     for number in range(2 * head._MOST_SHAPES):
         read([(b"Host", b"a"), (b"n%d" % number, b"")], b"1.1", 0)

@@ -1,4 +1,4 @@
-"""What RFC 9110 and 9112 ask of whoever passes messages on: targets, headers of one connection, trailers, chunks."""
+"""RFC 9110's and 9112's rules for intermediaries: targets, headers of one connection, trailers, chunks."""
 
 import asyncio
 import tempfile
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("before", ["http://proxy", "HTTPS://other.example:8443", "http://[::1]:80"])
 async def test_a_target_may_name_the_host_too(here: RunningProxy, before: str) -> None:
     """RFC 9112, 3.2.2: a server MUST accept it."""
-    for _ in range(3):  # the third is one whose head is known
+    for _ in range(3):  # the third head is cached
         assert (await here.ask(request(before + PATH))).status == 200
     assert (await here.ask(request(f"{before}/predict?x", ENVELOPE % b"{}"))).status == 200
     assert (await here.ask(request(f"{before}/healthz", method="GET"))).json() == {"status": "ok"}
@@ -40,7 +40,7 @@ async def test_a_target_may_name_the_host_too(here: RunningProxy, before: str) -
         ("*", 400),
     ],
 )
-async def test_what_only_looks_like_a_target_is_refused(here: RunningProxy, target: str, status: int) -> None:
+async def test_an_invalid_target_is_refused(here: RunningProxy, target: str, status: int) -> None:
     assert (await here.ask(request(target, method="GET"))).status == status
     assert not here.replica.begun
 
@@ -59,16 +59,16 @@ async def test_headers_that_connection_nominates_go_no_further(here: RunningProx
     assert found == [["x-kept"]] * 3 + [["x-foo"]]
 
 
-async def test_connection_nominates_none_of_what_the_proxy_itself_says(here: RunningProxy) -> None:
+async def test_connection_cannot_nominate_the_proxys_own_headers(here: RunningProxy) -> None:
     nominated = "Host, Content-Length, X-Request-Id, X-API-Key, close"
     assert (await here.ask(request(Connection=nominated, X_Request_Id="order-7"))).status == 200
     (asked,) = here.replica.asked
     assert (asked.headers["host"], asked.headers["x-request-id"], asked.body) == ("pool.test", "order-7", BODY)
 
 
-# --- bodies in chunks
-async def test_a_credential_in_a_trailer_is_none(here: RunningProxy) -> None:
-    """RFC 9110, 6.5.1: what comes behind the body is not what the head said."""
+# --- chunked bodies
+async def test_a_credential_in_a_trailer_is_ignored(here: RunningProxy) -> None:
+    """RFC 9110, 6.5.1: trailers are not headers."""
     for path, method in ((PATH, "POST"), ("/v2", "GET"), ("/whoami", "GET")):
         data = request(path, b"", method, key=None, Transfer_Encoding="chunked")
         reply = await here.ask(data + b"0\r\nX-API-Key: %b\r\n\r\n" % KEY.encode())
@@ -91,7 +91,7 @@ async def test_extensions_and_trailers_are_passed_over(here: RunningProxy, calle
 async def test_a_chunk_larger_than_a_body_may_be_is_refused_before_it_comes(
     here: RunningProxy, path: str, size: bytes, cut: int
 ) -> None:
-    """The limit here is 1,000,000 bytes: 0xf4240."""
+    """The limit in this test is 1,000,000 bytes: 0xf4240."""
     data = request(path, b"", Transfer_Encoding="chunked") + size
     async with here.caller() as caller:
         await caller.send_apart(data[: len(data) - cut])
@@ -112,7 +112,7 @@ async def test_a_chunk_larger_than_a_body_may_be_is_refused_before_it_comes(
 def test_chunks_within_the_limit_all_go_on_however_they_come(
     sizes: list[int], extension: bytes, cuts: list[int]
 ) -> None:
-    """Also those whose bytes look like the size of a chunk that is too large."""
+    """Including chunks whose data looks like the size of a chunk that is too large."""
     parts = [(b"\r\nffffffff\r\n" * size)[:size] for size in sizes]
     chunks = [b"%x%b\r\n%b\r\n" % (len(part), extension, part) for part in parts]
     data = request(body=b"", Transfer_Encoding="chunked") + b"".join(chunks) + b"0\r\n\r\n"
@@ -135,9 +135,7 @@ def test_chunks_within_the_limit_all_go_on_however_they_come(
     ("begin", "more"),
     [(b"0\r\n", b"X: " + b"a" * 9_000 + b"\r\n"), (b"0\r\nX: ", b"a" * 9_000), (b"2;x=", b"a" * 9_000)],
 )
-async def test_nobody_sends_extensions_or_trailers_for_ever(
-    caller: Caller, path: str, begin: bytes, more: bytes
-) -> None:
+async def test_extensions_and_trailers_are_limited(caller: Caller, path: str, begin: bytes, more: bytes) -> None:
     """The parser keeps trailers."""
     await caller.send(request(path, b"", Transfer_Encoding="chunked") + b"2\r\n{}\r\n" + begin)
     answered = asyncio.ensure_future(caller.reply())
@@ -160,4 +158,4 @@ async def test_a_body_in_slow_small_chunks_has_no_extensions_to_speak_of(here: R
     assert here.replica.asked[0].body == b"hello" * 20
 
 
-# --- what is no envelope
+# --- invalid envelopes

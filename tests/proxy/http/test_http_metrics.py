@@ -1,4 +1,4 @@
-"""Every metric is there, counts what happened, and has labels that callers cannot multiply."""
+"""Every metric exists and counts correctly, and callers cannot create more labels."""
 
 import asyncio
 from hashlib import sha256
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def scrape(here: RunningProxy) -> dict[str, Metric]:
-    """Return what Prometheus reads; its own parser checks the form."""
+    """Return the metrics as Prometheus reads them. Prometheus' own parser checks the format."""
     reply = await here.ask(request(proxy_process.METRICS_PATH, method="GET"), side="admin")
     assert reply.status == 200
     assert reply.headers["content-type"].startswith("text/plain")
@@ -55,7 +55,7 @@ async def test_calls_are_counted_with_their_bytes_and_seconds(here: RunningProxy
         await here.ask(data)
     found = await scrape(here)
     call = {"server": "vision", "model": MODEL, "protocol": "http"}
-    assert value(found, "requests_total", status="200", **call) == 2, "metadata is no inference"
+    assert value(found, "requests_total", status="200", **call) == 2, "a metadata request is not an inference"
     assert value(found, "request_bytes_total", **call) == 2 * len(BODY)
     assert value(found, "response_bytes_total", **call) == 2 * len(b'{"ok":1}')
     assert value(found, "request_seconds_count", **call) == 2
@@ -81,7 +81,7 @@ async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
         assert value(found, "requests_total", status="429") == 1
 
 
-async def test_what_is_under_way_and_what_waits_is_told(tmp_path: Path) -> None:
+async def test_calls_in_flight_and_in_the_queue_are_counted(tmp_path: Path) -> None:
     async with served(tmp_path, hang, concurrency=1) as here:
         calls = [asyncio.ensure_future(here.ask()) for _ in range(3)]
         await until(lambda: here.proxy.shared.limiter.waiting == 2 and here.replica.asked)
@@ -95,7 +95,7 @@ async def test_what_is_under_way_and_what_waits_is_told(tmp_path: Path) -> None:
         assert (value(found, "in_flight"), value(found, "waiting"), value(found, "replica_in_flight")) == (0, 0, 0)
 
 
-async def test_errors_of_replicas_and_their_breakers_are_told(here: RunningProxy) -> None:
+async def test_errors_and_breakers_of_replicas_are_counted(here: RunningProxy) -> None:
     await here.ask()
     assert value(await scrape(here), "breaker", state="closed") == 1
     here.replica.act = reset
@@ -109,7 +109,7 @@ async def test_errors_of_replicas_and_their_breakers_are_told(here: RunningProxy
 
 
 @pytest.mark.usefixtures("nobody_else_looks")
-async def test_files_taken_over_and_refused_are_told(tmp_path: Path, here: RunningProxy) -> None:
+async def test_loaded_and_refused_files_are_counted(tmp_path: Path, here: RunningProxy) -> None:
     found = await scrape(here)
     for file in ("routing", "access", "api-keys"):
         assert value(found, "config_generation", file=file) == 1
@@ -140,7 +140,7 @@ async def test_callers_make_no_labels(here: RunningProxy, caller: Caller) -> Non
     assert sum(len(metric.samples) for metric in (await scrape(here)).values()) == before
 
 
-async def test_what_is_told_is_what_the_catalogue_has(tmp_path: Path) -> None:
+async def test_the_metrics_are_those_of_the_catalogue(tmp_path: Path) -> None:
     async with served(tmp_path, otlp_endpoint="http://127.0.0.1:9", metrics_callers=9) as here:
         await here.ask()
         await here.ask(request("/v2/models/nobody/infer"))
@@ -154,7 +154,7 @@ async def test_what_is_told_is_what_the_catalogue_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [0, 1])
-async def test_so_many_models_have_a_name_as_was_asked_for(tmp_path: Path, most: int) -> None:
+async def test_the_number_of_models_with_a_label_is_limited(tmp_path: Path, most: int) -> None:
     async with served(tmp_path, models=(MODEL, "b", "c"), metrics_models=most) as here:
         here.replica.act = only("/c/", reset)
         for name in (MODEL, "b", "c", MODEL):
@@ -186,7 +186,7 @@ async def test_a_model_that_leaves_the_table_leaves_its_place_to_another_and_tho
         assert value(found, "requests_total", model=OTHERS) == 3
 
 
-async def test_callers_are_counted_by_name_only_where_that_is_asked_for(tmp_path: Path) -> None:
+async def test_callers_have_labels_only_if_configured(tmp_path: Path) -> None:
     for most, names in ((0, []), (1, [CALLER])):
         async with served(tmp_path / str(most), metrics_callers=most) as here:
             await here.ask()
@@ -209,7 +209,7 @@ def test_the_first_callers_have_names_and_the_others_are_counted_together(
     assert {key[:2] for key in meter.callers} <= {*first, (OTHERS, "")}
 
 
-async def test_what_is_counted_of_a_replica_goes_with_it(tmp_path: Path) -> None:
+async def test_metrics_of_a_replica_disappear_with_it(tmp_path: Path) -> None:
     async with upstream(reset) as bad, upstream() as good, running_proxy(tmp_path, bad) as here:
         assert (await here.ask()).problem == "upstream-failed"
         where = {"type": "upstream-failed", "replica": f"127.0.0.1:{bad.port}"}
@@ -222,9 +222,9 @@ async def test_what_is_counted_of_a_replica_goes_with_it(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("nobody_else_looks")
-async def test_a_table_that_was_edited_by_hand_is_told_until_it_is_as_it_was_rolled_out(tmp_path: Path) -> None:
+async def test_a_hand_edited_table_is_reported_until_it_matches_the_rollout(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
-        assert value(await scrape(here), "config_edited", file="routing") == 0, "nobody has said what it was"
+        assert value(await scrape(here), "config_edited", file="routing") == 0, "the time of the edit is unknown"
         file = next(here.root.rglob(proxy_process.ROUTING_FILE))
         text = file.read_bytes()
         file.with_name(file.name + proxy_process.CHECKSUM).write_text(sha256(text).hexdigest() + "\n")

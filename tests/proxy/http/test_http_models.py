@@ -1,4 +1,4 @@
-"""What a model's own configuration decides: its sequences stay where they began, and its alias says which version."""
+"""Effects of a model's configuration: sequences stay at their replica, and an alias selects the version."""
 
 import asyncio
 import gzip
@@ -32,7 +32,7 @@ def calls(replica: Upstream) -> list[Asked]:
 async def spread(here: RunningProxy, first: Upstream, body: Callable[[int], bytes]) -> None:
     """Send each sequence's request several times, all to one replica, until both replicas have had a sequence.
 
-    Ports, and so the places of sequences, are chance: all of them at one replica is one run in 2**63.
+    Ports are random, and so are the replicas of sequences. All sequences go to one replica in one of 2**63 runs.
     """
     used: set[int] = set()
     for number in range(1, 65):
@@ -76,10 +76,10 @@ async def test_models_without_sequences_are_not_read(tmp_path: Path) -> None:
         assert calls(first)
         assert calls(second)
         asked = [each for replica in (first, second) for each in replica.asked if each.line.startswith("GET")]
-        assert len(asked) == 1, "its configuration is asked for once"
+        assert len(asked) == 1, "the configuration is requested once"
 
 
-async def test_requests_that_come_while_the_model_is_looked_at_wait_for_what_it_is(tmp_path: Path) -> None:
+async def test_requests_wait_while_the_model_is_checked_for_sequences(tmp_path: Path) -> None:
     slowly = only("GET", answering(KEEPS, seconds=0.3))
     async with upstream(slowly) as first, upstream(slowly) as second, running_proxy(tmp_path, first, second) as here:
         data = [request(body=body_of(number)) for number in range(1, 33)] * 2
@@ -99,7 +99,7 @@ async def test_a_sequence_stays_at_one_version_even_of_one_replica(tmp_path: Pat
         assert set().union(*found) == {"1", "2"}
 
 
-async def test_a_sequence_stays_even_where_nobody_tells_that_the_model_keeps_them(tmp_path: Path) -> None:
+async def test_a_sequence_stays_even_if_the_model_cannot_be_checked(tmp_path: Path) -> None:
     silent = only("GET", raw(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"))
     async with upstream(silent) as first, upstream(silent) as second, running_proxy(tmp_path, first, second) as here:
         await spread(here, first, lambda number: request(body=body_of(number)))
@@ -121,7 +121,7 @@ def sequence_of(body: bytes) -> bytes | None:
 
 
 @given(st.integers() | st.text(max_size=20))
-def test_ids_are_told_apart(sequence: int | str) -> None:
+def test_similar_sequence_ids_differ(sequence: int | str) -> None:
     found = sequence_of(body_of(sequence))
     assert (found is None) == (not sequence)
     if found is not None:
@@ -142,7 +142,7 @@ def saying(**versions: object) -> dict[str, object]:
 
 
 class Configured:
-    """What a replica does: it tells the model's configuration, and which version was called."""
+    """A replica that returns the model's configuration, and which version was called."""
 
     def __init__(self, **versions: str) -> None:
         self.parameters: object = saying(**versions)
@@ -167,7 +167,7 @@ async def several(here: RunningProxy, number: int = 20) -> list[Reply]:
     return list(await asyncio.gather(*(here.ask() for _ in range(number))))
 
 
-async def test_requests_get_the_version_that_the_alias_stands_for_and_it_is_asked_once(tmp_path: Path) -> None:
+async def test_requests_get_the_version_of_the_alias_which_is_queried_once(tmp_path: Path) -> None:
     act = Configured(champion="3", challenger="4")
     async with served(tmp_path, act, models=ALIASED) as here:
         replies = await several(here)
@@ -177,27 +177,29 @@ async def test_requests_get_the_version_that_the_alias_stands_for_and_it_is_aske
         assert act.asked == 1
 
 
-@pytest.mark.parametrize("said", [{"other": "3"}, {"champion": "newest"}, {"champion": "0"}, {"champion": ""}])
-async def test_without_a_version_no_other_answers_instead(tmp_path: Path, said: dict[str, str]) -> None:
-    act = Configured(**said)
+@pytest.mark.parametrize("aliases", [{"other": "3"}, {"champion": "newest"}, {"champion": "0"}, {"champion": ""}])
+async def test_without_a_version_no_other_answers_instead(tmp_path: Path, aliases: dict[str, str]) -> None:
+    act = Configured(**aliases)
     async with served(tmp_path, act, models=ALIASED) as here:
         reply = await here.ask()
         assert (reply.status, reply.problem) == (503, "busy")
-        assert "tidegate.alias.champion of the model's configuration names no version" in reply.json()["detail"]
+        assert "tidegate.alias.champion of the model's configuration is not" in reply.json()["detail"]
         assert reply.headers["retry-after"] == "1"
         assert all("/config" in each.line for each in here.replica.asked)
 
 
 @pytest.mark.parametrize("parameters", [[], saying(champion=3), saying(champion=None)])
-async def test_where_the_configuration_cannot_be_had_the_reason_is_told(tmp_path: Path, parameters: object) -> None:
+async def test_if_the_configuration_is_unavailable_the_response_has_the_reason(
+    tmp_path: Path, parameters: object
+) -> None:
     act = Configured(champion="3")
     async with served(tmp_path, act, models=ALIASED) as here:
         act.status = 500
         reply = await here.ask()
         assert (reply.status, reply.problem) == (503, "busy")
-        assert "the inference server answered 500" in reply.json()["detail"]
+        assert "the inference server returned 500" in reply.json()["detail"]
         act.status, act.parameters = 200, parameters
-        while "answered 500" in (detail := (await here.ask()).json()["detail"]):
+        while "returned 500" in (detail := (await here.ask()).json()["detail"]):
             await asyncio.sleep(0.05)
         assert "cannot be read" in detail
 
@@ -221,7 +223,7 @@ async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path, m
         assert versions(*replies) == {(200, "3"), (200, "4"), (503, None)}
 
 
-async def test_what_was_said_holds_for_a_while_without_a_newer_answer_and_not_for_ever(
+async def test_an_alias_stays_valid_for_a_limited_time_without_a_newer_response(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "ASK_AGAIN_SECONDS", 0.05)
@@ -231,7 +233,7 @@ async def test_what_was_said_holds_for_a_while_without_a_newer_answer_and_not_fo
     async with served(tmp_path, act, models=ALIASED) as here:
         assert versions(await here.ask()) == {(200, "3")}
         act.status, asked = 500, act.asked
-        while act.asked < asked + 2:  # once more asked, and answered
+        while act.asked < asked + 2:  # another request, and its response
             assert versions(await here.ask()) == {(200, "3")}
         while (await here.ask()).status == 200:
             await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Whatever one caller does over HTTP, the calls of the others go on."""
+"""Whatever one caller does over HTTP, other callers' calls continue."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,20 +18,20 @@ LINGERING = ("04", "05", "06")  # FIN_WAIT1, FIN_WAIT2, TIME_WAIT.
 
 
 def lingering(peer: int) -> int:
-    """Return how many ports are kept by connections to this one that are over."""
+    """Return the number of ports that closed connections to this one occupy."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(row[2].endswith(f":{peer:04X}") and row[3] in LINGERING for row in rows)
 
 
-async def test_callers_who_leave_take_no_ports_that_others_need(here: RunningProxy) -> None:
+async def test_disconnecting_callers_use_up_no_ports(here: RunningProxy) -> None:
     here.replica.act = hang
-    before = lingering(here.replica.port)  # others may have had this port a minute ago
+    before = lingering(here.replica.port)  # another process may have used this port a minute ago
     for number in range(20):
         async with here.caller() as caller:
             await caller.send(request())
             await until(lambda number=number: len(here.replica.asked) > number)
     await until(lambda: not here.proxy.shared.open_calls)
-    # On a busy machine a question for the replica's health may have ended its own connection now and then.
+    # On a busy machine a health check may have closed its own connection occasionally.
     assert lingering(here.replica.port) - before < 10
     here.replica.act = None
     assert (await here.ask()).status == 200
@@ -39,7 +39,7 @@ async def test_callers_who_leave_take_no_ports_that_others_need(here: RunningPro
 
 @pytest.mark.usefixtures("nobody_else_looks")
 @pytest.mark.parametrize("leaves", ["at once", "by its own deadline"])
-async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
+async def test_a_caller_that_keeps_disconnecting_has_no_more_calls_at_a_replica_than_slots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: str
 ) -> None:
     monkeypatch.setattr(concurrency, "CUT_SECONDS", 3600.0)
@@ -56,10 +56,10 @@ async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
                 await until(lambda number=number: len(here.replica.asked) == min(number, 14), 3)
                 if number <= 14 and leaves != "at once":
                     [call] = here.proxy.shared.open_calls
-                    call.expire()  # as the sweep ends it in 5 s
+                    call.expire()  # as the sweep does in 5 s
                     assert (await caller.reply()).status == 504
         await until(lambda: not here.proxy.shared.open_calls)
-        assert (places.in_flight, len(here.replica.asked)) == (0, 14), "one caller has seven eighths"
+        assert (places.in_flight, len(here.replica.asked)) == (0, 14), "one caller can have seven eighths"
         key = new_key()
         write_key(here.root, key, "eve")
         await here.proxy.config.watched[2].look()
@@ -69,14 +69,14 @@ async def test_who_asks_and_leaves_has_no_more_calls_at_a_replica_than_slots(
 
 @pytest.fixture
 def waiting(here: RunningProxy, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """Those who wait for their turn to be read, as much has come of them: a test gives it."""
+    """Return the reads that wait for their turn because much has arrived. The test runs them."""
     found: list[Callable[[], None]] = []
     monkeypatch.setattr(here.proxy.shared.bulk_reads, "add", lambda _, step: found.append(step))
     return found
 
 
 async def with_turns(reply: Awaitable[Reply], waiting: list[Callable[[], None]]) -> Reply:
-    """Return a reply that comes while all have their turns."""
+    """Return a response while running all waiting reads."""
     replying = asyncio.ensure_future(reply)
     while not replying.done():
         if waiting:
@@ -85,16 +85,16 @@ async def with_turns(reply: Awaitable[Reply], waiting: list[Callable[[], None]])
     return await replying
 
 
-async def test_who_sends_much_at_once_is_read_by_turns_with_others_who_do(
+async def test_large_bodies_of_several_callers_are_read_in_turn(
     here: RunningProxy, waiting: list[Callable[[], None]]
 ) -> None:
-    await here.ask()  # who calls is known by now
+    await here.ask()  # authenticates the caller
     async with here.caller() as caller:
         sending = asyncio.ensure_future(caller.send(request(body=bytes(900_000))))
         await until(lambda: waiting)
         [link] = here.proxy.http.connections
         came = await standing_still(lambda: link._last.body.received)  # type: ignore[union-attr]
-        assert (len(waiting), came < 900_000) == (1, True), "it is read no further before its turn"
+        assert (len(waiting), came < 900_000) == (1, True), "nothing more is read before its turn"
         assert (await here.ask()).status == 200, "others go on"
         assert (await with_turns(caller.reply(), waiting)).status == 200
         await sending
@@ -106,14 +106,14 @@ async def test_a_body_in_tiny_chunks_is_read_by_turns_with_others_however_few_by
 ) -> None:
     waiting: list[Callable[[], None]] = []
     monkeypatch.setattr(here.proxy.shared.long_work, "add", lambda _, step: waiting.append(step))
-    await here.ask()  # who calls is known by now
+    await here.ask()  # authenticates the caller
     async with here.caller() as caller:
         await caller.send_apart(request(body=b"", Transfer_Encoding="chunked"))
         await caller.send_apart(b"1\r\n \r\n" * (size // 6))
         await until(lambda: waiting)
         [link] = here.proxy.http.connections
         came = await standing_still(lambda: link._last.body.received)  # type: ignore[union-attr]
-        assert came < 3_000, "it is read no further before its turn"
+        assert came < 3_000, "nothing more is read before its turn"
         await caller.send(b"0\r\n\r\n")
         monkeypatch.undo()
         waiting.pop()()
@@ -139,11 +139,11 @@ async def test_of_whom_much_is_answered_at_once_the_replica_is_read_by_turns(
 ) -> None:
     here.replica.act = only(f"/{MODEL}/infer", answering(bytes(4_000_000)))
     async with here.caller() as caller:
-        for _ in range(2):  # over the same connection to the replica, which is left as one that can be read
+        for _ in range(2):  # over the same connection to the replica, which must be left readable
             await caller.send(request())
             replying = asyncio.ensure_future(caller.reply())
             await until(lambda: waiting)
-            assert await standing_still(lambda: len(waiting)) == 1, "it is read no further before its turn"
+            assert await standing_still(lambda: len(waiting)) == 1, "nothing more is read before its turn"
             assert not replying.done()
             assert len((await with_turns(replying, waiting)).body) == 4_000_000
             waiting.clear()

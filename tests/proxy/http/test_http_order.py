@@ -1,4 +1,4 @@
-"""Requests one behind another, however they are cut into pieces: each is answered, in order, and once."""
+"""Pipelined requests, however they are cut into pieces, are answered in order, each once."""
 
 import asyncio
 import logging
@@ -102,8 +102,10 @@ async def test_the_answer_to_head_has_no_body_that_the_next_answer_would_follow(
 
 
 @pytest.mark.parametrize("size", [120_000, 60_000])
-async def test_a_head_is_not_as_long_as_what_came_before_it(here: RunningProxy, caller: Caller, size: int) -> None:
-    """A loop's one read may bring the end of a large body, and the begin of the next head."""
+async def test_earlier_data_does_not_count_towards_a_heads_length(
+    here: RunningProxy, caller: Caller, size: int
+) -> None:
+    """One read of the event loop can contain the end of a large body and the beginning of the next head."""
     here.replica.act = slowly
     body = b'{"inputs":["%b"]}' % (b"x" * size)
     data = request(body=body)
@@ -116,7 +118,7 @@ async def test_a_head_is_not_as_long_as_what_came_before_it(here: RunningProxy, 
         assert [len((await caller.reply()).body) for _ in range(2)] == [len(body), 13]
 
 
-async def test_what_only_looks_is_not_asked_again_when_it_had_a_body(tmp_path: Path) -> None:
+async def test_a_read_only_request_with_a_body_is_not_retried(tmp_path: Path) -> None:
     data = METADATA[:-2] + b"Content-Length: 4\r\n\r\nbody"
     async with upstream(reset) as bad, upstream() as good, running_proxy(tmp_path, bad, good) as here:
         replies = [await here.ask(data, 5) for _ in range(8)]
@@ -125,7 +127,7 @@ async def test_what_only_looks_is_not_asked_again_when_it_had_a_body(tmp_path: P
         assert {asked.body for asked in (*bad.asked, *good.asked)} == {b"body"}
 
 
-async def test_an_answer_cut_short_is_counted_and_logged_as_what_it_is(
+async def test_a_truncated_response_is_counted_and_logged_as_a_failure(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -136,8 +138,8 @@ async def test_an_answer_cut_short_is_counted_and_logged_as_what_it_is(
         assert value(found, "problems_total", type="upstream-failed") == 1
         assert value(found, "requests_total", status="502") == 1
         assert value(found, "requests_total", status="200") == 0
-    [said] = [record.said for record in caplog.records if getattr(record, "said", {}).get("verb")]  # type: ignore[attr-defined]
-    assert (said["status"], said["problem"]) == (502, "upstream-failed")
+    [line] = [record.said for record in caplog.records if getattr(record, "said", {}).get("verb")]  # type: ignore[attr-defined]
+    assert (line["status"], line["problem"]) == (502, "upstream-failed")
 
 
 def broken(*_: object, **__: object) -> Any:
@@ -156,7 +158,7 @@ async def test_a_defect_is_an_answer_and_a_line_in_the_log(
 ) -> None:
     body = ENVELOPE % b"{}" if path == "/predict" else b"{}"
     data = request(path, body)
-    for _ in range(3):  # Its route and its key are known then.
+    for _ in range(3):  # until its route and its key are cached
         await caller.send(data)
         assert (await caller.reply()).status == 200
     caplog.clear()
@@ -177,7 +179,7 @@ async def test_a_defect_is_an_answer_and_a_line_in_the_log(
     assert (places.in_flight, places.waiting, len(here.proxy.shared.open_calls)) == (0, 0, 0)
 
 
-async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
+async def test_an_internal_error_in_a_queued_call_affects_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = asyncio.Event()

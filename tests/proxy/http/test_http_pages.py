@@ -1,4 +1,4 @@
-"""A browser gets pages that hold no data, load nothing from elsewhere, and may do nothing but ask the proxy."""
+"""The HTML pages contain no data, load nothing from elsewhere, and can only send requests to the proxy."""
 
 import re
 from base64 import b64encode
@@ -21,8 +21,8 @@ async def page(here: RunningProxy, path: str) -> Reply:
 
 
 def policy(reply: Reply) -> dict[str, list[str]]:
-    said = (each.split() for each in reply.headers["content-security-policy"].split(";"))
-    return {name: sources for name, *sources in said}
+    directives = (each.split() for each in reply.headers["content-security-policy"].split(";"))
+    return {name: sources for name, *sources in directives}
 
 
 def hashes(text: str, tag: str) -> list[str]:
@@ -35,11 +35,17 @@ async def test_a_page_names_no_model_and_no_other_host_and_writes_all_as_text(he
     reply = await page(here, path)
     text = reply.body.decode()
     assert not ELSEWHERE.search(text)
-    said = policy(reply)
-    assert said["default-src"] == said["base-uri"] == said["form-action"] == said["frame-ancestors"] == ["'none'"]
-    allowed = {source for sources in said.values() for source in sources if not source.startswith("'sha256-")}
+    directives = policy(reply)
+    assert (
+        directives["default-src"]
+        == directives["base-uri"]
+        == directives["form-action"]
+        == directives["frame-ancestors"]
+        == ["'none'"]
+    )
+    allowed = {source for sources in directives.values() for source in sources if not source.startswith("'sha256-")}
     assert allowed <= {"'none'", "'self'", "data:"}
-    assert [each for each in said["script-src"] if each != "'self'"] == hashes(text, "script")
+    assert [each for each in directives["script-src"] if each != "'self'"] == hashes(text, "script")
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert reply.headers["referrer-policy"] == "no-referrer"
     assert (MODEL in text, "vision" in text) == (False, False)
@@ -50,7 +56,7 @@ async def test_a_page_names_no_model_and_no_other_host_and_writes_all_as_text(he
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/html;q=0.5", ""])
-async def test_who_takes_json_gets_that(here: RunningProxy, accept: str) -> None:
+async def test_a_client_that_accepts_json_gets_json(here: RunningProxy, accept: str) -> None:
     reply = await here.ask(request("/models", method="GET", Accept=accept))
     assert reply.headers["content-type"] == "application/json"
     assert (await here.ask(request("/models", method="GET", key=None, Accept=accept))).problem == "unauthenticated"

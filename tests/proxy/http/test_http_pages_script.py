@@ -1,4 +1,4 @@
-"""What the page of models does in a browser: its script is run, with as much of a document as it uses."""
+"""The script of the /models page, run with the part of a browser's document that it uses."""
 
 import json
 import re
@@ -56,12 +56,12 @@ function blocks() {
 
 @dataclass
 class Browser:
-    """One who has the page open."""
+    """A browser that has the page open."""
 
     context: Any
 
-    def told(self, status: int = 0, body: str = "") -> None:
-        """Answer like this from now on; without a status, not at all."""
+    def answers(self, status: int = 0, body: str = "") -> None:
+        """Set the next responses. Without a status there is no response."""
         self.context.eval(f"answer = {json.dumps({'status': status, 'body': body} if status else None)}")
 
     def run(self, script: str) -> None:
@@ -96,9 +96,9 @@ def models(*found: VisibleModel, slices: tuple[SliceRoom, ...] = ()) -> str:
 
 def model(name: str, *places: Place, **more: Any) -> VisibleModel:
     state = places[0].state if places else "cold"
-    said: dict[str, Any] = {"model": name, "server": "vision", "pool": "main", "loading": "on-demand", "state": state}
-    said |= {"since": places[0].since} if places else {}
-    return VisibleModel.model_validate(said | {"places": places} | more)
+    fields: dict[str, Any] = {"model": name, "server": "vision", "pool": "main", "loading": "on-demand", "state": state}
+    fields |= {"since": places[0].since} if places else {}
+    return VisibleModel.model_validate(fields | {"places": places} | more)
 
 
 HELD = Place(
@@ -116,10 +116,10 @@ WHY = "3 waiting; refused as busy in five minutes: 7"
 RESIDENT = ["resident", "2026-05-01 10:00:00 UTC", "256.0 MiB", "1 (4 in flight)", "2 min ago", WHY]
 
 
-def test_models_are_shown_with_where_they_are_and_why_not_those_in_trouble_first(browser: Browser) -> None:
+def test_models_are_shown_with_places_and_reasons_problems_first(browser: Browser) -> None:
     warm = HELD.model_copy(update={"busy": 0})
-    cold, calm = model("cold", why="nobody called it"), model("calm", warm)
-    browser.told(200, models(cold, calm, model("alone", HELD), model("two", HELD, FAILED)))
+    cold, calm = model("cold", why="no calls"), model("calm", warm)
+    browser.answers(200, models(cold, calm, model("alone", HELD), model("two", HELD, FAILED)))
     browser.run(SCRIPT)
     assert browser.read("shown()") == [
         ["model resident troubled", "alone", "vision/main", *RESIDENT],
@@ -131,13 +131,13 @@ def test_models_are_shown_with_where_they_are_and_why_not_those_in_trouble_first
             f"version 2: no such library; {WHY}",
         ],
         ["model resident", "calm", "vision/main", *RESIDENT[:5], "3 waiting"],
-        ["model cold", "cold", "vision/main", "cold", "", "", "", "", "nobody called it"],
+        ["model cold", "cold", "vision/main", "cold", "", "", "", "", "no calls"],
     ]
     assert browser.said.startswith("4 models that you may inspect in prod, as of 2")
 
 
-def test_a_row_opens_what_is_known_of_its_model_at_each_replica_and_what_has_changed_since(browser: Browser) -> None:
-    browser.told(200, models(model("two", HELD, FAILED)))
+def test_a_row_opens_a_models_state_at_each_replica_and_its_changes(browser: Browser) -> None:
+    browser.answers(200, models(model("two", HELD, FAILED)))
     browser.run(SCRIPT)
     browser.run('document.getElementById("model vision/two").listeners.click()')
     rows = browser.read("shown()")
@@ -149,15 +149,15 @@ def test_a_row_opens_what_is_known_of_its_model_at_each_replica_and_what_has_cha
     assert rows[2][-1] == "version 2: no such library; failed 2026-05-01 10:00:00 UTC"
     assert rows[3] == ["more", "No change was seen since this page was opened."]
     assert browser.read("document.activeElement.attributes") == {"aria-expanded": "true"}
-    browser.told(200, models(model("two", HELD.model_copy(update={"state": "failed"}), FAILED)))
+    browser.answers(200, models(model("two", HELD.model_copy(update={"state": "failed"}), FAILED)))
     browser.run("timers.pop()()")
     assert browser.read("shown()")[-1][1].endswith("10.0.0.1 resident → failed")
     browser.run('document.getElementById("model vision/two").listeners.click()')
     assert len(browser.read("shown()")) == 1
 
 
-def test_a_slice_is_a_bar_of_its_models_by_size_and_of_others_and_what_leaked(browser: Browser) -> None:
-    browser.told(200, models(model("alone", HELD), model("elsewhere", FAILED), slices=(ROOM,)))
+def test_a_slice_is_a_bar_of_its_models_by_size_with_others_and_leaks(browser: Browser) -> None:
+    browser.answers(200, models(model("alone", HELD), model("elsewhere", FAILED), slices=(ROOM,)))
     browser.run(SCRIPT)
     assert browser.read("blocks()") == [
         ["held", "alone", "0 1 25%"],
@@ -169,8 +169,8 @@ def test_a_slice_is_a_bar_of_its_models_by_size_and_of_others_and_what_leaked(br
     assert browser.read("shown()")[1][1] == "10.0.0.1"
 
 
-def test_of_thousands_a_hundred_are_shown_and_more_as_they_are_asked_for_or_found(browser: Browser) -> None:
-    browser.told(200, models(*(model(f"model-{number}") for number in range(1000))))
+def test_the_page_shows_a_hundred_of_a_thousand_models_and_more_on_request(browser: Browser) -> None:
+    browser.answers(200, models(*(model(f"model-{number}") for number in range(1000))))
     browser.run(SCRIPT)
     assert len(browser.read("shown()")) == 100
     assert browser.read("[elements.rest.hidden, elements.rest.textContent]") == [False, "Show 100 more of 900"]
@@ -181,10 +181,10 @@ def test_of_thousands_a_hundred_are_shown_and_more_as_they_are_asked_for_or_foun
     assert browser.read("elements.rest.hidden") is True
 
 
-def test_whoever_looks_again_sees_what_is_there_then_by_his_key_and_at_the_same_address(browser: Browser) -> None:
-    browser.told(200, models(model("gone")))
+def test_a_refresh_uses_the_key_and_the_same_url(browser: Browser) -> None:
+    browser.answers(200, models(model("gone")))
     browser.run(SCRIPT)
-    browser.told(200, models(model("<b>there</b>")))
+    browser.answers(200, models(model("<b>there</b>")))
     browser.look(" tg_key ")
     assert [row[1] for row in browser.read("shown()")] == ["<b>there</b>"]
     first, second = browser.read("asked")
@@ -204,19 +204,19 @@ def test_whoever_looks_again_sees_what_is_there_then_by_his_key_and_at_the_same_
         (0, "", "the proxy is not there", 1),
     ],
 )
-def test_why_nothing_can_be_shown_is_said_and_what_was_shown_stays_but_for_who_may_not_see_it(
+def test_the_page_shows_why_a_refresh_failed_and_keeps_old_data_unless_access_was_denied(
     browser: Browser, status: int, body: str, said: str, left: int
 ) -> None:
-    browser.told(200, models(model("there")))
+    browser.answers(200, models(model("there")))
     browser.run(SCRIPT)
-    browser.told(status, body)
+    browser.answers(status, body)
     browser.look("tg_key")
     assert len(browser.read("shown()")) == left
     assert browser.said.startswith(said)
     age = re.search(r"What is below was so at 2.* UTC, \d s ago\.$", browser.said)
-    assert bool(age) is bool(left), "what is old does not look as if it were new"
+    assert bool(age) is bool(left), "old data is marked as old"
     assert browser.read("[elements.said.className, elements.models.className]") == ["bad", "old"]
     timers = browser.read("timers.length")
     browser.run("timers.pop()()")
-    assert browser.read("timers.length") == timers, "it looks again later, whatever came of it"
-    assert browser.read("rests.at(-1)") == 5000, "and soon, for it spends none of the proxy's time"
+    assert browser.read("timers.length") == timers, "the page always polls again later"
+    assert browser.read("rests.at(-1)") == 5000, "and soon, because this costs the proxy little time"

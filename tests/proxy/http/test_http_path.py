@@ -1,4 +1,4 @@
-"""Below the path of its exposure the proxy answers as it does without it, and nothing else is taken for that path."""
+"""The proxy gives the same responses below the path of its exposure as without it, and matches that path exactly."""
 
 import json
 from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ calls = st.sampled_from(DOCUMENTED + refused) | st.tuples(st.sampled_from(METHOD
 
 @pytest.fixture
 async def below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunningProxy]:
-    """A proxy that is exposed at a path; its one caller may do everything with two of the models."""
+    """Run a proxy that is exposed at a path. Its one caller may do everything with two of the models."""
     monkeypatch.setattr("tidegate_proxy.http.connection.LINGER_SECONDS", 0.01)
     rule = routing.AccessRule(
         name="two", principals=(CALLER,), actions=("infer", "inspect"), servers=("*",), models=(MODEL, "inference")
@@ -58,7 +58,7 @@ async def below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def seen(proxy: RunningProxy, method: str, path: str, key: str | None = KEY) -> tuple[int, Any, Any, list[Any]]:
-    """Return status, headers and body of an answer, without the path in its texts, and what the replica was asked."""
+    """Return status, headers and body of a response without the path in its texts, and the replica's requests."""
     proxy.replica.asked.clear()
     async with proxy.caller() as caller:
         await caller.send(request(path, ENVELOPE % BODY, method, key, X_Request_Id="mine", Connection="close"))
@@ -78,7 +78,7 @@ async def test_every_address_is_answered_below_the_path_as_it_is_without_it(
     below: RunningProxy, call: tuple[str, str], key: str | None
 ) -> None:
     method, path = call
-    # What is itself below the path loses it, and would then have it twice.
+    # A URL that contains the path twice loses it once.
     assume(without_path(path.encode(), AT.encode()) == path.encode())
     plain = await seen(below, method, path if path[:1] == "/" else f"/{path}", key)
     event(str(plain[0]))
@@ -86,7 +86,7 @@ async def test_every_address_is_answered_below_the_path_as_it_is_without_it(
 
 
 async def test_an_unknown_address_leads_to_the_document_below_the_same_path(below: RunningProxy) -> None:
-    assert DOCUMENT["servers"] == [{"url": "./"}]  # relative to where the document was read
+    assert DOCUMENT["servers"] == [{"url": "./"}]  # relative to the document's URL
     for path, root in ((AT, AT), (f"{AT}/v2/models/-/infer", AT), ("/x", "")):
         reply = await below.ask(request(path, method="GET"))
         assert reply.problem == "unknown"
@@ -99,7 +99,7 @@ async def test_an_unknown_address_leads_to_the_document_below_the_same_path(belo
     ["/inferenceX", "/inference.", "/Inference", "/inferenc%65", "/%69nference", "//inference", "/inference%2f",
      "/inference/inference", "/inference/", "/inference/.", "/x/../inference", "/inference;x", "/inference%00"],
 )  # fmt: skip
-async def test_what_only_looks_like_the_path_leads_nowhere(below: RunningProxy, start: str) -> None:
+async def test_similar_paths_are_not_found(below: RunningProxy, start: str) -> None:
     for tail in (PATH, "/v2/models/hidden/infer", "/healthz", "/whoami", "/predict"):
         for path in (f"{start}{tail}", f"{AT}{tail[1:]}"):
             reply = await below.ask(
@@ -120,7 +120,7 @@ async def test_a_model_that_is_called_like_the_path_is_called_both_ways(below: R
         for address in ("/v2/models/-/infer", url, f"{AT}{url}", url, f"{AT}{url}"):
             await caller.send(request(address))
             assert (await caller.reply()).status == (404 if "-" in address else 200)
-        # What is understood is kept by the address as it came: the path is taken away once, and not at each call.
+        # Parsed targets are cached by the received URL, so the path is removed once and not at each call.
         assert {url.encode(), f"{AT}{url}".encode()} <= below.proxy.http.targets.keys()
     assert {asked.line for asked in below.replica.asked} == {f"POST {url} HTTP/1.1"}
     envelope = json.dumps({"inference_server_name": "vision", "model_name": "inference", "payload": {}}).encode()

@@ -1,4 +1,4 @@
-"""W3C trace context goes on to the replica; spans go to a collector, when asked, and no caller waits for that."""
+"""W3C trace context is passed on to the replica. Spans go to a collector if configured, and never delay a call."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def traced(collector: Upstream | int, percent: int = 0) -> dict[str, Any]:
 
 
 async def spans(collector: Upstream, count: int) -> list[dict[str, Any]]:
-    """Wait for so many spans, with their attributes as a mapping."""
+    """Wait for `count` spans, and return them with their attributes as a mapping."""
     async with asyncio.timeout(10):
         while True:
             found = []
@@ -110,7 +110,7 @@ async def test_a_context_that_is_none_begins_a_new_trace(tmp_path: Path, bad: st
         assert "tracestate" not in here.replica.asked[0].headers
 
 
-async def test_calls_that_fail_have_spans_that_say_so(tmp_path: Path) -> None:
+async def test_failed_calls_have_spans_with_an_error(tmp_path: Path) -> None:
     async with upstream() as collector, served(tmp_path, reset, **traced(collector, 100)) as here:
         await here.ask(request(Traceparent=SAMPLED))
         await here.ask(request(Traceparent=SAMPLED, key=None))

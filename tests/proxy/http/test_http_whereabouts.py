@@ -1,4 +1,4 @@
-"""`/models` shows who may inspect which models, and of those that a server loads itself, what it says it has."""
+"""`/models` shows who may inspect which models, and what preload servers report about their models."""
 
 from pathlib import Path
 
@@ -25,16 +25,16 @@ def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_watch, "RESTS", 0.0)
 
 
-async def told(here: RunningProxy, path: str = "/models") -> dict[str, VisibleModel]:
+async def listed(here: RunningProxy, path: str = "/models") -> dict[str, VisibleModel]:
     reply = await here.ask(request(path, method="GET"))
     assert reply.headers["cache-control"] == "no-store", reply.body
     return {each.model: each for each in Whereabouts.model_validate_json(reply.body).models}
 
 
-async def test_each_model_of_a_server_that_loads_them_itself_is_told_as_its_index_has_it(tmp_path: Path) -> None:
+async def test_models_of_a_preload_server_are_listed_as_in_its_index(tmp_path: Path) -> None:
     async with served(tmp_path, models=(MODEL, "broken", "coming", "gone")) as here:
         here.replica.index = INDEX
-        found = await told(here)
+        found = await listed(here)
         assert {name: each.state for name, each in found.items()} == {
             MODEL: "resident", "broken": "failed", "coming": "loading", "gone": "unknown",
         }  # fmt: skip
@@ -46,22 +46,22 @@ async def test_each_model_of_a_server_that_loads_them_itself_is_told_as_its_inde
         assert [(each.version, each.why) for each in place.failures] == [(1, WHY)]
         assert "no version of it is in memory" in found["gone"].why
         here.replica.index = [each | {"state": "READY"} for each in INDEX]
-        later = await told(here)
+        later = await listed(here)
         assert later["coming"].state == later["broken"].state == "resident"
         assert later["coming"].since is not None
-        assert later[MODEL].since is None, "nobody knows since when: it was there at the first look"
+        assert later[MODEL].since is None, "it was already loaded at the first query, so the time is unknown"
 
 
-async def test_one_model_is_told_as_in_the_list(here: RunningProxy) -> None:
+async def test_one_model_is_reported_as_in_the_list(here: RunningProxy) -> None:
     here.replica.index = INDEX
-    everything = await told(here)
+    everything = await listed(here)
     for path in ("/models/", f"/models/{MODEL}", f"/servers/vision/models/{MODEL}", "/servers/vision/models"):
-        assert await told(here, path) == everything
+        assert await listed(here, path) == everything
 
 
 async def test_only_those_are_shown_that_the_caller_may_inspect(tmp_path: Path) -> None:
     async with served(tmp_path, access=access_table(caller="somebody-else")) as here:
-        assert await told(here) == {}
+        assert await listed(here) == {}
         for path in (f"/models/{MODEL}", "/servers/vision/models"):
             assert (await here.ask(request(path, method="GET"))).problem == "unknown"
     async with served(tmp_path / "other") as here:
@@ -74,6 +74,6 @@ async def test_only_those_are_shown_that_the_caller_may_inspect(tmp_path: Path) 
 @pytest.mark.parametrize("index", [{}, [1], [{"version": "1"}]])
 async def test_a_server_that_answers_nonsense_hides_no_model(here: RunningProxy, index: object) -> None:
     here.replica.index = index
-    [only] = (await told(here)).values()
+    [only] = (await listed(here)).values()
     assert (only.model, only.state) == (MODEL, "unseen")
-    assert "cannot be seen: its index cannot be read" in only.why
+    assert ": its index cannot be read" in only.why

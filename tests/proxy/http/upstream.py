@@ -1,4 +1,4 @@
-"""A replica whose every answer is told beforehand; real sockets, real HTTP."""
+"""A replica with scripted responses, over real sockets and real HTTP."""
 
 import asyncio
 import json
@@ -18,35 +18,33 @@ class Asked:
     body: bytes
 
 
-HEALTH_CHECKS = [
-    f"GET {path} HTTP/1.1" for path in (LIVE_PATH, "/alive", "/health")
-]  # Of a Triton, of a toy, of OpenAI's.
-BACKLOG = 1024  # Connections that wait to be taken: as many as Triton's own server has.
-LOOK = f"POST {INDEX_PATH} HTTP/1.1"  # How the proxy asks what could not be loaded.
+HEALTH_CHECKS = [f"GET {path} HTTP/1.1" for path in (LIVE_PATH, "/alive", "/health")]  # Triton's, a toy's, OpenAI's.
+BACKLOG = 1024  # Connections that wait to be accepted, as many as with Triton's own server.
+LOOK = f"POST {INDEX_PATH} HTTP/1.1"  # The proxy's query for failed loads.
 Act = Callable[["Upstream", asyncio.StreamWriter, Asked], Awaitable[None]]
 
 
 @dataclass
 class Upstream:
-    """Answers 200 with `{"ok":1}` unless `act` says otherwise."""
+    """Answers 200 with `{"ok":1}`, unless `act` does something else."""
 
     act: Act | None = None
-    index: object = field(default_factory=list)  # What it says of the models that it has.
-    index_seconds: float = 0.0  # What it takes to list them.
-    looks: int = 0  # How often it was asked for them.
+    index: object = field(default_factory=list)  # Its report about its models.
+    index_seconds: float = 0.0  # How long listing them takes.
+    looks: int = 0  # Number of queries for them.
     is_alive: bool = True  # Whether it answers health checks.
-    health: bytes = b"200 OK"  # How it answers them.
-    checked: list[float] = field(default_factory=list)  # When it was asked whether it is alive, by the loop's clock.
-    asked: list[Asked] = field(default_factory=list)  # Every whole request.
-    begun: int = 0  # Requests whose head came.
-    left: int = 0  # Connections that the other end closed, but for those of `checkers`.
+    health: bytes = b"200 OK"  # Its response to them.
+    checked: list[float] = field(default_factory=list)  # Times of health checks, by the event loop's clock.
+    asked: list[Asked] = field(default_factory=list)  # All complete requests.
+    begun: int = 0  # Requests with a complete head.
+    left: int = 0  # Connections that the other end closed, except `checkers`.
     port: int = 0
     server: asyncio.Server | None = None
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
-    checkers: set[asyncio.StreamWriter] = field(default_factory=set)  # Those over which it is asked for its health.
+    checkers: set[asyncio.StreamWriter] = field(default_factory=set)  # Connections of health checks.
 
     async def close(self) -> None:
-        """Take no connection any more, and end those that there are."""
+        """Stop listening, and close all connections."""
         if self.server is not None:
             self.server.close()
         for writer in [*self.writers, *self.checkers]:
@@ -66,7 +64,7 @@ def answering(
     seconds: float = 0.0,
     go_on: asyncio.Event | None = None,
 ) -> Act:
-    """Answer with this body, after so many seconds, or when a test lets it go on."""
+    """Answer with this body, after `seconds`, or when a test sets `go_on`."""
 
     async def act(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
         await (asyncio.sleep(seconds) if go_on is None else go_on.wait())
@@ -79,7 +77,7 @@ echo = answering(lambda asked: asked.body)
 
 
 def raw(*parts: bytes, end: str = "", pause: float = 0.0) -> Act:
-    """Answer with these bytes, as they are; at the `end` the connection is closed, or cut."""
+    """Answer with exactly these bytes. `end`: close or reset the connection afterwards."""
 
     async def act(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         for part in parts:
@@ -107,7 +105,7 @@ async def hang(_: Upstream, __: asyncio.StreamWriter, ___: Asked) -> None:
 
 
 def only(text: str, act: Act, otherwise: Act | None = None) -> Act:
-    """Answer like this where the first line of a request has this text, and as usual otherwise."""
+    """Act like this if the first line of a request contains `text`, and as usual otherwise."""
     usual = otherwise or answering()
 
     async def either(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
@@ -144,7 +142,7 @@ async def upstream(act: Act | None = None, host: str = "127.0.0.1", port: int = 
         try:
             while True:
                 asked = await _read(reader, made)
-                if asked.line in HEALTH_CHECKS:  # which are no part of what tests ask
+                if asked.line in HEALTH_CHECKS:  # the tests did not send these
                     made.checked.append(asyncio.get_running_loop().time())
                     made.writers.discard(writer)
                     made.checkers.add(writer)
@@ -164,7 +162,7 @@ async def upstream(act: Act | None = None, host: str = "127.0.0.1", port: int = 
                 else:
                     await made.act(made, writer, asked)
         except (asyncio.IncompleteReadError, ConnectionError, RuntimeError) as error:
-            # The proxy waits no longer: who answers over a connection that has ended meets uvloop's RuntimeError.
+            # The proxy no longer waits: writing to a closed connection raises RuntimeError in uvloop.
             if isinstance(error, RuntimeError) and not writer.is_closing():
                 raise
             made.left += writer not in made.checkers

@@ -22,7 +22,7 @@ KEY = "0123456789abcdef"
 
 @dataclass
 class Bank:
-    """An issuer and a Domino, each with a certificate that its own authority vouches for; and the proxy's files."""
+    """An issuer and a Domino, each with a certificate that its own authority vouches for. And the proxy's files."""
 
     root: Path
     provider: Issuer
@@ -77,7 +77,7 @@ async def test_who_a_private_authority_vouches_for_is_believed_as_soon_as_it_is_
         # What cannot be read changes nothing.
         bank.mount(corporate=b"nonsense")
         await authorities.look()
-        assert authorities.last_error == "corporate.crt holds no certificates in PEM"
+        assert authorities.last_error == "corporate.crt contains no certificates in PEM format"
         assert await bank.statuses(here) == (200, 200)
 
 

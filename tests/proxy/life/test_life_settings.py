@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 
 def environment(settings: dict[str, str]) -> dict[str, str]:
-    """Return the settings as variables; one of `-` is left out."""
+    """Return the settings as variables. One of `-` is left out."""
     said = {variable(name): value for name, value in SETTINGS.items()} | settings
     return {name: value for name, value in said.items() if value != "-"}
 
@@ -88,7 +88,7 @@ def test_help_names_every_setting_and_needs_none() -> None:
         ("PATH", "/a/..", "TIDEGATE_PROXY_PATH: "),
         ("PATH", "/v2", "TIDEGATE_PROXY_PATH: Value error, the proxy's own addresses begin like this"),
         ("ENVIRONMENT", "-", "TIDEGATE_PROXY_ENVIRONMENT: it is missing"),
-        ("CONCURENCY", "5", "TIDEGATE_PROXY_CONCURENCY is no setting"),
+        ("CONCURENCY", "5", "TIDEGATE_PROXY_CONCURENCY is not a setting"),
     ],
 )
 def test_a_wrong_setting_is_one_line_with_its_name(root: Path, setting: str, value: str, said: str) -> None:
@@ -100,9 +100,9 @@ def test_a_wrong_setting_is_one_line_with_its_name(root: Path, setting: str, val
     [
         ("routing.json", None, "cannot be read: No such file"),
         ("access.json", None, "cannot be read: No such file"),
-        ("routing.json", "{", "it is no routing table"),
-        ("routing.json", "[" * 100_000, "it is no routing table"),
-        ("routing.json", "\x00", "it is no routing table"),
+        ("routing.json", "{", "it is not a routing table"),
+        ("routing.json", "[" * 100_000, "it is not a routing table"),
+        ("routing.json", "\x00", "it is not a routing table"),
         ("access.json", '{"version":1}', "rateLimit"),
         ("access.json", "nonsense", "Invalid JSON"),
         (
@@ -125,9 +125,9 @@ def test_a_bad_table_is_one_line_with_its_file(root: Path, name: str, text: str 
     ("setting", "files", "said"),
     [
         ("tls", {}, "cannot be read: No such file"),
-        ("tls", {"tls/tls.crt": "nonsense", "tls/tls.key": "nonsense"}, "no certificate and its key"),
+        ("tls", {"tls/tls.crt": "nonsense", "tls/tls.key": "nonsense"}, "not a certificate and its key"),
         ("authorities", {}, "cannot be read: No such file"),
-        ("authorities", {"authorities/ours.crt": "nonsense"}, "ours.crt holds no certificates in PEM"),
+        ("authorities", {"authorities/ours.crt": "nonsense"}, "ours.crt contains no certificates in PEM format"),
         ("api_keys", {"api-keys/ci": "tgk_in-plain-text\n"}, "api-keys"),
     ],
 )
@@ -232,7 +232,7 @@ def test_a_routing_table_that_means_nothing_is_refused_in_one_line(more: dict[st
 
 def test_a_kind_of_server_that_the_proxy_does_not_know_is_refused_in_one_line() -> None:
     servers = [{**SERVER, "kind": "dynamo"}]
-    with pytest.raises(TableError, match=r"^server s: this proxy knows no kind 'dynamo'$"):
+    with pytest.raises(TableError, match=r"^server s: this proxy does not know the kind 'dynamo'$"):
         table_of(said(servers=servers))
 
 

@@ -109,7 +109,7 @@ REFUSED = [
         '{"model":"a"}'.encode("utf-16"), b'\xef\xbb\xbf{"model":"a"}', b"[" * 10_000,
     )),
     (b'{"model":""}', "is empty", ProblemType.MALFORMED),
-    *((b'{"model":"%b"}' % name, "more than 255 bytes", ProblemType.MALFORMED) for name in (
+    *((b'{"model":"%b"}' % name, "is too long", ProblemType.MALFORMED) for name in (
         b"a" * (LONGEST_SERVED_NAME + 1), ("語" * 86).encode(),
     )),
     *((f'{{"model":"{name}"}}'.encode(), "", ProblemType.UNKNOWN) for name in (

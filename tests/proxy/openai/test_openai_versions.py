@@ -140,7 +140,10 @@ async def test_a_replica_that_serves_something_else_or_does_not_say_is_told_with
         await answer(writer, b"<html>" if made.index else b'{"data":[{"id":"chat-v2"}]}')
 
     async with upstream(act) as blue, running_proxy(tmp_path, blue, table=table(STEPS[0]), access=ACCESS) as here:
-        for index, state, why in ((0, "unknown", "serves no chat-v3: it serves chat-v2"), (1, "unseen", "no list of")):
+        for index, state, why in (
+            (0, "unknown", "does not serve chat-v3: it serves chat-v2"),
+            (1, "unseen", "not a list of"),
+        ):
             blue.index = index
             [said] = (await here.ask(request("/models/chat", method="GET"))).json()["models"]
             assert said["state"] == state
@@ -151,8 +154,8 @@ BAD = {
     "model chat stands twice on server llm": [model("chat"), model("chat", {4: 100}, pool="green")],
     "model chat is in the pool main twice": [model("chat", {3: 80}), model("chat", {4: 20})],
     "the shares of model chat's versions must sum to 100, and they sum to 90": split({3: 80}, {4: 10}),
-    "two models of server llm can be called chat-v3": [model("chat", {3: 100}), model("chat-v3")],
-    "two models of server llm can be called gpt": [model("a", served_names=("gpt",)), model("gpt")],
+    "server llm has two models with the name chat-v3": [model("chat", {3: 100}), model("chat-v3")],
+    "server llm has two models with the name gpt": [model("a", served_names=("gpt",)), model("gpt")],
 }  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def calls_beside(place: Proxy, key: str, number: int) -> list[str]:
     ("attackers", "calls"),
     [(2, SAMPLE), *(pytest.param(number, BAR, marks=pytest.mark.thorough) for number in (1, 2, 4))],
 )
-def test_no_call_of_others_fails_beside_callers_that_cancel(
+def test_cancelling_callers_fail_no_other_calls(
     tmp_path: Path, real_triton: Triton, attackers: int, calls: int, attack: str
 ) -> None:
     table, access = routing_table(real_triton.http_port, real_triton.grpc_port, ["echo", "slow"]), access_table()

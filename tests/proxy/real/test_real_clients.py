@@ -17,7 +17,7 @@ from ..rigs.pytest_rigs import Front
 
 Headers = dict[str, str]
 Call = Callable[[Any, Headers, Any], Any]
-"""Given a client, headers, and the module whose tensors it takes; the clients for asyncio return what is to be awaited.
+"""Given a client, headers, and the module whose tensors it takes. The clients for asyncio return what is to be awaited.
 """
 PICTURE = numpy.random.default_rng(7).random(3 * 224 * 224, numpy.float32)
 WORDS = numpy.array(["a", "ü", "", "x" * 70_000], dtype=object)
@@ -148,12 +148,12 @@ def test_every_call_has_the_same_result(front: Front, way: str) -> None:
 
 
 @OF_HTTP
-def test_what_the_proxy_refuses_reads_well_in_the_client(front: Front, way: str) -> None:
+def test_refused_calls_have_readable_errors_in_the_client(front: Front, way: str) -> None:
     nobody = ask(way, front.proxy.http, {}, CALLS["infer"])
     somebody = ask(way, front.proxy.http, front.credential, infer("no_such_model"))
     (_, status, message), (_, other_status, other_message) = nobody[0], somebody[0]
     assert (status, message.split(":")[0]) == ("401", "Send `Authorization")
-    assert (other_status, other_message) == ("404", "There is no model no_such_model, or none that you may know of.")
+    assert (other_status, other_message) == ("404", "There is no model no_such_model, or you have no access to it.")
 
 
 def step(number: int, sequence: int) -> Call:

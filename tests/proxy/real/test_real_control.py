@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tidegate_contracts.triton import INDEX_PATH, LIVE_PATH
-from tidegate_proxy.upstream import load_watch, question
+from tidegate_proxy.upstream import load_watch, probe
 
 from ..rigs.pytest_rigs import Front
 from ..test_paths import CONTROL, TRICKS
@@ -46,7 +46,7 @@ def _asked(front: Front, start: int, began: float) -> list[str]:
     log, mark = front.triton.process.log, f"mark-{uuid.uuid4().hex}"
     _post(front.triton.http, f"/v2/models/{mark}/infer", {})  # when this is logged, all before it is
     front.triton.process.wait_until(lambda: mark in log.read_text("utf-8", "replace"), 10)
-    looks = 1 + int((monotonic() - began) / (load_watch.LOOK_SECONDS * (1 - question.JITTER)))
+    looks = 1 + int((monotonic() - began) / (load_watch.LOOK_SECONDS * (1 - probe.JITTER)))
     lines = [line.rstrip('"') for line in log.read_bytes()[start:].decode("utf-8", "replace").splitlines()]
     lines = [line for line in lines if "request" in line.lower() and mark not in line and not line.endswith(LIVE_PATH)]
     own = [line for line in lines if line.endswith(INDEX_PATH)][:looks]
@@ -63,7 +63,7 @@ def test_control_fails_and_does_not_reach_triton(front: Front) -> None:
     for server in ("", "/servers/triton"):
         with over_http.InferenceServerClient(front.proxy.http + server) as each:
             for call in (*CALLS, INDEX):
-                with pytest.raises(InferenceServerException, match="Nothing is called") as error:
+                with pytest.raises(InferenceServerException, match="There is no address") as error:
                     call(each, front.credential)
                 assert error.value.status() == "404"
     with over_grpc.InferenceServerClient(front.proxy.grpc) as each:

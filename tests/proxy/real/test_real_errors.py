@@ -77,7 +77,7 @@ async def told(here: RunningProxy, name: str) -> Place:
     return one.places[0]
 
 
-async def test_what_lies_broken_on_the_volume_is_a_state_a_metric_and_a_line_in_the_log_and_calls_go_on(
+async def test_broken_models_have_a_state_a_metric_and_a_log_line_and_calls_continue(
     polling: Triton, repository: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, load_watch.__name__)
@@ -122,9 +122,7 @@ async def test_what_lies_broken_on_the_volume_is_a_state_a_metric_and_a_line_in_
         await until(lambda: ("echo", "2") not in watch.failed, 30)
 
 
-async def test_what_could_not_be_loaded_is_answered_as_the_table_of_probes_says(
-    polling: Triton, tmp_path: Path
-) -> None:
+async def test_models_that_failed_to_load_get_the_documented_probe_responses(polling: Triton, tmp_path: Path) -> None:
     table = routing_table(NAMES, grpc_port=polling.grpc_port)
     async with running_proxy(tmp_path, polling.http_port, table=table, kind=Plane) as here:
         assert isinstance(here, Plane)
@@ -132,10 +130,10 @@ async def test_what_could_not_be_loaded_is_answered_as_the_table_of_probes_says(
         assert {asked: await ask(here) for asked, ask in ASKED.items()} == CELLS[COULD_NOT_LOAD]
 
 
-async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_the_table_wants_a_version_of_it(
+async def test_a_configuration_that_breaks_under_a_loaded_model_is_reported_if_calls_name_a_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 2.0)
+    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 2.0)
     caplog.set_level(logging.INFO, load_watch.__name__)
     folder = write(tmp_path / "volume" / "models", [ECHO]) / "echo"
     table = [model("echo", {1: 90, 2: 10})]
@@ -147,7 +145,7 @@ async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_th
         async with running_proxy(tmp_path, server.http_port, models=table) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.failed, 30)
-            assert {key: each.why for key, each in watch.failed.items()} == {("echo", "2"): load_watch.UNTOLD}
+            assert {key: each.why for key, each in watch.failed.items()} == {("echo", "2"): load_watch.NO_REASON}
             place = await told(here, "echo")
             assert (place.state, place.versions, [each.version for each in place.failures]) == ("resident", (1,), [2])
             [line] = [each for each in caplog.records if each.levelno == logging.WARNING]
@@ -161,10 +159,10 @@ async def test_a_configuration_that_breaks_under_a_served_model_is_told_where_th
             assert (await told(here, "echo")).versions == (1, 2)
 
 
-async def test_what_was_taken_out_or_is_no_model_of_the_table_is_no_failure_when_triton_starts_anew(
+async def test_removed_models_and_unrouted_models_are_not_failures_when_triton_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 2.0)
+    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 2.0)
     models = [replace(ECHO, name=name) for name in ("echo", "raises", "no_module", "unnamed")]
     folder = write(tmp_path / "volume" / "models", models)
     (folder / "lost+found").mkdir()
@@ -176,12 +174,12 @@ async def test_what_was_taken_out_or_is_no_model_of_the_table_is_no_failure_when
         async with running_proxy(tmp_path, server.http_port, models=NAMES) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.failed, 30)
-            await asyncio.sleep(2 * load_watch.UNTOLD_SECONDS)
-            assert {key: each.why for key, each in watch.failed.items()} == {("no_module", ""): load_watch.UNTOLD}
+            await asyncio.sleep(2 * load_watch.UNEXPLAINED_SECONDS)
+            assert {key: each.why for key, each in watch.failed.items()} == {("no_module", ""): load_watch.NO_REASON}
             assert ([*watch.loaded], (await told(here, "raises")).state) == (["echo"], "unknown")
 
 
-async def test_what_a_model_raises_comes_as_triton_tells_it_over_http_predict_streams_and_grpc(
+async def test_a_models_exception_arrives_as_triton_reports_it_over_http_predict_streams_and_grpc(
     polling: Triton, tmp_path: Path
 ) -> None:
     import grpc

@@ -125,7 +125,7 @@ def test_server_metadata_is_tritons_with_the_extensions_that_callers_can_use(fro
     assert through == direct | {"extensions": [each for each in direct["extensions"] if each in through["extensions"]]}
 
 
-def test_status_headers_and_body_are_the_same_and_each_answer_tells_the_id_of_its_request(front: Front) -> None:
+def test_status_headers_and_body_are_the_same_and_each_response_has_its_request_id(front: Front) -> None:
     for name, request in REQUESTS.items():
         direct = ask(front.triton.http, request)
         for own in ({}, {"x-request-id": "mine-7"}):
@@ -154,7 +154,7 @@ def test_events_come_one_by_one(request: pytest.FixtureRequest, way: str) -> Non
     assert all(after - before > 0.05 for (_, before), (_, after) in pairwise(came))
 
 
-def test_behind_an_ingress_nothing_is_found_but_below_the_path(exposed: Exposed) -> None:
+def test_behind_an_ingress_only_urls_below_the_path_are_found(exposed: Exposed) -> None:
     wrong = [INFER, f"{exposed.path}X{INFER}", f"//{exposed.path}{INFER}", f"{exposed.path * 2}{INFER}", exposed.path]
     wrong += [f"/%69nference{INFER}", f"/x/..{exposed.path}{INFER}", f"{exposed.path}%2f{INFER[1:]}"]
     for path, status in (*((path, 404) for path in wrong), (f"{exposed.path}{INFER}", 200)):

@@ -72,7 +72,7 @@ def test_a_streams_next_model_that_finds_no_room_where_the_stream_is_ends_it_wit
         site.room = 1
         talk.say(infer_request("other"))
         assert talk.code() is grpc.StatusCode.UNAVAILABLE
-        assert "other cannot be had where the stream is" in talk.call.details()
+        assert "other is not available on the stream" in talk.call.details()
         talk.end()
         until(lambda: leases(running) == {"echo": 0})
 

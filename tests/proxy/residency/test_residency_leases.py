@@ -53,7 +53,7 @@ async def test_so_many_may_wait_for_one_model_that_others_can_still_be_had(tmp_p
         other = asyncio.ensure_future(here.call("b"))
         replies = [await each for each in calls]
         assert sorted(reply.status for reply in replies) == [200] * 4 + [503] * 6
-        assert "Too many requests wait" in next(each for each in replies if each.status == 503).json()["detail"]
+        assert "Too many requests already wait" in next(each for each in replies if each.status == 503).json()["detail"]
         assert (await other).status == 200
         assert here.leases.waiting == 0
 

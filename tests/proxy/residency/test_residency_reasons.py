@@ -32,7 +32,7 @@ REFUSALS = {
     "no-room": (refusing(lease.Busy(retry_after=2.0, reason="no-room", why="full")), ProblemType.BUSY, "full"),
     "load-failed": (refusing(lease.Busy(retry_after=2.0, reason="load-failed", why=WHY)), ProblemType.BUSY, TOLD),
     "busy": (refusing(lease.Busy(retry_after=2.0, why="an older policy says no word")), ProblemType.BUSY, "no word"),
-    "policy-silent": (hanging_up, ProblemType.BUSY, "gives no answer"),
+    "policy-silent": (hanging_up, ProblemType.BUSY, "does not respond"),
     "failed for good": (refusing(lease.Quarantined(why=WHY)), ProblemType.LOAD_FAILED, TOLD),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`/models`: where each model is that a caller may see, since when, and why not; looking loads nothing."""
+"""`/models`: where each model is that a caller may see, since when, and why not. Looking loads nothing."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,7 +57,7 @@ async def test_a_model_whose_replicas_answer_nothing_is_unreachable_and_says_why
         await site.policy.close()
         found = await seen(here)
         assert found["a"].state == "unseen"
-        assert found["a"].why.startswith(f"the eviction policy of 127.0.0.1:{site.triton.port} gives no answer: ")
+        assert found["a"].why.startswith(f"the eviction policy of 127.0.0.1:{site.triton.port} does not respond: ")
         await site.triton.close()
         await until(lambda: here.pool.why_not_ready() != "")
         assert (await seen(here))["a"].state == "unreachable"
@@ -73,7 +73,7 @@ async def test_a_model_that_finds_no_room_waits_for_it_since_it_first_did_and_wh
     async with sites(said={"b": "there is no room"}, starving={"b": 600.0}) as [site], estate(tmp_path, [site]) as here:
         site.resident |= {"a", "of-others"}
         found = (await seen(here))["b"]
-        assert (found.state, found.why) == ("queued", "there is no room: a, others that are not for you to see")
+        assert (found.state, found.why) == ("queued", "there is no room: a, others that you cannot see")
         assert found.since is not None
         assert 600 <= (datetime.now(UTC) - found.since).total_seconds() < 630
         only = Whereabouts.model_validate_json((await here.ask(request("/models/b", method="GET"))).body)

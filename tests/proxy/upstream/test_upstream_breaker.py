@@ -55,7 +55,7 @@ def test_a_silent_replica_is_tried_by_no_call_and_is_back_with_the_first_health_
     assert (breaker.state(1e6), breaker.failures, breaker.opens_in(1e6)) == ("closed", 0, 0.0)
 
 
-def test_a_replica_that_is_alive_but_fails_calls_is_closed_on_probation_where_no_call_tries_it_for_long() -> None:
+def test_the_breaker_of_a_live_replica_that_fails_calls_closes_on_probation_without_calls() -> None:
     breaker = opened()
     for now in (FIRST_PAUSE / 2, FIRST_PAUSE, LONGEST_PAUSE):
         breaker.answered(now)

@@ -112,7 +112,7 @@ async def test_calls_at_a_replica_that_falls_silent_keep_no_other_from_its_place
 
 
 @pytest.mark.parametrize("number", [1, 2])
-async def test_a_request_that_only_looks_is_made_again_elsewhere_or_refused_when_its_replica_falls_silent(
+async def test_a_read_only_request_is_retried_elsewhere_or_refused_if_its_replica_falls_silent(
     tmp_path: Path, number: int
 ) -> None:
     async with upstream(hang) as bad, upstream() as good, running_proxy(tmp_path, *[bad, good][:number]) as here:
@@ -124,7 +124,7 @@ async def test_a_request_that_only_looks_is_made_again_elsewhere_or_refused_when
 
 
 @pytest.mark.parametrize("number", [1, 2])
-async def test_who_waits_for_a_load_at_a_triton_that_dies_waits_no_longer(tmp_path: Path, number: int) -> None:
+async def test_waiting_for_a_load_ends_when_triton_dies(tmp_path: Path, number: int) -> None:
     async with sites(number, load_seconds=30, wait_seconds=30) as here, estate(tmp_path, here) as front:
         calling = asyncio.ensure_future(front.call("a"))
         await until(lambda: any(site.loading for site in here))
@@ -215,7 +215,7 @@ async def test_nor_is_a_model_that_it_has_loaded_on_demand(tmp_path: Path) -> No
         assert await ready(here, "a") == [200, 200, 200]
 
 
-async def test_answers_to_who_only_looks_excuse_no_calls_that_hang(tmp_path: Path) -> None:
+async def test_responses_to_read_only_requests_do_not_hide_hanging_calls(tmp_path: Path) -> None:
     async with served(tmp_path, only("POST", hang), request_timeout_seconds=1) as here:
         for _ in range(FAILURES):
             calling = asyncio.ensure_future(here.ask())
@@ -254,9 +254,7 @@ async def before_grpc(folder: Path, greets: bool = True) -> AsyncIterator[Runnin
 
 
 @pytest.mark.parametrize("greets", [True, False])
-async def test_a_replica_whose_threads_for_http_are_all_busy_is_told_from_one_that_hangs_by_its_port_for_grpc(
-    tmp_path: Path, greets: bool
-) -> None:
+async def test_the_grpc_port_shows_whether_a_replica_is_busy_or_hung(tmp_path: Path, greets: bool) -> None:
     async with before_grpc(tmp_path, greets) as here:
         replica = here.replica
         if not greets:

@@ -43,7 +43,7 @@ async def metrics(here: RunningProxy) -> list[str]:
     return [line for line in lines if "load_fail" in line and not line.startswith("#")]
 
 
-async def test_a_version_that_cannot_be_loaded_is_told_with_its_reason_and_calls_go_on(
+async def test_a_failed_load_is_reported_with_its_reason_and_calls_continue(
     here: RunningProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, load_watch.__name__)
@@ -88,7 +88,9 @@ async def test_a_failure_of_a_version_that_calls_name_lasts_though_a_newer_one_i
 
 
 @pytest.mark.parametrize("index", [[{"name": MODEL}], [READY | {"state": "UNAVAILABLE", "reason": "unloaded"}]])
-async def test_what_was_not_loaded_yet_or_is_wanted_no_more_has_not_failed(here: RunningProxy, index: object) -> None:
+async def test_a_version_that_is_not_loaded_yet_or_no_longer_needed_has_not_failed(
+    here: RunningProxy, index: object
+) -> None:
     here.replica.index = index
     [watch] = here.pool.watches.values()
     for _ in range(3):
@@ -97,27 +99,27 @@ async def test_what_was_not_loaded_yet_or_is_wanted_no_more_has_not_failed(here:
     assert not watch.failed
 
 
-async def test_what_is_never_loaded_has_failed_even_where_no_reason_is_given(
+async def test_a_version_that_is_never_loaded_has_failed_even_without_a_reason(
     here: RunningProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 0.1)
+    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 0.1)
     here.replica.index = [{"name": MODEL}]
     await until(lambda: failed(here))
     [failure] = failed(here).values()
-    assert failure.why == load_watch.UNTOLD
+    assert failure.why == load_watch.NO_REASON
 
 
-async def test_a_version_that_calls_go_to_is_missed_where_its_model_is_loaded_without_it(
+async def test_a_version_that_calls_name_has_failed_if_its_model_is_loaded_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_watch, "UNTOLD_SECONDS", 0.1)
+    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 0.1)
     async with served(tmp_path, models=[model(MODEL, {1: 50, 2: 40, 3: 10})]) as here:
         [watch] = here.pool.watches.values()
         await until(lambda: watch.seen)
         assert not watch.failed, "a model of which nothing is there was not deployed"
         here.replica.index = [READY, READY | {"version": "3", "state": "LOADING"}]
         await until(lambda: failed(here))
-        assert {key: each.why for key, each in failed(here).items()} == {(MODEL, "2"): load_watch.UNTOLD}
+        assert {key: each.why for key, each in failed(here).items()} == {(MODEL, "2"): load_watch.NO_REASON}
         here.replica.index = [READY | {"version": str(number)} for number in (1, 2, 3)]
         await until(lambda: not failed(here))
 
@@ -134,7 +136,7 @@ async def test_an_index_that_is_none_changes_nothing(here: RunningProxy, index: 
 
 
 @pytest.mark.parametrize("was_seen", [True, False])
-async def test_a_listing_that_takes_too_long_is_asked_for_less_and_less_often_and_what_was_seen_before_is_told(
+async def test_a_slow_index_is_queried_less_often_and_the_last_result_is_reported(
     here: RunningProxy, monkeypatch: pytest.MonkeyPatch, was_seen: bool
 ) -> None:
     [watch] = here.pool.watches.values()
@@ -156,7 +158,7 @@ async def test_a_listing_that_takes_too_long_is_asked_for_less_and_less_often_an
     if was_seen:
         assert (place.state, place.versions, place.seen_seconds is not None) == ("resident", (1,), True)
     else:
-        assert (place.state, place.why.endswith("cannot be seen: there was no answer in 0 s")) == ("unseen", True)
+        assert (place.state, place.why.endswith(": no response within 0 s")) == ("unseen", True)
     assert (await here.ask()).status == 200
     assert here.pool.replicas[0].breaker.state(monotonic()) == "closed"
 
@@ -172,7 +174,7 @@ async def test_a_replica_that_was_silent_is_looked_at_as_soon_as_it_is_back(
     await until(lambda: watch.loaded, 3)
 
 
-async def test_who_asks_waits_no_longer_for_a_listing_than_there_is_to_say_without(
+async def test_a_request_waits_for_an_index_only_for_a_limited_time(
     here: RunningProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_watch, "WAIT_SECONDS", 0.1)
@@ -182,4 +184,4 @@ async def test_who_asks_waits_no_longer_for_a_listing_than_there_is_to_say_witho
     here.replica.index_seconds, before = 60.0, here.replica.looks
     await until(lambda: here.replica.looks > before)
     assert (await told(here)).state == "resident"
-    assert watch._asking is not None, "nor has it ended"
+    assert watch._probing is not None, "nor has it ended"

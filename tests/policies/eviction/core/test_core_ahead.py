@@ -188,7 +188,7 @@ def of_a_new_version() -> World:
         pytest.param(lambda: with_timer(3), id="too few calls"),
         pytest.param(lambda: with_timer(7, policy="lru-idle"), id="another policy"),
         pytest.param(lambda: with_timer(7, period=29.0), id="too frequent calls"),
-        pytest.param(lambda: used_until_the_call(with_timer(period=2 * PERIOD, other_loads=8.0)), id="expensive to load"),
+        pytest.param(lambda: used_until_the_call(with_timer(period=2 * PERIOD, other_loads=8.0)), id="long loads"),
         leased, just_used, pinned, under_another_policy, beside_a_load_that_is_measured, of_a_new_version,
     ],
 )  # fmt: skip

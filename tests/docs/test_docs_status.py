@@ -1,0 +1,29 @@
+"""The README names the versions of what the tests run, and stays short."""
+
+import re
+from pathlib import Path
+
+from rollout.tools.pins import module_version
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+VERSIONS = dict(re.findall(r"^\| (\w+).*? \| (\d+\.\d+\.\d+) \|$", README, re.MULTILINE))
+
+
+def test_the_versions_are_those_of_the_tests() -> None:
+    """Pulumi's engine is in no package registry, so only people run it. tests/cluster/test_install.py asks Triton."""
+    pins = ROOT / "rollout/tools"
+    dynamo = re.search(r"^ai-dynamo==(\S+)$", (ROOT / "requirements/dynamo.in").read_text("utf-8"), re.MULTILINE)
+    keda = re.search(r"kedacore/keda/v2 v(\S+)", (ROOT / "lab/tools/scaling/go.mod").read_text("utf-8"))
+    assert dynamo
+    assert keda
+    assert {name: VERSIONS[name] for name in ("Kubernetes", "Helm", "KEDA", "NVIDIA")} == {
+        "Kubernetes": module_version("k8s.io/kubernetes/cmd/kubectl", pins),
+        "Helm": module_version("helm.sh/helm/v4/cmd/helm", pins),
+        "KEDA": keda[1],
+        "NVIDIA": dynamo[1],
+    }
+
+
+def test_the_readme_fits_on_a_few_screens() -> None:
+    assert len(README.splitlines()) <= 150

@@ -45,7 +45,7 @@ def test_a_package_is_unpacked_once_and_its_program_runs_but_nothing_is_installe
 
 
 @pytest.mark.thorough
-def test_an_unknown_package_is_refused_by_name_with_what_apt_said(own_cache: Path) -> None:
+def test_an_unknown_package_is_refused_by_name_with_apts_output(own_cache: Path) -> None:
     with pytest.raises(ToolError) as raised:
         debian.unpacked("there-is-no-such-package")
     said = str(raised.value)
@@ -55,7 +55,7 @@ def test_an_unknown_package_is_refused_by_name_with_what_apt_said(own_cache: Pat
     assert not [path for path in (own_cache / "debian").iterdir() if path.is_dir()], "nothing half-made stays"
 
 
-def test_a_machine_without_apt_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_apt_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
     why = "there is no apt-get and no dpkg-deb on the PATH, so the Debian packages hello cannot be unpacked"

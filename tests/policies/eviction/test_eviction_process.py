@@ -71,7 +71,7 @@ def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
         assert line.startswith("ready ") or {"time", "level", "message"} <= json.loads(line).keys()
 
 
-def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:
+def test_an_invalid_file_at_run_time_is_refused_and_reported(tmp_path: Path) -> None:
     write_settings(tmp_path, settings(tmp_path))
     with running(tmp_path) as made:
         holder = Holder(made)
@@ -98,11 +98,11 @@ def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> Non
         assert "tidegate_eviction_settings_good 0.0" in metrics
 
 
-def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
+def test_without_valid_settings_it_reports_why_and_does_not_start(tmp_path: Path) -> None:
     said = refused(tmp_path)
     assert said == f"{tmp_path / 'eviction.json'}: the file cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))
-    assert 'policy: there is no policy "fifo": built in are ' in refused(tmp_path)
+    assert 'policy: there is no policy "fifo". The built-in policies are ' in refused(tmp_path)
 
 
 class Mute(StandIn):

@@ -211,7 +211,7 @@ def test_who_may_go_a_moment_later_goes_then() -> None:
     assert ahead(world) == ["a"]
 
 
-def test_one_that_was_called_in_between_is_foreseen_anew() -> None:
+def test_a_call_in_between_gives_a_new_prediction() -> None:
     world = with_timer()
     to(world, 6 * PERIOD - 30.0)
     call(world, "a")
@@ -223,7 +223,7 @@ def test_one_that_was_called_in_between_is_foreseen_anew() -> None:
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_a_model_whose_load_outlasts_the_wait_is_foreseen_by_the_calls_that_were_told_busy(comes_back: bool) -> None:
+def test_a_model_whose_load_outlasts_the_wait_is_predicted_by_its_refused_calls(comes_back: bool) -> None:
     others = [f"b{number}" for number in range(6)]  # Each takes the memory once.
     rules = replace(BREAKING_EVEN, lease_seconds=15.0, wait_seconds=1.0)
     world = started(specs(dict.fromkeys(["a", *others], 60)), rules)
@@ -301,9 +301,7 @@ def test_callers_who_wait_come_first() -> None:
 
 
 @pytest.mark.parametrize(("before_the_call", "goes"), [(0.5, False), (-0.5, True)])
-def test_callers_who_were_told_to_come_back_before_it_find_the_room_that_they_were_promised(
-    before_the_call: float, goes: bool
-) -> None:
+def test_callers_due_before_the_call_get_their_memory(before_the_call: float, goes: bool) -> None:
     world = with_timer()
     world.change("c", footprint_bytes=60)
     pool = world.residency._pool  # As `leases` does for a refused caller.

@@ -108,7 +108,7 @@ def test_of_several_those_go_whose_callers_lose_least_though_others_were_idle_fo
 
 
 @pytest.mark.parametrize(("late", "goes"), [(-0.1, False), (0.0, True), (3.0, True), (9.1, False)])
-def test_who_comes_back_when_he_was_told_to_has_the_room_of_whatever_is_not_leased(late: float, goes: bool) -> None:
+def test_a_caller_that_returns_on_time_gets_memory_of_any_unleased_model(late: float, goes: bool) -> None:
     """A caller can return up to a tenth of the wait and three seconds late. Then even expensive models are evicted."""
     world = holding({"a": 60, "b": 60}, 200.0)
     back = world.busy("p2", "b", 0.0)
@@ -120,7 +120,7 @@ def test_who_comes_back_when_he_was_told_to_has_the_room_of_whatever_is_not_leas
     assert unloads(world) == (["a"] if goes else [])
 
 
-def test_what_is_leased_stays_though_a_caller_has_come_back_who_is_told_a_new_time() -> None:
+def test_leased_models_stay_and_the_returned_caller_gets_a_new_retry_after() -> None:
     world = holding({"a": 60, "b": 60}, 200.0)
     world.advance(world.busy("p2", "b", 0.0))
     had(world, "a")
@@ -129,7 +129,7 @@ def test_what_is_leased_stays_though_a_caller_has_come_back_who_is_told_a_new_ti
 
 
 @pytest.mark.parametrize("load", [30.0, 170.0])
-def test_who_was_told_while_a_known_load_went_on_finds_his_model_when_he_comes_back(load: float) -> None:
+def test_a_caller_refused_during_a_known_load_finds_the_model_on_its_return(load: float) -> None:
     """The load is longer than the wait, and another model's callers want its memory."""
     world = started(specs({"a": 60, "b": 60}, load_seconds=load), BREAKING_EVEN)
     ticket = world.ask("p1", "a", None)

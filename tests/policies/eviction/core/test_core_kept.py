@@ -173,7 +173,7 @@ def test_no_model_is_evicted_for_one_whose_files_show_that_it_cannot_load() -> N
     had(world, "bad")
 
 
-def test_who_waits_for_a_model_that_turns_out_to_be_broken_is_told_so() -> None:
+def test_waiting_callers_of_a_broken_model_get_the_error() -> None:
     world = full({"a": 60, "bad": 60})
     world.advance(25.0)
     ticket = world.ask("p1", "bad", None)

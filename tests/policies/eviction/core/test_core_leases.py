@@ -22,7 +22,7 @@ def use(in_flight: int = 0, idle: float = 0.0, requests: int = 0) -> lease.Use:
     return lease.Use(in_flight=in_flight, idle_seconds=idle, requests=requests)
 
 
-def test_who_waited_for_a_load_counts_his_lease_from_when_he_asked() -> None:
+def test_a_holder_that_waited_for_a_load_times_its_lease_from_the_request() -> None:
     world = started(specs({"c": 40}))
     ticket = world.ask("p1", "c", None)
     world.advance(3.0)
@@ -66,7 +66,7 @@ def test_lease_idle_for_a_whole_period_is_not_renewed_but_for_pinned_models(
         assert world.renew("p1").lost == lost
 
 
-def test_without_an_idle_limit_idle_leases_are_taken_back_once_somebody_is_short_of_room(world: World) -> None:
+def test_without_an_idle_limit_idle_leases_are_lost_once_a_caller_lacks_memory(world: World) -> None:
     world.change_rules(idle_seconds=0.0)
     for name in ("a", "b"):
         world.ask("p1", name, None)
@@ -98,7 +98,7 @@ def test_a_changed_model_drains_and_what_is_in_flight_holds_it(world: World) -> 
     assert world.states["a"] == "unloading"
 
 
-def test_who_would_rather_go_elsewhere_than_wait_for_room_is_told_at_once(world: World) -> None:
+def test_a_caller_that_does_not_wait_for_memory_is_refused_immediately(world: World) -> None:
     world.advance(5.0)
     step, answer = world.residency.acquire("c", "p1", None, world.now, room_seconds=0.0)
     assert isinstance(answer, lease.Busy)

@@ -48,9 +48,7 @@ def test_growth_at_work_is_the_base_and_not_a_leak() -> None:
     [((3,), 8, 8 * 3), ((1, -1, 3, -3), 100, 0)],
     ids=["small leaks add up", "noise is no leak"],
 )
-def test_what_is_too_little_to_be_told_from_noise_is_added_up(
-    missing: tuple[int, ...], times: int, leaked: int
-) -> None:
+def test_shortfalls_within_the_noise_are_summed_up(missing: tuple[int, ...], times: int, leaked: int) -> None:
     world = full({"a": 60, "b": 60}, replace(NOISY, leak_budget_bytes=50))
     world.read()
     for n in range(times):
@@ -58,7 +56,7 @@ def test_what_is_too_little_to_be_told_from_noise_is_added_up(
     assert world.leaked == pytest.approx(leaked, abs=4 + 3 if leaked else 0)
 
 
-def test_of_what_was_found_at_a_start_nobody_knows_what_is_missing() -> None:
+def test_missing_memory_of_models_found_at_a_start_is_unknown() -> None:
     world = started(specs({"a": 80, "b": 60}), real={"a": 50})
     used(world, "a")
     world.restart_policy()
@@ -197,7 +195,7 @@ def test_a_load_of_which_nothing_is_known_is_charged_what_most_models_take(
     assert world.loads[-1] == "new"
 
 
-def test_what_memory_grew_by_while_others_were_loaded_is_nobodys_measure() -> None:
+def test_growth_during_overlapping_loads_measures_no_model() -> None:
     world = started(specs({"a": 30, "b": 30}))
     world.ask("p1", "a", None)
     world.ask("p1", "b", None)

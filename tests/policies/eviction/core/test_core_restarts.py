@@ -57,7 +57,7 @@ def test_an_unload_that_is_under_way_at_a_restart_is_watched_and_its_room_still_
     assert world.states == {"a": "cold", "b": "resident"}
 
 
-def test_models_that_nobody_knows_go_when_the_period_is_over() -> None:
+def test_unknown_models_are_unloaded_after_the_period() -> None:
     world = World(specs({"a": 60}))
     world.loaded = {"stranger": 5}
     world.recover()
@@ -80,7 +80,7 @@ def test_what_loads_took_is_known_of_those_here_and_of_those_before_the_start() 
 
 
 @pytest.mark.parametrize(("loaded", "state"), [((1, 2), "draining"), ((3, 2), "resident")])
-def test_a_model_with_other_versions_than_the_settings_say_is_loaded_anew(loaded: tuple[int, ...], state: str) -> None:
+def test_a_model_with_other_versions_than_in_the_settings_is_loaded_again(loaded: tuple[int, ...], state: str) -> None:
     residency = Residency(RULES, "new")
     residency.configure(RULES, {"a": ModelSpec("a", footprint_bytes=10, versions=(2, 3))}, 0.0)
     residency.recover(ServerInventory(resident=("a",), versions={"a": loaded}), 0.0)
@@ -129,7 +129,7 @@ def test_after_sigterm_nothing_new_begins_and_renewals_go_on() -> None:
     assert world.evictions == []
 
 
-def test_after_sigterm_a_lease_that_has_ended_is_not_given_anew() -> None:
+def test_after_sigterm_an_ended_lease_is_not_granted_again() -> None:
     world = running({"a": 40})
     world.proxies["p1"]["a"].in_flight = 0
     world.leave()

@@ -32,7 +32,7 @@ def test_busy_has_the_exact_second_and_a_caller_then_gets_memory() -> None:
     assert unloads(world) == ["a", "b"]
 
 
-def test_who_was_loaded_after_waiting_for_room_says_how_long_for_it_and_how_long_it_loaded() -> None:
+def test_a_load_reports_its_wait_for_memory_and_its_duration() -> None:
     world = full({"a": 50, "b": 50, "big": 90})
     world.advance(100.0)
     assert isinstance(world.ask("p1", "big", None), Ticket)
@@ -64,7 +64,7 @@ def test_what_nothing_is_known_of_is_never_too_large() -> None:
     assert isinstance(world.ask("p1", "new", None), Ticket)
 
 
-def test_room_that_was_made_for_somebody_is_not_taken_by_who_comes_later() -> None:
+def test_memory_freed_for_a_model_is_not_taken_by_later_ones() -> None:
     world = full({"a": 50, "b": 50, "big": 90, "late": 50, "tiny": 10})
     world.advance(100.0)
     first = world.ask("p1", "big", None)
@@ -79,7 +79,7 @@ def test_room_that_was_made_for_somebody_is_not_taken_by_who_comes_later() -> No
     assert all(isinstance(answer, lease.Busy | Ticket) for answer in late)
 
 
-def test_nobody_goes_for_a_model_before_it_is_its_turn_to_be_loaded() -> None:
+def test_no_model_is_evicted_for_another_before_its_turn() -> None:
     sizes = {"a": 25, "b": 25, "c": 25, "d": 25, "e": 25, "f": 25, "g": 25}
     world = full(sizes, replace(RULES, idle_seconds=0.0, loads_at_once=2))
     world.advance(20.0)
@@ -106,7 +106,7 @@ def test_the_model_with_more_waiters_goes_first_unless_another_has_waited_for_lo
     assert under_way(world).command.model == first
 
 
-def test_who_was_told_busy_and_comes_back_in_time_has_kept_his_place() -> None:
+def test_a_refused_caller_that_returns_on_time_keeps_its_place() -> None:
     world = started(specs({"x": 20, "a": 20, "b": 20}), replace(RULES, loads_at_once=1))
     world.ask("p1", "x", None)
     assert isinstance(world.ask("p1", "a", 0.0), lease.Busy)
@@ -185,7 +185,7 @@ def test_a_failing_policy_is_reported_and_the_least_recently_used_are_evicted() 
     assert [command.model for command in step.commands if isinstance(command, Unload)] == ["a", "b"]
 
 
-def test_a_listing_says_who_was_told_busy_in_the_last_five_minutes() -> None:
+def test_a_listing_has_the_refusals_of_the_last_five_minutes() -> None:
     world = started(specs({"x": 20, "a": 20}), replace(RULES, loads_at_once=1))
     world.ask("p1", "x", None)
     for _ in range(3):
@@ -200,7 +200,7 @@ def test_a_listing_says_who_was_told_busy_in_the_last_five_minutes() -> None:
     assert busy() == {"x": 0, "a": 1}
 
 
-def test_a_model_that_is_refused_again_and_again_is_told_to_have_no_room_since_the_first_time() -> None:
+def test_a_repeatedly_refused_model_is_listed_without_memory_since_the_first_refusal() -> None:
     world = full({"a": 60, "b": 60})
 
     world.busy("p2", "b", 0.0)

@@ -70,7 +70,9 @@ def test_worth_is_seconds_of_loading_per_byte_and_second() -> None:
 
 @pytest.mark.parametrize("policy", ["break-even", "lru-idle", "cost-aware"])
 @given(candidates=CANDIDATES, share=st.floats(0, 1))
-def test_enough_goes_nobody_twice_and_nobody_in_vain(policy: str, candidates: list[Candidate], share: float) -> None:
+def test_enough_models_are_evicted_none_twice_and_none_in_vain(
+    policy: str, candidates: list[Candidate], share: float
+) -> None:
     needed = max(1, int(share * freed_by(candidates)))
     victims = list(registry.find(policy).choose(candidates, needed, NOW))
     assert freed_by(victims) >= needed
@@ -145,7 +147,7 @@ def test_policies_come_from_other_packages_under_names_that_are_not_built_in(ins
         ((("mine", "candidate"),), "is not a Policy with this name"),
     ],
 )
-def test_a_policy_that_cannot_be_used_is_told_in_one_sentence(
+def test_a_policy_that_cannot_be_used_is_reported_in_one_sentence(
     install: Install, found: tuple[tuple[str, str], ...], says: str
 ) -> None:
     install(*found)
@@ -155,7 +157,7 @@ def test_a_policy_that_cannot_be_used_is_told_in_one_sentence(
 
 @pytest.mark.parametrize("how", [*hostile.WELL, *hostile.BADLY])
 @given(candidates=CANDIDATES, share=st.floats(0, 1))
-def test_one_of_somebody_elses_spoils_nothing_and_chooses_of_what_it_was_given(
+def test_a_custom_policy_alters_nothing_and_chooses_among_its_candidates(
     how: str, candidates: list[Candidate], share: float
 ) -> None:
     candidates[0].name = f"{how}.{candidates[0].name}"

@@ -196,7 +196,7 @@ async def test_only_a_message_waits_for_the_first_reading_of_the_keys_and_it_is_
     "kept", [b"", b"{", b"5", b"[]", b"{}", b'{"asOf": 1}', b'{"asOf": "x", "keys": {"keys": []}}', b"[" * 100_000,
              b'{"asOf": 1, "keys": []}', b'{"asOf": 1, "keys": {"keys": [{"kty": "RSA"}]}}', b"\xff"]
 )  # fmt: skip
-async def test_kept_keys_that_are_of_no_use_are_read_anew(tmp_path: Path, fetches: Fetches, kept: bytes) -> None:
+async def test_invalid_kept_keys_are_read_again(tmp_path: Path, fetches: Fetches, kept: bytes) -> None:
     (tmp_path / "state" / "keys.json").write_bytes(kept)
     made = await started(tmp_path)
     assert fetches.number == 1

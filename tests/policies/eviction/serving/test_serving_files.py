@@ -44,7 +44,7 @@ def said(**changes: Any) -> bytes:
         (said(models=[{"name": "tidegate_memory"}]), "models: tidegate_memory is reserved"),
     ],
 )
-def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
+def test_invalid_settings_are_reported(data: bytes, why: str) -> None:
     with pytest.raises(SettingsError) as error:
         read(data)
     assert str(error.value).startswith(why)
@@ -143,7 +143,7 @@ def test_a_load_that_was_not_measured_teaches_its_seconds_only(tmp_path: Path) -
         '{"version": 1, "models": {"a": {"stamp": 5, "bytes": [], "load_seconds": 1}}}',
     ],
 )  # fmt: skip
-def test_a_broken_file_is_learned_anew(tmp_path: Path, text: str) -> None:
+def test_a_broken_file_is_replaced_by_new_measurements(tmp_path: Path, text: str) -> None:
     (tmp_path / "footprints.json").write_text(text)
     learned = Footprints(tmp_path)
     learned.read()

@@ -119,7 +119,7 @@ async def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> 
         (lease.RELEASE_PATH, b" " * (BODY_BYTES + 1), 413, "limit is 8388608 bytes"),
     ],
 )
-async def test_what_cannot_be_understood_is_said_and_changes_nothing(
+async def test_an_invalid_message_is_refused_and_changes_nothing(
     tmp_path: Path, path: str, said: Any, status: int, why: str
 ) -> None:
     async with over_the_wire(tmp_path, StandIn({"a": 1})) as (policy, wire):
@@ -146,7 +146,7 @@ async def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: 
     assert not [each for each in said if "Exception" in each]
 
 
-async def test_why_a_load_failed_is_told_without_paths_and_tracebacks(tmp_path: Path) -> None:
+async def test_the_reason_of_a_failed_load_has_no_paths_and_tracebacks(tmp_path: Path) -> None:
     failing = {"broken": "no /models/broken/1/model.py\n\nAt:\n  /models/broken/1/model.py(1): <module>\n"}
     async with over_the_wire(tmp_path, StandIn({"broken": 1}, failing=failing)) as (policy, wire):
         status, _, said = await wire.acquire("broken", waitSeconds=20)

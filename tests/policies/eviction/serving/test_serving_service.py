@@ -56,7 +56,7 @@ async def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(
             await open_it.__aexit__(None, None, None)
 
 
-async def test_a_model_that_was_just_published_is_found_by_who_asks_for_it(tmp_path: Path) -> None:
+async def test_a_model_that_was_just_published_is_found_at_a_request(tmp_path: Path) -> None:
     write_models(tmp_path, "a")
     (model,) = settings_for(tmp_path).models
     models = (model, model.model_copy(update={"name": "new"}))

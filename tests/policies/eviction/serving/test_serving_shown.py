@@ -119,7 +119,7 @@ def test_what_happened_to_models_is_counted_by_name_for_so_many_and_for_the_othe
     assert said["load_failures_total",] == 4
 
 
-def test_what_is_told_is_what_the_catalogue_has() -> None:
+def test_the_metrics_are_those_of_the_catalogue() -> None:
     counts = StagingCounts(found=5, used_bytes=500, size_bytes=900)
     seen = view(listed("a", footprint_bytes=1, leases=(LeaseOf(holder="p", seconds_left=1.0, in_flight=0),)),
                 staging=counts)  # fmt: skip

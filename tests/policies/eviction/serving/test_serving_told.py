@@ -102,7 +102,7 @@ TWO_REPLICAS = replace(ONE, capacity_bytes=60, replicas=2, holders=2)
         pytest.param(SHORT, UNEQUAL, True, True, 30, 1 / 90, marks=pytest.mark.thorough),
     ],
 )  # fmt: skip
-def test_on_a_burst_to_cold_models_few_are_told_by_more_than_a_second_or_a_quarter_too_early_or_too_late(
+def test_in_a_burst_to_cold_models_few_estimates_are_wrong_by_more_than_a_second_or_a_quarter(
     setting: SimulationSetting, loads: Sequence[float], known: bool, some_ask_on: bool, seeds: int, wrong_share: float
 ) -> None:
     wrong = [each for seed in range(seeds) for each in told(seed, setting, loads, known, some_ask_on)]

@@ -41,7 +41,7 @@ def rows(*arguments: object) -> dict[str, dict[str, float]]:
     return {row["name"]: row for row in json.loads(result.stdout)["rows"]}
 
 
-def test_one_policy_is_told_in_one_line(small: Path) -> None:
+def test_one_policy_is_printed_in_one_line(small: Path) -> None:
     result = run("simulate", "--trace", small, "--capacity", "8M", "--policy", "lru-idle")
     assert result.exit_code == 0, result.output
     assert "60 requests to 5 models" in result.stdout
@@ -57,7 +57,7 @@ def test_with_all_files_near_less_is_lost(small: Path) -> None:
     assert near["lost_seconds"] < far["lost_seconds"]
 
 
-def test_the_day_that_the_readme_shows_is_as_it_says(tmp_path: Path) -> None:
+def test_the_day_in_the_readme_has_the_stated_results(tmp_path: Path) -> None:
     text = (ROOT / "docs/simulator.md").read_text("utf-8").partition("a generated day of 20 models")[2]
     block = text.partition("```sh\n")[2].partition("```")[0].replace("\\\n", " ")
     made, played = (
@@ -71,10 +71,10 @@ def test_the_day_that_the_readme_shows_is_as_it_says(tmp_path: Path) -> None:
     assert (row["requests"], row["busy"], row["too_large"]) == (17_919, 0, 0)
     assert round(100 * row["hits"] / row["requests"]) == 96
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    assert "17,919 requests to 20 models, with room for 60 % of them. 96 % of the requests" in readme
+    assert "20 models share one slice that holds 60 % of them. Of 17,919 requests, 96 % find" in readme
 
 
-def test_a_policy_of_ones_own_is_simulated_by_its_name_and_told_of_when_it_fails(
+def test_a_custom_policy_is_simulated_by_name_and_its_failures_are_reported(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hostile.install(tmp_path / "package", monkeypatch, failing="failing", most="most")

@@ -27,7 +27,7 @@ A, B, C = (6, 2.0, 1.0), (6, 3.0, 1.0), (4, 1.0, 1.0)
         pytest.param([(0.0, 0), (2.5, 1)], [A, B], {"replicas": 2}, 5.0, 0, id="it is loaded where there is room now"),
     ],
 )  # fmt: skip
-def test_who_is_refused_has_lost_the_whole_wait_and_who_is_answered_what_he_has_waited(
+def test_a_refused_caller_loses_the_whole_wait_and_an_answered_one_its_wait(
     requests: list[tuple[float, int]],
     models: list[tuple[int, float, float]],
     changes: dict[str, float],

@@ -22,7 +22,7 @@ def read(tmp_path: Path, text: str | bytes) -> Trace:
     return read_trace(file)
 
 
-def test_a_trace_says_what_its_lines_say(tmp_path: Path) -> None:
+def test_a_trace_has_the_content_of_its_lines(tmp_path: Path) -> None:
     trace = read(tmp_path, f"# models\n\n{MODELS}0,a\n 1500 , b \n1500,a\n")
     a, b = trace.models
     assert (a.name, a.footprint_bytes, a.load_seconds, a.warm_seconds) == ("a", 10_000_000, 0.2, 0.1)
@@ -52,7 +52,7 @@ def test_a_trace_says_what_its_lines_say(tmp_path: Path) -> None:
         ("m,a,large,100,1\n0,a\n", 1, "footprint_mb is 'large'"),
     ],
 )
-def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, text: str, line: int | None, words: str) -> None:
+def test_errors_are_reported_with_file_and_line(tmp_path: Path, text: str, line: int | None, words: str) -> None:
     with pytest.raises(SimulationError) as caught:
         read(tmp_path, text)
     where = f"{tmp_path / 't.csv'}:{line}: " if line else f"{tmp_path / 't.csv'}: "

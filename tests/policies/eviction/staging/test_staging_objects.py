@@ -120,7 +120,7 @@ async def test_a_file_that_its_manifest_calls_executable_is_staged_so(bucket: Bu
     assert modes["model.bin"] == 0o644
 
 
-async def test_what_cannot_be_staged_says_why(bucket: Bucket, minio: ObjectStore) -> None:
+async def test_a_failed_staging_reports_why(bucket: Bucket, minio: ObjectStore) -> None:
     write_model(bucket.root, "a", size=64 * KIB)
     bucket.upload()
     rig = rig_of(bucket)

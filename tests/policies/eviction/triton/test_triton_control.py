@@ -32,7 +32,7 @@ async def connected(stand_in: StandIn, secret: str = SECRET) -> AsyncIterator[Tr
         await control.close()
 
 
-async def test_a_silence_is_told_apart_from_a_refusal() -> None:
+async def test_no_response_is_distinguished_from_a_refusal() -> None:
     async with connected(StandIn({"a": 1}, silent={"a"})) as control:
         with pytest.raises(ServerCallError, match=r"RepositoryModelLoad within 0\.1 s"):
             await control.load("a", 0.1)
@@ -44,7 +44,7 @@ async def test_another_secret_is_no_lost_connection() -> None:
             await control.index()
 
 
-def test_a_call_without_a_connection_says_so() -> None:
+def test_a_call_without_a_connection_is_reported() -> None:
     with pytest.raises(LostError, match="no connection to Triton at nowhere:1"):
         asyncio.run(TritonControl("nowhere:1", SECRET).index())
 

@@ -52,7 +52,7 @@ async def test_a_load_of_a_predecessor_is_only_watched() -> None:
         await control.close()
 
 
-async def test_a_watched_load_that_failed_or_never_was_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watched_load_that_failed_or_never_existed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate_eviction.triton.control.NOTHING_SECONDS", 0.2)
     async with driving(StandIn({"a": 1, "b": 1}, states={"a": ("UNAVAILABLE", "no memory")})) as (driver, heard):
         driver.carry_out([Load(1, "a", watch=True)])
@@ -61,7 +61,7 @@ async def test_a_watched_load_that_failed_or_never_was_is_told(monkeypatch: pyte
         assert "its index does not show the load" in (await heard.said.get())[2]
 
 
-async def test_an_unload_ends_when_the_index_says_so_of_every_name_in_order() -> None:
+async def test_an_unload_ends_when_the_index_shows_every_name_unloaded() -> None:
     stand_in = StandIn({"whole": 1, "part": 1}, unload_seconds=0.3)
     async with driving(stand_in) as (driver, heard):
         begun = asyncio.get_running_loop().time()
@@ -136,7 +136,7 @@ async def test_a_connection_that_breaks_and_is_back_at_once_was_lost(monkeypatch
         await control.close()
 
 
-async def test_a_triton_that_was_started_anew_unseen_is_known_by_its_reader() -> None:
+async def test_an_unnoticed_restart_of_triton_is_detected_by_the_reader() -> None:
     stand_in = StandIn({"a": 1})
     async with driving(stand_in) as (_, heard):
         stand_in.server = "1:2"
@@ -183,7 +183,7 @@ async def test_versions_that_cannot_be_chosen_are_a_failed_load_and_so_is_a_defe
         assert stand_in.did("load") == [MEMORY_MODEL]
 
 
-async def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
+async def test_a_restart_that_cannot_be_requested_now_is_requested_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "ASK_SECONDS", 0.1)
@@ -197,7 +197,7 @@ async def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
     full = tmp_path / "control"
     async with driving(StandIn({}), recycle=full / "recycle") as (driver, _):
         driver.carry_out([Recycle("5 GiB leaked")])
-        await until(lambda: caplog.text.count("cannot be written") > 1)
+        await until(lambda: caplog.text.count("cannot write") > 1)
         full.mkdir()  # There is space again.
         await until((full / "recycle").exists)
     assert (full / "recycle").read_text() == "5 GiB leaked\n"
@@ -205,7 +205,7 @@ async def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
     assert get_ident() not in threads, "a disk that is slow would hold up leases"
 
 
-def test_what_the_index_says_is_found_once_and_without_the_reader() -> None:
+def test_models_in_the_index_are_found_once_and_without_the_reader() -> None:
     index = ModelIndex(
         {
             "ready": (VersionState(1, "READY", ""),),

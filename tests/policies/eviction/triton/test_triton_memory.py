@@ -71,7 +71,7 @@ def test_the_driver_is_believed_first_then_processes(answer: object, read: Memor
 
 @pytest.mark.parametrize("wrong", [[], 5, "text", {}, {"program": PROGRAM_ID, "server": "7:1"}])
 def test_an_answer_that_is_no_reading_is_refused(wrong: object) -> None:
-    with pytest.raises(RefusedError, match="is no reading"):
+    with pytest.raises(RefusedError, match="is not a reading"):
         reading(wrong)
 
 

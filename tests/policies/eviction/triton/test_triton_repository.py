@@ -62,7 +62,7 @@ def test_wanted_versions_are_the_union_and_nothing_else(tmp_path: Path) -> None:
     assert look(tmp_path, "a", (2, 3)).override is None, "the configuration loads these anyway"
 
 
-def test_a_wanted_version_that_is_missing_is_asked_for_all_the_same(tmp_path: Path) -> None:
+def test_a_wanted_version_that_is_missing_is_requested_anyway(tmp_path: Path) -> None:
     model(tmp_path, "a", (1,))
     found = look(tmp_path, "a", (1, 7))
     assert (found.versions, found.override) == ((1,), None)
@@ -181,7 +181,7 @@ def test_a_configuration_that_is_no_file_or_has_no_end_is_not_waited_for(tmp_pat
     os.mkfifo(model(tmp_path, "pipe", config=None) / "config.pbtxt")
     (model(tmp_path, "zeros", config=None) / "config.pbtxt").symlink_to("/dev/zero")
     os.truncate(model(tmp_path, "long") / "config.pbtxt", 1 << 40)
-    for name, why in (("pipe", "no file"), ("zeros", "no file"), ("long", "more than")):
+    for name, why in (("pipe", "not a regular file"), ("zeros", "not a regular file"), ("long", "larger than")):
         with pytest.raises(RepositoryError, match=why):
             TritonRepository(str(tmp_path)).look(name)
 

@@ -178,8 +178,8 @@ def published(objects: Iterable[KubernetesObject], programs: Collection[str]) ->
 def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = ()) -> list[KubernetesObject]:
     """Return a data plane's nodes from its definition, and two more nodes without GPUs.
 
-    The pools of these stacks decide what a definition does not contain: custom labels of nodes, NVIDIA's programs
-    there, and whether a share of a GPU is renamed.
+    The pools of these stacks decide what a definition does not contain. These are custom labels of nodes, NVIDIA's
+    programs there, and whether a share of a GPU is renamed.
     """
     pools = [pool for stack in stacks for server in stack.platform.servers for pool in server.pools]
     found: list[KubernetesObject] = []

@@ -99,8 +99,8 @@ def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> Non
 
 
 def test_without_valid_settings_it_reports_why_and_does_not_start(tmp_path: Path) -> None:
-    said = refused(tmp_path)
-    assert said == f"{tmp_path / 'eviction.json'}: the file cannot be read: No such file or directory"
+    output = refused(tmp_path)
+    assert output == f"{tmp_path / 'eviction.json'}: the file cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))
     assert 'policy: there is no policy "fifo". The built-in policies are ' in refused(tmp_path)
 
@@ -151,6 +151,6 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         for which, other in (("--lease-port", "--admin-port"), ("--admin-port", "--lease-port")):
-            said = refused(tmp_path, which, port, other, 0)
-            assert "Address already in use" in said
-            assert str(port) in said
+            output = refused(tmp_path, which, port, other, 0)
+            assert "Address already in use" in output
+            assert str(port) in output

@@ -37,8 +37,8 @@ STUB = 18  # MiB of a process of the Python backend without a model's memory, ap
 def write(root: Path, *names: str, models: tuple[ManagedModel, ...] = (), **changes: Any) -> None:
     """Write settings for a pool with these models. Models given by name are measured."""
     tuning = Tuning(tolerance_bytes=8 * MIB, freeing_seconds=5, residency_factor=0, failure_backoff_seconds=0.1)
-    said: dict[str, Any] = {"capacity_bytes": 200 * MIB, "lease_seconds": 3, "wait_seconds": 20, "tuning": tuning}
-    write_settings(root, pool(root, *models, *names, **(said | changes)))
+    defaults: dict[str, Any] = {"capacity_bytes": 200 * MIB, "lease_seconds": 3, "wait_seconds": 20, "tuning": tuning}
+    write_settings(root, pool(root, *models, *names, **(defaults | changes)))
 
 
 @dataclass
@@ -93,8 +93,8 @@ def zoo_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
 
 def test_a_cold_model_is_loaded_measured_and_answers(zoo_plane: Plane) -> None:
     holder = zoo_plane.holder
-    said = holder.acquire("a")
-    assert (said["outcome"], said["versions"]) == ("granted", [1])
+    reply = holder.acquire("a")
+    assert (reply["outcome"], reply["versions"]) == ("granted", [1])
     assert infer(zoo_plane.triton.http, "a", 5) == 5
     again = holder.acquire("a")
     assert (again["outcome"], again["waitedSeconds"]) == ("granted", 0)
@@ -211,11 +211,11 @@ def test_triton_killed_is_seen_within_a_second_and_its_successor_serves(tmp_path
         inner = stack.enter_context(ExitStack())
         server = inner.enter_context(real_triton(tmp_path))
         holder = Holder(stack.enter_context(policy(tmp_path, server)))
-        said = holder.acquire("a")
-        assert said["outcome"] == "granted"
+        reply = holder.acquire("a")
+        assert reply["outcome"] == "granted"
         os.killpg(server.process.pid, signal.SIGKILL)
         assert holder.until("a", "cold") < 5, "a second where nothing else runs"
-        assert holder.renew(said["incarnation"], "a").lost == ("a",)
+        assert holder.renew(reply["incarnation"], "a").lost == ("a",)
         inner.close()
         ports = (server.http_port, server.grpc_port, server.metrics_port)
         stack.enter_context(
@@ -223,7 +223,7 @@ def test_triton_killed_is_seen_within_a_second_and_its_successor_serves(tmp_path
         )
         again = holder.acquire("a")
         assert again["outcome"] == "granted"
-        assert again["incarnation"] != said["incarnation"]
+        assert again["incarnation"] != reply["incarnation"]
         assert infer(server.http, "a", 3) == 3
     log = (tmp_path / "policy.log").read_text("utf-8")
     assert "never retrieved" not in log
@@ -235,12 +235,12 @@ def test_it_leaves_last_and_renews_until_then(tmp_path: Path) -> None:
     small(tmp_path, "a")
     with plane(tmp_path, drain_seconds=60) as made:
         holder = made.holder
-        said = holder.acquire("a")
+        reply = holder.acquire("a")
         made.policy.process.popen.terminate()
-        until(lambda: not holder.renew(said["incarnation"], "a").accepts)
+        until(lambda: not holder.renew(reply["incarnation"], "a").accepts)
         assert Holder(made.policy, "another").acquire("a")["outcome"] == "busy"
         for _ in range(10):  # Longer than a lease.
-            assert holder.renew(said["incarnation"], "a").lost == ()
+            assert holder.renew(reply["incarnation"], "a").lost == ()
             time.sleep(0.4)
         assert made.policy.process.popen.poll() is None
         holder.release("a")

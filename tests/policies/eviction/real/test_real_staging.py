@@ -93,8 +93,8 @@ def size_of(folder: Path) -> int:
 
 def written(process: int) -> int:
     """Return the bytes that a process and its ended children have written."""
-    said = Path(f"/proc/{process}/io").read_text("ascii")
-    return int(said.split("wchar: ")[1].split()[0])
+    text = Path(f"/proc/{process}/io").read_text("ascii")
+    return int(text.split("wchar: ")[1].split()[0])
 
 
 def test_a_bucket_is_served_through_a_tier_of_one_model_and_nothing_is_copied_to_scratch(

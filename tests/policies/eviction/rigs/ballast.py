@@ -13,11 +13,11 @@ class TritonPythonModel:
     """The class that Triton's Python backend requires."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        said = json.loads(args["model_config"])["parameters"]
-        time.sleep(float(said["seconds"]["string_value"]))
-        if why := said["fails"]["string_value"]:
+        found = json.loads(args["model_config"])["parameters"]
+        time.sleep(float(found["seconds"]["string_value"]))
+        if why := found["fails"]["string_value"]:
             raise triton.TritonModelException(why)
-        self._held = numpy.ones(int(said["mib"]["string_value"]) << 20, numpy.uint8)
+        self._held = numpy.ones(int(found["mib"]["string_value"]) << 20, numpy.uint8)
         self._version = int(args["model_version"])
         self._name = args["model_name"].encode()
 
@@ -29,5 +29,5 @@ class TritonPythonModel:
         number = triton.get_input_tensor_by_name(request, "INPUT").as_numpy()
         version = numpy.array([self._version], numpy.int32)
         name = numpy.array([self._name], object)
-        said = {"OUTPUT": number, "VERSION": version, "NAME": name}
-        return triton.InferenceResponse([triton.Tensor(*each) for each in said.items()])
+        found = {"OUTPUT": number, "VERSION": version, "NAME": name}
+        return triton.InferenceResponse([triton.Tensor(*each) for each in found.items()])

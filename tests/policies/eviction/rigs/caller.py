@@ -26,37 +26,37 @@ class Holder:
     def holder(self) -> str:
         return lease.holder_name(self.name, "1")
 
-    def ask(self, method: str, path: str, said: Any = None, address: str = "") -> tuple[int, str]:
+    def ask(self, method: str, path: str, message: Any = None, address: str = "") -> tuple[int, str]:
         asking = http.client.HTTPConnection(address or self.policy.leases, timeout=60)
         try:
             headers = {"authorization": f"Bearer {lease_token(self.name)}"}
-            asking.request(method, path, None if said is None else json.dumps(said), headers)
+            asking.request(method, path, None if message is None else json.dumps(message), headers)
             answer = asking.getresponse()
             return answer.status, answer.read().decode()
         finally:
             asking.close()
 
     def acquire(self, model: str, wait_seconds: float | None = None) -> Any:
-        said = {"holder": self.holder, "model": model, "waitSeconds": wait_seconds}
-        answer = json.loads(self.ask("POST", lease.ACQUIRE_PATH, said)[1])
+        message = {"holder": self.holder, "model": model, "waitSeconds": wait_seconds}
+        answer = json.loads(self.ask("POST", lease.ACQUIRE_PATH, message)[1])
         self.incarnation = answer.get("incarnation", self.incarnation)
         self.serials[model] = answer.get("serial", 0)
         return answer
 
     def release(self, *models: str) -> None:
         serials = {model: self.serials.get(model, 10**9) for model in models}
-        said = {
+        message = {
             "holder": self.holder,
             "incarnation": self.incarnation,
             "models": models,
             "serials": serials,
         }
-        self.ask("POST", lease.RELEASE_PATH, said)
+        self.ask("POST", lease.RELEASE_PATH, message)
 
     def renew(self, incarnation: str, *models: str) -> lease.Renewed:
         uses = {model: {"inFlight": 1, "idleSeconds": 0} for model in models}
-        said = {"holder": self.holder, "incarnation": incarnation, "models": uses}
-        return lease.Renewed.model_validate_json(self.ask("POST", lease.RENEW_PATH, said)[1])
+        message = {"holder": self.holder, "incarnation": incarnation, "models": uses}
+        return lease.Renewed.model_validate_json(self.ask("POST", lease.RENEW_PATH, message)[1])
 
     def listing(self) -> lease.Listing:
         return lease.Listing.model_validate_json(self.ask("GET", lease.MODELS_PATH)[1])

@@ -24,20 +24,20 @@ TUNING = Tuning(tolerance_bytes=MIB, freeing_seconds=1, residency_factor=0, fail
 
 def pool(root: Path, *models: ManagedModel | str, **changes: Any) -> EvictionSettings:
     """Return settings for a pool of models, given as names or objects. The repository is below `root`."""
-    said: dict[str, Any] = {
+    standard: dict[str, Any] = {
         "policy": "lru-idle", "repository": str(root / "models"), "capacity_bytes": 10**9, "idle_seconds": 0,
         "lease_seconds": 5, "wait_seconds": 1,
         "models": tuple(ManagedModel(name=each) if isinstance(each, str) else each for each in models),
     }  # fmt: skip
-    return EvictionSettings(**(said | changes))
+    return EvictionSettings(**(standard | changes))
 
 
 def settings_for(root: Path, declared: Mapping[str, int] | None = None, **changes: Any) -> EvictionSettings:
     """Return settings for a pool with every model of a repository. `declared` footprints are not measured."""
     names = [folder.name for folder in sorted((root / "models").iterdir())]
     models = [ManagedModel(name=name, footprint_bytes=(declared or {}).get(name)) for name in names]
-    said = {"capacity_bytes": 100 * MIB, "lease_seconds": 1, "wait_seconds": 20, "tuning": TUNING}
-    return pool(root, *models, **(said | changes))
+    standard = {"capacity_bytes": 100 * MIB, "lease_seconds": 1, "wait_seconds": 20, "tuning": TUNING}
+    return pool(root, *models, **(standard | changes))
 
 
 def write_models(root: Path, *names: str, config: str = "") -> None:

@@ -11,9 +11,9 @@ NUMBER = ("TYPE_INT32", "1")
 def model(
     repository: Path, name: str, mib: int = 30, seconds: float = 0, fails: str = "", versions: tuple[int, ...] = (1,)
 ) -> None:
-    said = {"mib": mib, "seconds": seconds, "fails": fails}
+    parameters = {"mib": mib, "seconds": seconds, "fails": fails}
     outputs = [("OUTPUT", *NUMBER), ("VERSION", *NUMBER), ("NAME", "TYPE_STRING", "1")]
-    made = Model(name, PROGRAM, [("INPUT", *NUMBER)], outputs, versions=versions, parameters=said)
+    made = Model(name, PROGRAM, [("INPUT", *NUMBER)], outputs, versions=versions, parameters=parameters)
     publish(made, repository, repository.parent / "staging")
 
 

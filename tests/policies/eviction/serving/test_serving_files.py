@@ -21,7 +21,7 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def said(**changes: Any) -> bytes:
+def content(**changes: Any) -> bytes:
     return json.dumps(GOOD | changes).encode()
 
 
@@ -29,19 +29,19 @@ def said(**changes: Any) -> bytes:
     ("data", "why"),
     [
         (b"", "Invalid JSON"),
-        (said(version=2), "version: Input should be 1"),
-        (said(repository="/mod\0els"), r"repository: '/mod\x00els' is not a path"),
-        (said(surprise=1), "surprise: Extra inputs are not permitted"),
+        (content(version=2), "version: Input should be 1"),
+        (content(repository="/mod\0els"), r"repository: '/mod\x00els' is not a path"),
+        (content(surprise=1), "surprise: Extra inputs are not permitted"),
         (
-            said(policy="fifo"),
+            content(policy="fifo"),
             'policy: there is no policy "fifo". The built-in policies are break-even, lru-idle, cost-aware. ',
         ),
-        (said(capacityBytes=0), "capacityBytes: Input should be greater than or equal to 1"),
-        (said(leaseSeconds=10**400), "leaseSeconds: Input should be less than or equal to"),
-        (said(models=[{"name": "a", "versions": [2**70]}]), "models.0.versions.0: Input should be less than"),
-        (said(tuning={"retryMostSeconds": math.inf}), "tuning.retryMostSeconds: Input should be less than"),
-        (said(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: a is listed twice"),
-        (said(models=[{"name": "tidegate_memory"}]), "models: tidegate_memory is reserved"),
+        (content(capacityBytes=0), "capacityBytes: Input should be greater than or equal to 1"),
+        (content(leaseSeconds=10**400), "leaseSeconds: Input should be less than or equal to"),
+        (content(models=[{"name": "a", "versions": [2**70]}]), "models.0.versions.0: Input should be less than"),
+        (content(tuning={"retryMostSeconds": math.inf}), "tuning.retryMostSeconds: Input should be less than"),
+        (content(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: a is listed twice"),
+        (content(models=[{"name": "tidegate_memory"}]), "models: tidegate_memory is reserved"),
     ],
 )
 def test_invalid_settings_are_reported(data: bytes, why: str) -> None:
@@ -54,7 +54,7 @@ def test_invalid_settings_are_reported(data: bytes, why: str) -> None:
 @pytest.fixture
 def settings_file(tmp_path: Path) -> Path:
     file = tmp_path / "eviction.json"
-    file.write_bytes(said())
+    file.write_bytes(content())
     return file
 
 
@@ -62,8 +62,8 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
     used: list[EvictionSettings] = []
     followed = SettingsFile(settings_file, settings_file.with_name("copy"), lambda data: used.append(read(data)))
     followed.look()
-    assert settings_file.with_name("copy").read_bytes() == said()
-    for bad in (b"{", said(capacityBytes=-5)):
+    assert settings_file.with_name("copy").read_bytes() == content()
+    for bad in (b"{", content(capacityBytes=-5)):
         settings_file.write_bytes(bad)
         followed.look()
         followed.look()
@@ -72,7 +72,7 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
     settings_file.unlink()
     followed.look()
     assert followed.last_error == "the file cannot be read: No such file or directory"
-    settings_file.write_bytes(said(capacityBytes=7))
+    settings_file.write_bytes(content(capacityBytes=7))
     followed.look()
     assert (used[-1].capacity_bytes, followed.last_error) == (7, "")
 
@@ -106,7 +106,7 @@ def test_settings_that_a_full_disk_did_not_keep_are_kept_once_there_is_room(sett
     assert not copy.exists()
     new.unlink()
     followed.look()
-    assert copy.read_bytes() == said()
+    assert copy.read_bytes() == content()
 
 
 def again(before: Footprints, folder: Path) -> Footprints:

@@ -72,13 +72,13 @@ def test_a_model_is_unloaded_when_all_its_versions_are(
 
 
 @pytest.mark.parametrize(
-    ("names", "said"), [(("triton.models.svc", "other"), "triton.models.svc"), (("*.cpu.svc",), "any.cpu.svc")]
+    ("names", "name"), [(("triton.models.svc", "other"), "triton.models.svc"), (("*.cpu.svc",), "any.cpu.svc")]
 )
 def test_triton_is_known_by_the_first_name_of_its_certificate(
-    tmp_path: Path, names: tuple[str, ...], said: str
+    tmp_path: Path, names: tuple[str, ...], name: str
 ) -> None:
     tls = Authority().write(tmp_path / "tls", *names)
-    assert certified_name((tls / "tls.crt").read_bytes()) == said
+    assert certified_name((tls / "tls.crt").read_bytes()) == name
     for wrong in (b"", b"no certificate", (tls / "ca.crt").read_bytes()):
         with pytest.raises(LostError, match="names no host"):
             certified_name(wrong)

@@ -76,7 +76,7 @@ class Problem:
 class DefinitionError(Exception):
     """A definition cannot be used; `problems` has every reason, in the order of the file."""
 
-    def __init__(self, problems: Iterable[Problem], outcome: str = "nothing was written") -> None:
+    def __init__(self, problems: Iterable[Problem], outcome: str = "Correct the definition and run this again") -> None:
         """Sort the problems; `outcome` ends the count line, and says what happened to the files."""
         self.problems = in_order(problems)
         self.outcome = outcome
@@ -87,7 +87,7 @@ class DefinitionError(Exception):
         shown_ones = self.problems[:_MOST_SHOWN]
         more = len(self.problems) - len(shown_ones)
         rest = [f"… and {more} more"] if more else []
-        return "\n".join([*map(str, shown_ones), *rest, f"{self.summary()}; {self.outcome}."])
+        return "\n".join([*map(str, shown_ones), *rest, f"{self.summary()}. {self.outcome}."])
 
     def summary(self) -> str:
         """`3 problems and 1 advisory in stacks/inference.yaml`."""

@@ -15,13 +15,13 @@ html_theme = "furo"
 html_title = "Tidegate"
 html_copy_source = html_show_sourcelink = html_show_sphinx = False
 html_show_copyright = False
-# The search shows an excerpt of each page, which it cannot fetch from files.
+# Search results fetch an excerpt of each page, which works from a server but not from files.
 _NO_SUMMARY = "if (location.protocol === 'file:') DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false"
 html_js_files = [(None, {"body": _NO_SUMMARY})]
 myst_heading_anchors = 4
+myst_enable_extensions = ["alert"]  # callouts, such as `> [!NOTE]`
 pygments_style, pygments_dark_style = "default", "native"
-# Links to directories of the repository, which the site does not have. tests/docs/test_docs_links.py finds broken
-# links.
+# Links to directories of the repository, which the site lacks. tests/docs/test_docs_links.py finds broken links.
 suppress_warnings = ["misc.highlighting_failure", "myst.header", "myst.xref_missing"]
 
 

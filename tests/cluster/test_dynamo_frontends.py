@@ -195,7 +195,7 @@ def test_a_cluster_that_does_not_know_the_kind_is_told_of_before_anything_is_mad
         return [lack.what for lack in found if lack.hard and "CustomResourceDefinition" in lack.what]
 
     (what,) = hard()
-    assert what.startswith(f"CustomResourceDefinition {dynamo.CRD} is not there: workers end at once")
+    assert what.startswith(f"CustomResourceDefinition {dynamo.CRD} does not exist: workers exit immediately")
     kube.run("apply", "--server-side", "-f", "-", stdin=as_list(stand_ins(rendered()[1])))
     until("it is there", lambda: not hard())
 

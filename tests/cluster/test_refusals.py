@@ -26,7 +26,7 @@ def test_what_a_pod_waits_for_is_said_in_the_schedulers_words_and_ctrl_c_leaves_
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=900)
     assert process.returncode == 130, err
-    assert err.endswith("stopped; stack dev-lab may be partly up; run the same command again\n")
+    assert err.endswith("stopped; stack dev-lab may be partly up. Run the same command again\n")
     assert site.release() == "failed"
 
 

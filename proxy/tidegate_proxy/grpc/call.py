@@ -106,7 +106,6 @@ class Call(CallerStream):
         return held + max(came, self._reader.held_bytes)  # both count the same bytes
 
     def data_received(self, data: bytes, end: bool) -> None:
-        """Process a part of a message."""
         if self.done:
             return
         self._bytes_in += len(data)
@@ -288,7 +287,6 @@ class Call(CallerStream):
         self._waiting = False
 
     async def answer_without_lease(self, forwarding: Forwarding) -> None:
-        """Answer a readiness or statistics request without loading the model or renewing its lease."""
         forwarding.find_version()
         assert self._requested is not None
         self.reply(

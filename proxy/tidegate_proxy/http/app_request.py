@@ -88,7 +88,6 @@ class Body:
 
     @property
     def left(self) -> int:
-        """The number of bytes still to come, if known, else 0."""
         return 0
 
     def release(self) -> None:
@@ -164,7 +163,6 @@ class AppRequest:
         """Ignore that the body is invalid: the application does not read it."""
 
     def abandon(self) -> None:
-        """Cancel the request because the caller has disconnected."""
         self.response_complete = True
         self._task.cancel()
 

@@ -178,8 +178,8 @@ async def test_versions_that_cannot_be_chosen_are_a_failed_load_and_so_is_a_defe
     stand_in = StandIn({"a": 1})
     async with driving(stand_in, override=override) as (driver, service):
         driver.carry_out([Load(1, "a", (1,))])
-        *first, error, grown, versions = await service.reports.get()
-        assert (first, why in error, grown, versions) == (["load", 1], True, None, ())
+        *first, problem, grown, versions = await service.reports.get()
+        assert (first, why in problem, grown, versions) == (["load", 1], True, None, ())
         assert stand_in.did("load") == [MEMORY_MODEL]
 
 

@@ -220,7 +220,7 @@ async def test_while_the_api_server_is_away_tokens_do_not_end_and_new_ones_are_t
     assert await made.identify(f"Bearer {later}") == "p"
     fetches.answer = fetches.keys
     await made.keys.refresh()
-    with pytest.raises(NotLetInError, match="ended"):
+    with pytest.raises(NotLetInError, match="expired"):
         await made.identify(token)
 
 

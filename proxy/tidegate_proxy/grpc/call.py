@@ -135,8 +135,8 @@ class Call(CallerStream):
 
     def leave(self) -> None:
         if self._upstream is not None:
-            why = "The proxy is stopping. The inference server may have processed the request. "
-            self.fail(Problem(ProblemType.UPSTREAM, why + "Send it again only if that does no harm."))
+            why = "The proxy is stopping. The inference server may have done the work. "
+            self.fail(Problem(ProblemType.UPSTREAM, why + "Send the request again only if that does no harm."))
         super().leave()
 
     # --- reading messages

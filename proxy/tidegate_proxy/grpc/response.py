@@ -250,7 +250,7 @@ class CallerStream(Stream):
     def defect(self) -> None:
         """End this call, but no other, because of the exception that is being handled."""
         log.exception("request %s failed with an internal error", self.request_id.decode())
-        why = "Internal error. The proxy's log has the details under this request ID."
+        why = "Internal error. Details are in the proxy's log under this request ID."
         self.fail(Problem(ProblemType.INTERNAL, why))
 
     def _finish(self, code: int) -> None:

@@ -300,4 +300,4 @@ def not_parsed(error: Exception) -> Problem:
     if isinstance(why, httptools.HttpParserError | httptools.HttpParserUpgrade | UnicodeDecodeError):
         return Problem(ProblemType.MALFORMED, "The request is not valid HTTP/1.1 (RFC 9112).")
     log.error("the proxy failed to receive a request", exc_info=why or error)
-    return Problem(ProblemType.INTERNAL, "Internal error. The proxy's log has the details.")
+    return Problem(ProblemType.INTERNAL, "Internal error. Details are in the proxy's log.")

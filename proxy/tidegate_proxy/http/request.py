@@ -84,7 +84,7 @@ class HttpRequest(HeadedRequest):
                 raise self.refusal
             if self.method != target.method:
                 allow = target.method.decode()
-                raise Problem(ProblemType.METHOD, f"This URL accepts only {allow}.", allow=allow)
+                raise Problem(ProblemType.METHOD, f"This address accepts only {allow}.", allow=allow)
             if length is not None and length > shared.body_limit_bytes:
                 raise self.body.too_long()
             if len(self.passed) > LONG_HEAD:
@@ -682,6 +682,6 @@ class HttpRequest(HeadedRequest):
     def _end_with(self, error: Exception) -> None:
         if not isinstance(error, Problem):
             log.error("request %s failed with an internal error", self.request_id.decode(), exc_info=error)
-            why = "Internal error. The proxy's log has the details under this request ID."
+            why = "Internal error. Details are in the proxy's log under this request ID."
             error = Problem(ProblemType.INTERNAL, why)
         self.fail(error)

@@ -192,7 +192,7 @@ UNREACHABLE = ("", "\0", "a..b", "a" * 64, "é", "a\r\nX: y", "a b")
 REFUSED = [
     (shares(10, 10), "the shares of model m's versions must sum to 100, but sum to 20"),
     (shares(0, 0), "the shares of model m's versions must sum to 100, but sum to 0"),
-    (shares(100, alias="champion"), "models.0: model m has shares of versions and an alias"),
+    (shares(100, alias="champion"), "models.0: model m has both shares of versions and an alias"),
     (
         {"models": [{**MODEL, "versions": [{"version": 3, "weight": 50}] * 2}]},
         "model m has the version 3 twice",

@@ -122,7 +122,7 @@ def test_parts_that_ensembles_share_do_not_push_the_rest_out_of_the_bar(tmp_path
     assert (bar.index(" ant "), bar.index(" leaked "), bar.count("·")) == (60, 120, 24)
 
 
-FULL = "there is no room: all that is resident is in use, or was too lately (whale, moose)"
+FULL = "the memory is full: all resident models are in use, or were used too recently (whale, moose)"
 LEASES = [{"holder": "proxy-1", "secondsLeft": 9.0, "inFlight": 3}]
 WORDS: dict[str, Any] = {
     "leases": LEASES,
@@ -172,7 +172,7 @@ def test_at_every_width_a_model_its_state_and_since_when_are_whole_and_why_is_wi
     assert re.match(r"unicorn .*\bquarantined +\d+ d\b", row)
     assert head.split()[-1] == "WHY"
     assert width - head.index("WHY") >= 30
-    assert row[head.index("WHY") :].startswith("there is no room: ")
+    assert row[head.index("WHY") :].startswith("the memory is full: ")
     assert ("SERVER" in head, "LAST USE" in head) == (width >= 80, width >= 120)
 
 

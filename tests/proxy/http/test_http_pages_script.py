@@ -56,8 +56,6 @@ function blocks() {
 
 @dataclass
 class Browser:
-    """A browser that has the page open."""
-
     context: Any
 
     def answers(self, status: int = 0, body: str = "") -> None:
